@@ -1,0 +1,121 @@
+"""From a curve to (epsilon, delta): every valid route is tried, and the answer says which one won.
+
+Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event, `rdp` the conversion of the Renyi
+bound at the best order, `profile` a closed-form hockey-stick divergence.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.conversion import check_delta, check_epsilon, invert_profile, rdp_to_delta, rdp_to_epsilon
+from accounting.errors import GridEdgeWarning
+
+Floats = NDArray[np.float64]
+Route = Literal["pure", "basic", "rdp", "profile"]
+
+
+class Bounded(Protocol):
+    """What a conversion needs to know of a curve."""
+
+    @property
+    def delta0(self) -> float: ...
+    @property
+    def core_epsilon(self) -> float: ...
+    @property
+    def table_orders(self) -> tuple[float, ...]: ...
+    def rdp(self, orders: Floats) -> Floats: ...
+    def profile(self, epsilon: float) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proved epsilon (nats) or delta, the route that proved it, and the Renyi order where there is one."""
+
+    value: float
+    route: Route
+    order: float | None = None
+    at_edge: bool = False
+
+
+def best_epsilon(curve: Bounded, delta: float) -> Bound:
+    """The smallest epsilon proved at `delta`, over all routes; inf if there is none.
+
+    Raises:
+        InvalidArgument: delta is not in [0, 1).
+    """
+    return _winner(_epsilons(curve, check_delta(delta)))
+
+
+def best_delta(curve: Bounded, epsilon: float) -> Bound:
+    """The smallest delta proved at `epsilon`, over all routes; at most 1.
+
+    Raises:
+        InvalidArgument: epsilon is negative or not finite.
+    """
+    return _winner(_deltas(curve, check_epsilon(epsilon)))
+
+
+def announced(bound: Bound) -> float:
+    """The value of `bound`, with a GridEdgeWarning where more orders might have made it smaller."""
+    if bound.at_edge:
+        warnings.warn(
+            f"the best Renyi order {bound.order:g} is the last one tried: the bound is valid but may be loose; "
+            "a table needs more orders, a plan less noise or a larger delta",
+            GridEdgeWarning,
+            stacklevel=3,
+        )
+    return bound.value
+
+
+def _winner(candidates: Iterator[Bound]) -> Bound:
+    return min(candidates, key=lambda bound: bound.value)
+
+
+def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
+    if curve.delta0 > delta:
+        yield Bound(math.inf, "basic")
+        return
+    yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
+    if _worth_converting(curve.core_epsilon) and delta > curve.delta0:
+        found = rdp_to_epsilon(curve.rdp, _rounded_down(delta, curve.delta0), curve.table_orders)
+        yield Bound(found.value, "rdp", found.order, found.at_edge)
+    if (profile := _closed_form(curve)) is not None:
+        yield Bound(invert_profile(profile, delta), "profile")
+
+
+def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
+    yield Bound(1.0, "basic")
+    if curve.core_epsilon <= epsilon:
+        yield Bound(curve.delta0, "pure" if curve.delta0 == 0 else "basic")
+        return
+    found = rdp_to_delta(curve.rdp, epsilon, curve.table_orders)
+    yield Bound(min(1.0, curve.delta0 + found.value), "rdp", found.order, found.at_edge)
+    if (profile := _closed_form(curve)) is not None:
+        yield Bound(profile(epsilon), "profile")
+
+
+def _worth_converting(core_epsilon: float) -> bool:
+    return core_epsilon > 0
+
+
+def _rounded_down(delta: float, delta0: float) -> float:
+    return max(math.nextafter(delta - delta0, 0.0), 5e-324) if delta0 else delta
+
+
+def _closed_form(curve: Bounded) -> Callable[[float], float] | None:
+    if curve.profile(0.0) is None:
+        return None
+
+    def profile(epsilon: float) -> float:
+        value = curve.profile(epsilon)
+        return 1.0 if value is None else value
+
+    return profile

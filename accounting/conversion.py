@@ -1,0 +1,150 @@
+"""Renyi bounds in, (epsilon, delta) out: dp-accounting behind one door, with the guards it lacks.
+
+dp-accounting's `compute_epsilon` returns 0 for a NaN bound and logs a warning for a negative one; here both are errors. It also
+reports no sign of an optimum at the end of the orders it was given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting.rdp import rdp_privacy_accountant
+from numpy.typing import NDArray
+
+from accounting.errors import InvalidArgument, InvalidCurve
+
+Floats = NDArray[np.float64]
+
+# dp-accounting ignores orders up to 1.01 in Proposition 12 of Canonne, Kamath and Steinke.
+_LEAST, _MOST = 1.0101e-2, 1e10
+_COARSE = 1 + np.geomspace(_LEAST, _MOST, 49)
+_FINE_POINTS, _ROUNDS = 9, 3
+# Each epsilon is a handful of floating-point operations on a bound accurate to a few ulps: one part in 10^13 covers both.
+_OUTWARD = 1 + 1e-13
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """An epsilon or a delta, the Renyi order it comes from, and whether that order is the last one tried."""
+
+    value: float
+    order: float
+    at_edge: bool
+
+
+def check_delta(delta: float) -> float:
+    """`delta` as a float in [0, 1).
+
+    Raises:
+        InvalidArgument: it is not.
+    """
+    value = _number("delta", delta)
+    if not 0 <= value < 1:
+        raise InvalidArgument(f"delta={value!r} must lie in [0, 1): choose far less than one over the number of users")
+    return value
+
+
+def check_epsilon(epsilon: float) -> float:
+    """`epsilon` as a float >= 0.
+
+    Raises:
+        InvalidArgument: it is negative or not finite.
+    """
+    value = _number("epsilon", epsilon)
+    if not 0 <= value < math.inf:
+        raise InvalidArgument(f"epsilon={value!r} must be a finite number >= 0, in nats")
+    return value
+
+
+def rdp_to_epsilon(rdp: Callable[[Floats], Floats], delta: float, table_orders: tuple[float, ...] = ()) -> Conversion:
+    """The smallest epsilon over the orders, for `rdp` mapping orders to nats and delta in (0, 1).
+
+    Any order gives a valid bound, so the search decides tightness, never soundness.
+    """
+    return _best(rdp, table_orders, lambda a, r: _epsilon_at(a, r, delta), _OUTWARD)
+
+
+def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()) -> Conversion:
+    """The smallest delta over the orders, for epsilon >= 0."""
+    best = _best(rdp, table_orders, lambda a, r: _delta_at(a, r, epsilon), 1.0)
+    # An error of one part in 10^13 in epsilon is worth (order - 1) times as much in ln(delta).
+    pad = 1e-13 * (1 + best.order * (1 + epsilon))
+    return Conversion(min(1.0, best.value * math.exp(min(pad, 700.0))), best.order, best.at_edge)
+
+
+def invert_profile(profile: Callable[[float], float], delta: float) -> float:
+    """The smallest epsilon >= 0 (rounded up, one part in 10^12) with profile(epsilon) <= delta; inf if none below 1e9.
+
+    `profile` is non-increasing.
+    """
+    if profile(0.0) <= delta:
+        return 0.0
+    high = 1e-12
+    while profile(high) > delta:
+        high *= 4
+        if high > 1e9:
+            return math.inf
+    low = high / 4 if high > 1e-12 else 0.0
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if profile(middle) <= delta else (middle, high)
+    return high
+
+
+def _number(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidArgument(f"{name} must be a real number, not {type(value).__name__}")
+    if math.isnan(value):
+        raise InvalidArgument(f"{name}=nan must be a real number")
+    return float(value)
+
+
+def _best(
+    rdp: Callable[[Floats], Floats],
+    table_orders: tuple[float, ...],
+    convert: Callable[[float, float], float],
+    outward: float,
+) -> Conversion:
+    orders = np.unique(np.concatenate([_COARSE, [a for a in table_orders if a > 1 + _LEAST]]))
+    values = _convert(rdp, orders, convert)
+    edge = int(np.argmin(values)) in (0, _last_finite(values))
+    for _ in range(0 if table_orders else _ROUNDS):
+        best = int(np.argmin(values))
+        around = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
+        fine = 1 + np.geomspace(around[0] - 1, around[1] - 1, _FINE_POINTS)[1:-1]
+        orders, values = _merge(orders, values, fine, _convert(rdp, fine, convert))
+    best = int(np.argmin(values))
+    return Conversion(max(0.0, float(values[best]) * outward), float(orders[best]), edge)
+
+
+def _merge(orders: Floats, values: Floats, more: Floats, more_values: Floats) -> tuple[Floats, Floats]:
+    orders, values = np.concatenate([orders, more]), np.concatenate([values, more_values])
+    rank = np.argsort(orders, kind="stable")
+    return orders[rank], values[rank]
+
+
+def _last_finite(values: Floats) -> int:
+    finite = np.flatnonzero(np.isfinite(values))
+    return int(finite[-1]) if len(finite) else len(values) - 1
+
+
+def _convert(rdp: Callable[[Floats], Floats], orders: Floats, convert: Callable[[float, float], float]) -> Floats:
+    bound = rdp(orders)
+    if np.any(np.isnan(bound)) or np.any(bound < 0):
+        raise InvalidCurve("a Renyi bound is NaN or negative: this is no guarantee; report the curve that produced it")
+    return np.array([convert(a, r) for a, r in zip(orders.tolist(), bound.tolist(), strict=True)])
+
+
+def _epsilon_at(order: float, bound: float, delta: float) -> float:
+    if math.isinf(bound):
+        return math.inf
+    return float(rdp_privacy_accountant.compute_epsilon([order], [bound], delta)[0])
+
+
+def _delta_at(order: float, bound: float, epsilon: float) -> float:
+    if math.isinf(bound):
+        return 1.0
+    return float(rdp_privacy_accountant.compute_delta([order], [bound], epsilon)[0])

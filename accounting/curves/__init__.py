@@ -1,0 +1,32 @@
+"""Privacy curves: one final class per file, `Curve` their abstract base."""
+
+from accounting.curves.approx_dp import ApproxDP
+from accounting.curves.approximate import Approximate
+from accounting.curves.base import AnyCurve, Curve
+from accounting.curves.bounded_range import BoundedRange
+from accounting.curves.composed import Composed, zero
+from accounting.curves.gaussian import GaussianDP
+from accounting.curves.gaussian_max import GaussianMax
+from accounting.curves.laplace import LaplaceDP
+from accounting.curves.pure_dp import PureDP
+from accounting.curves.renyi_table import RenyiTable
+from accounting.curves.tighter import Tighter, tighter
+from accounting.curves.zcdp import ZCDP
+
+__all__ = [
+    "ZCDP",
+    "AnyCurve",
+    "ApproxDP",
+    "Approximate",
+    "BoundedRange",
+    "Composed",
+    "Curve",
+    "GaussianDP",
+    "GaussianMax",
+    "LaplaceDP",
+    "PureDP",
+    "RenyiTable",
+    "Tighter",
+    "tighter",
+    "zero",
+]

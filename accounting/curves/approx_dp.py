@@ -1,0 +1,61 @@
+"""Approximate differential privacy at one (epsilon, delta) point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, final
+
+from pydantic import Field
+
+from accounting.curves.base import Curve, Floats
+from accounting.curves.pure_dp import PureDP
+from accounting.frozen import NonNegative
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+
+@final
+class ApproxDP(Curve):
+    """(epsilon, delta)-DP and nothing more: with probability 1 - delta an epsilon-pure pair, else anything. Theorem C6.
+
+    Args:
+        epsilon: nats, >= 0.
+        delta: in [0, 1).
+    """
+
+    kind: Literal["approx_dp"] = "approx_dp"
+    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
+    failure: Annotated[NonNegative, Field(lt=1)] = Field(alias="delta", description="a delta in [0, 1)")
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return self._core._rdp(orders)
+
+    @property
+    def _core(self) -> PureDP:
+        return PureDP(epsilon=self.epsilon0)
+
+    @property
+    def rho(self) -> float:
+        return self._core.rho
+
+    @property
+    def delta0(self) -> float:
+        return self.failure
+
+    @property
+    def core_epsilon(self) -> float:
+        return self.epsilon0
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return ()
+
+    def profile(self, epsilon: float) -> float:
+        return self.failure + (1 - self.failure) * self._core.profile(epsilon)
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        from dp_accounting.pld import common, privacy_loss_distribution
+
+        return privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(self.epsilon0, self.failure), value_discretization_interval=interval
+        )

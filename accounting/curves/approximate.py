@@ -1,0 +1,54 @@
+"""A curve that holds outside a bad event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, final
+
+from pydantic import Field
+
+from accounting.curves.base import AnyCurve, Curve, Floats
+from accounting.decimal_sum import decimal_sum
+from accounting.frozen import NonNegative
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+
+@final
+class Approximate(Curve):
+    """Identical until bad: `curve` holds for a mechanism that agrees outside an event of probability delta0. Theorem A1.
+
+    Args:
+        curve: the guarantee outside the event; its own `delta0` is added to this one.
+        delta0: probability of the event under every input, in [0, 1).
+    """
+
+    kind: Literal["approximate"] = "approximate"
+    curve: AnyCurve
+    added: Annotated[NonNegative, Field(lt=1)] = Field(alias="delta0", description="a probability in [0, 1)")
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return self.curve._rdp(orders)
+
+    @property
+    def rho(self) -> float:
+        return self.curve.rho
+
+    @property
+    def delta0(self) -> float:
+        return decimal_sum([(1, self.curve.delta0), (1, self.added)])
+
+    @property
+    def core_epsilon(self) -> float:
+        return self.curve.core_epsilon
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return self.curve.table_orders
+
+    def profile(self, epsilon: float) -> float | None:
+        inner = self.curve.profile(epsilon)
+        return None if inner is None else min(1.0, inner + self.added)
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        return None

@@ -1,0 +1,220 @@
+"""`Curve`: an upper bound on what any neighbouring pair of inputs lets an observer tell apart."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BeforeValidator, SerializeAsAny
+
+from accounting import bounds
+from accounting.errors import InvalidArgument, InvalidCurve
+from accounting.frozen import Frozen
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+Floats = NDArray[np.float64]
+_MEMBERS: dict[str, type[Curve]] = {}
+
+
+class Curve(Frozen, ABC):
+    """A privacy guarantee, closed under composition. Immutable, hashable, and equal when its JSON is equal.
+
+    Every member states, for two outputs P and Q of neighbouring inputs (either way round), outside an event of probability
+    at most `delta0` ("identical until bad", Theorem A1 in docs/theorems.md):
+
+    * `rdp(orders)`: an upper bound on the Renyi divergence of each order, in nats;
+    * `rho`: the smallest zCDP parameter that is proved, inf if none;
+    * `core_epsilon`: the pure epsilon outside the bad event, inf if none.
+
+    Members know nothing about repetition: `a + b` and `n * a` build a `Composed`.
+    """
+
+    error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        kind = cls.model_fields.get("kind")
+        if kind is not None and _MEMBERS.setdefault(kind.default, cls) is not cls:
+            raise TypeError(f"curve kind {kind.default!r} is already taken by {_MEMBERS[kind.default].__name__}")
+
+    # -- what a member supplies -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _rdp(self, orders: Floats) -> Floats:
+        """The Renyi bound at orders that are already checked: finite, above 1, one-dimensional."""
+
+    @property
+    @abstractmethod
+    def rho(self) -> float:
+        """The smallest proved zCDP parameter (nats), holding outside the `delta0` event; inf if none is proved."""
+
+    @property
+    @abstractmethod
+    def delta0(self) -> float:
+        """Probability of the bad event that `rdp`, `rho` and `core_epsilon` leave out."""
+
+    @property
+    @abstractmethod
+    def core_epsilon(self) -> float:
+        """The pure epsilon (nats) outside the `delta0` event; inf if there is none."""
+
+    @property
+    @abstractmethod
+    def table_orders(self) -> tuple[float, ...]:
+        """Orders at which a tabulated bound is best read; empty for closed forms."""
+
+    @abstractmethod
+    def profile(self, epsilon: float) -> float | None:
+        """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included; None if there is none."""
+
+    @abstractmethod
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        """A pessimistic dp-accounting privacy loss distribution on a grid of `interval` nats; None if there is none."""
+
+    # -- what every curve can do ------------------------------------------------------------------------------------
+
+    @final
+    def rdp(self, orders: ArrayLike) -> Floats:
+        """Upper bound on the Renyi divergence at each order, in nats, in the shape of `orders`.
+
+        Raises:
+            InvalidArgument: an order is NaN, infinite, or not above 1.
+        """
+        array = np.asarray(orders, dtype=np.float64)
+        if not np.all(np.isfinite(array) & (array > 1)):
+            raise InvalidArgument("orders must be finite numbers above 1: order 1 is a limit, use 1 + 1e-6")
+        return self._rdp(array.ravel()).reshape(array.shape)
+
+    @final
+    @property
+    def pure_epsilon(self) -> float:
+        """The pure differential privacy parameter in nats; inf if there is none."""
+        return self.core_epsilon if self.delta0 == 0 else float("inf")
+
+    @final
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon (nats) for which (epsilon, delta)-DP is proved; inf if none.
+
+        Raises:
+            InvalidArgument: delta is not in [0, 1).
+        """
+        return bounds.announced(bounds.best_epsilon(self, delta))
+
+    @final
+    def delta(self, epsilon: float) -> float:
+        """The smallest delta for which (epsilon, delta)-DP is proved; at most 1.
+
+        Raises:
+            InvalidArgument: epsilon is negative, NaN or infinite.
+        """
+        return bounds.announced(bounds.best_delta(self, epsilon))
+
+    @final
+    def to_json(self) -> str:
+        """JSON with the member's `kind`; `Curve.from_json` reads it back to an equal curve."""
+        return self.model_dump_json()
+
+    @final
+    @staticmethod
+    def from_json(text: str | bytes) -> Curve:
+        """The curve whose `to_json` is `text`. Only known kinds are built; nothing is imported or called by name.
+
+        Raises:
+            InvalidCurve: not JSON, an unknown kind, or values that are no guarantee.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            raise InvalidCurve("the text is not JSON: pass what Curve.to_json wrote") from None
+        return from_data(data)
+
+    @final
+    def __add__(self, other: object) -> Curve:
+        return _composed([(1, self), (1, other)]) if isinstance(other, Curve) else NotImplemented
+
+    @final
+    def __radd__(self, other: object) -> Curve:
+        # sum(curves) starts from the integer 0, which is the identity here too.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    @final
+    def __mul__(self, count: int) -> Curve:
+        return _composed([(count, self)])
+
+    @final
+    def __rmul__(self, count: int) -> Curve:
+        return _composed([(count, self)])
+
+
+class Undoubted(Curve, ABC):
+    """A curve that leaves no bad event out."""
+
+    @final
+    @property
+    def delta0(self) -> float:
+        return 0.0
+
+
+class OneParameter(Undoubted, ABC):
+    """A closed form in one non-negative parameter, so that many members are evaluated in one vectorised call."""
+
+    @property
+    @abstractmethod
+    def parameter(self) -> float:
+        """The number that the formula depends on."""
+
+    @staticmethod
+    @abstractmethod
+    def formula(parameter: Floats, orders: Floats) -> Floats:
+        """The Renyi bound of positive parameters at orders, both broadcast against each other."""
+
+    @final
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return ()
+
+    @final
+    def _rdp(self, orders: Floats) -> Floats:
+        return self.sum_rdp(np.array([self.parameter]), np.ones(1), orders)
+
+    @final
+    @classmethod
+    def sum_rdp(cls, parameters: Floats, counts: Floats, orders: Floats) -> Floats:
+        """Sum of count * rdp over many members: (n,), (n,), (r,) -> (r,), in blocks that fit the cache."""
+        positive = parameters > 0
+        parameters, counts = parameters[positive], counts[positive]
+        total = np.zeros_like(orders)
+        for start in range(0, len(parameters), 512):
+            block = slice(start, start + 512)
+            total += counts[block] @ cls.formula(parameters[block, None], orders[None, :])
+        return total
+
+
+def from_data(data: object) -> Curve:
+    """A curve from decoded JSON, or the curve itself. Dispatches on `kind` among the members that exist."""
+    if isinstance(data, Curve):
+        return data
+    kind = data.get("kind") if isinstance(data, dict) else None
+    member = _MEMBERS.get(kind) if isinstance(kind, str) else None
+    if member is None:
+        raise InvalidCurve(f"kind={_quoted(kind)} is no curve: it must be one of {', '.join(sorted(_MEMBERS))}")
+    return member.model_validate(data)
+
+
+def _quoted(kind: object) -> str:
+    return repr(kind[:40]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
+
+
+def _composed(parts: Sequence[tuple[int, Curve]]) -> Curve:
+    return _MEMBERS["composed"].of(parts)  # type: ignore[attr-defined]
+
+
+AnyCurve = Annotated[SerializeAsAny[Curve], BeforeValidator(from_data)]
+
+__all__ = ["AnyCurve", "Curve", "Floats", "OneParameter", "Undoubted", "from_data"]

@@ -1,0 +1,89 @@
+"""Bounded range: what the exponential mechanism (Gumbel noise) satisfies, strictly stronger than pure DP."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, final
+
+import numpy as np
+from pydantic import Field
+
+from accounting.curves.base import Floats, OneParameter
+from accounting.frozen import NonNegative
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+# ln(sinh(z/2)/(z/2)) = sum over n >= 1 of B_2n z^2n / (2n (2n)!), used below |z| = 1.
+_SERIES = (
+    1 / 24,
+    -1 / 2880,
+    1 / 181440,
+    -1 / 9676800,
+    1 / 479001600,
+    -691 / 15692092416000,
+    1 / 1046139494400,
+    -3617 / 170729965486080000,
+    43867 / 91963695909076992000,
+)
+
+
+@final
+class BoundedRange(OneParameter):
+    """Log-probability ratios of neighbouring outputs span at most epsilon over all outcomes. Theorem C2 (exact worst case).
+
+    Args:
+        epsilon: nats, >= 0.
+    """
+
+    kind: Literal["bounded_range"] = "bounded_range"
+    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
+
+    @property
+    def parameter(self) -> float:
+        return self.epsilon0
+
+    @staticmethod
+    def formula(parameter: Floats, orders: Floats) -> Floats:
+        rest = (orders - 1) * parameter
+        return _rise(rest, parameter) + _rise(parameter, rest) / (orders - 1)
+
+    @property
+    def rho(self) -> float:
+        e = self.epsilon0
+        if e < 1:
+            # z h'(z) + h(z) with h = ln(sinh(z/2)/(z/2)): the closed form would cancel.
+            return sum((2 * n + 1) * c * e ** (2 * n) for n, c in enumerate(_SERIES, start=1))
+        x = -e * math.exp(-e) / math.expm1(-e)
+        return x - 1 - math.log(e) + e + math.log1p(-math.exp(-e))
+
+    @property
+    def core_epsilon(self) -> float:
+        return self.epsilon0
+
+    def profile(self, epsilon: float) -> float:
+        if epsilon >= self.epsilon0:
+            return 0.0
+        return math.expm1((epsilon - self.epsilon0) / 2) ** 2 / -math.expm1(-self.epsilon0)
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        return None
+
+
+def _rise(base: Floats, step: Floats) -> Floats:
+    """h(base + step) - h(base) for h(z) = ln(sinh(z/2)/(z/2)), without cancellation."""
+    base, step = np.broadcast_arrays(base, step)
+    with np.errstate(over="ignore"):
+        far = step / 2 + np.log1p(-np.expm1(-step) / np.expm1(base)) - np.log1p(step / base)
+    return np.where(base + step <= 1, _series_rise(base, step), far)
+
+
+def _series_rise(base: Floats, step: Floats) -> Floats:
+    """The same by the power series in z^2: a divided difference in Horner form, times (base + step)^2 - base^2."""
+    base, step = np.where(base + step <= 1, base, 0.5), np.where(base + step <= 1, step, 0.5)
+    u, v = (base + step) ** 2, base**2
+    value, slope = np.zeros_like(u), np.zeros_like(u)
+    for coefficient in reversed((0.0, *_SERIES)):
+        slope = slope * u + value
+        value = value * v + coefficient
+    return slope * step * (2 * base + step)

@@ -1,0 +1,137 @@
+"""Sequential composition: the only place that counts repetitions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, from_data
+from accounting.curves.gaussian import GaussianDP
+from accounting.decimal_sum import decimal_sum
+from accounting.errors import InvalidArgument, InvalidCurve
+from accounting.frozen import Count
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+Part = tuple[int, Curve]
+
+
+def _normal_form(data: Any) -> Any:
+    """Parts flattened, equal ones merged, zero ones dropped, sorted by their JSON: one composition has one value."""
+    if not isinstance(data, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in data):
+        raise InvalidCurve("Composed.parts must be pairs (count, curve)")
+    counts: Counter[Curve] = Counter()
+    for count, curve in data:
+        _add(counts, _positive(count), from_data(curve))
+    return tuple((counts[curve], curve) for curve in sorted(counts, key=_sort_key))
+
+
+def _add(counts: Counter[Curve], count: int, curve: Curve) -> None:
+    if isinstance(curve, Composed):
+        for inner, part in curve.parts:
+            counts[part] += count * inner
+    else:
+        counts[curve] += count
+
+
+def _sort_key(curve: Curve) -> tuple[str, float, str]:
+    if isinstance(curve, OneParameter):
+        return (type(curve).__name__, curve.parameter, "")
+    return (type(curve).__name__, 0.0, curve.to_json())
+
+
+def _positive(count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+        raise InvalidCurve("Composed.parts: a count must be an integer >= 1")
+    return int(count)
+
+
+@final
+class Composed(Curve):
+    """All parts, each repeated, run on the same data, adaptively chosen ones included. Theorem A3.
+
+    Args:
+        parts: pairs (count, curve); kept in a normal form, so that equal compositions are equal. No parts: the identity.
+    """
+
+    kind: Literal["composed"] = "composed"
+    parts: Annotated[tuple[tuple[Count, AnyCurve], ...], BeforeValidator(_normal_form)] = Field(default=())
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[int, Curve]]) -> Curve:
+        """The composition of (count, curve) pairs; a single curve once is that curve itself.
+
+        Raises:
+            InvalidArgument: a count is not an integer >= 0.
+        """
+        composed = cls(parts=[(count, curve) for count, curve in parts if _counted(count) > 0])
+        return composed.parts[0][1] if len(composed.parts) == 1 and composed.parts[0][0] == 1 else composed
+
+    def _rdp(self, orders: Floats) -> Floats:
+        families, others = _by_family(self.parts)
+        total = np.zeros_like(orders)
+        for family, members in families.items():
+            parameters, counts = np.array(members, dtype=np.float64).T
+            total += family.sum_rdp(parameters, counts, orders)
+        return total + sum((count * curve._rdp(orders) for count, curve in others), np.zeros_like(orders))
+
+    @property
+    def rho(self) -> float:
+        return decimal_sum((count, curve.rho) for count, curve in self.parts)
+
+    @property
+    def delta0(self) -> float:
+        return decimal_sum((count, curve.delta0) for count, curve in self.parts)
+
+    @property
+    def core_epsilon(self) -> float:
+        return decimal_sum((count, curve.core_epsilon) for count, curve in self.parts)
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return tuple(sorted({order for _, curve in self.parts for order in curve.table_orders}))
+
+    def profile(self, epsilon: float) -> float | None:
+        if not all(isinstance(curve, GaussianDP) for _, curve in self.parts):
+            return None
+        # Gaussian mechanisms compose to one whose squared mu is the sum; 2 rho is mu^2. Rounded up.
+        return GaussianDP(mu=math.nextafter(math.sqrt(2 * self.rho), math.inf)).profile(epsilon) if self.parts else 0.0
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        from dp_accounting.pld import privacy_loss_distribution
+
+        total = privacy_loss_distribution.identity(interval)
+        for count, curve in self.parts:
+            single = curve.pld(interval)
+            if single is None:
+                return None
+            total = total.compose(single.self_compose(count))
+        return total
+
+
+def _by_family(parts: Sequence[Part]) -> tuple[dict[type[OneParameter], list[tuple[float, int]]], list[Part]]:
+    families: dict[type[OneParameter], list[tuple[float, int]]] = defaultdict(list)
+    others: list[Part] = []
+    for count, curve in parts:
+        if isinstance(curve, OneParameter):
+            families[type(curve)].append((curve.parameter, count))
+        else:
+            others.append((count, curve))
+    return families, others
+
+
+def _counted(count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+        raise InvalidArgument("a curve is repeated an integer number of times, count >= 0")
+    return int(count)
+
+
+def zero() -> Composed:
+    """The identity of composition: nothing is spent."""
+    return Composed()

@@ -1,0 +1,62 @@
+"""Pure differential privacy."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, final
+
+import numpy as np
+from pydantic import Field
+
+from accounting.curves.base import Floats, OneParameter
+from accounting.frozen import NonNegative
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+# sinh(x) sinh(y) stays far from overflow below this sum of arguments.
+_DIRECT = 60.0
+
+
+@final
+class PureDP(OneParameter):
+    """No output's probability changes by more than a factor exp(epsilon). Theorem C1 (exact worst case).
+
+    Args:
+        epsilon: nats, >= 0.
+    """
+
+    kind: Literal["pure_dp"] = "pure_dp"
+    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
+
+    @property
+    def parameter(self) -> float:
+        return self.epsilon0
+
+    @staticmethod
+    def formula(parameter: Floats, orders: Floats) -> Floats:
+        e, a = np.broadcast_arrays(parameter, orders)
+        small = a * e < _DIRECT
+        with np.errstate(over="ignore", invalid="ignore"):
+            ratio = 2 * np.sinh(a * e / 2) * np.sinh((a - 1) * e / 2) / np.cosh(e / 2)
+            near = np.log1p(ratio) / (a - 1)
+        far = e + (np.log1p(np.exp((1 - 2 * a) * e)) - np.log1p(np.exp(-e))) / (a - 1)
+        return np.where(small, near, far)
+
+    @property
+    def rho(self) -> float:
+        return self.epsilon0 * math.tanh(self.epsilon0 / 2)
+
+    @property
+    def core_epsilon(self) -> float:
+        return self.epsilon0
+
+    def profile(self, epsilon: float) -> float:
+        return max(0.0, -math.expm1(epsilon - self.epsilon0) / (1 + math.exp(-self.epsilon0)))
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        from dp_accounting.pld import common, privacy_loss_distribution
+
+        return privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(self.epsilon0, 0.0), value_discretization_interval=interval
+        )

@@ -1,0 +1,67 @@
+"""The better of several curves that are all valid for one mechanism."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, final
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from accounting.curves.base import AnyCurve, Curve, Floats
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+
+@final
+class Tighter(Curve):
+    """At every order the smallest of several valid bounds. Theorem A2.
+
+    Args:
+        curves: two or more curves, each proved for the same mechanism.
+    """
+
+    kind: Literal["tighter"] = "tighter"
+    curves: tuple[AnyCurve, ...] = Field(min_length=2, description="two or more different curves")
+
+    @field_validator("curves", mode="after")
+    @classmethod
+    def _in_one_order(cls, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
+        return tuple(sorted(set(curves), key=Curve.to_json))
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return np.min([curve._rdp(orders) for curve in self.curves], axis=0)
+
+    @property
+    def rho(self) -> float:
+        return min(curve.rho for curve in self.curves)
+
+    @property
+    def delta0(self) -> float:
+        # Each member holds outside its own event; one delta0 for all has to be the largest.
+        return max(curve.delta0 for curve in self.curves)
+
+    @property
+    def core_epsilon(self) -> float:
+        return min(curve.core_epsilon for curve in self.curves)
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return tuple(sorted({order for curve in self.curves for order in curve.table_orders}))
+
+    def profile(self, epsilon: float) -> float | None:
+        known = [value for curve in self.curves if (value := curve.profile(epsilon)) is not None]
+        return min(known, default=None)
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        return next((pld for curve in self.curves if (pld := curve.pld(interval)) is not None), None)
+
+
+def tighter(*curves: Curve) -> Curve:
+    """The better of several curves, each valid for the same mechanism: at every order the smallest bound. Theorem A2.
+
+    Raises:
+        InvalidCurve: no curve is given.
+    """
+    distinct = tuple(dict.fromkeys(curves))
+    return distinct[0] if len(distinct) == 1 else Tighter(curves=distinct)

@@ -1,0 +1,106 @@
+"""The pydantic base of everything that is configuration: frozen, closed, and with errors that never echo data."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+)
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
+
+from accounting.errors import AccountingError
+
+_SHOWN = 60  # longest configuration value that an error quotes
+
+
+class Frozen(BaseModel):
+    """A frozen model that forbids unknown fields and raises its family's own error class."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, allow_inf_nan=False)
+    error_class: ClassVar[type[AccountingError]] = AccountingError
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # The outermost layer, around every validator of the member: a wrap validator of this class would lie inside them.
+        return core_schema.no_info_wrap_validator_function(cls._own_error, handler(source))
+
+    @classmethod
+    def _own_error(cls, data: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(data)
+        except ValidationError as error:
+            raise cls.error_class(_explain(cls, error)) from None
+
+    def __repr_args__(self) -> Any:
+        fields = type(self).model_fields
+        for name, value in super().__repr_args__():
+            field = fields.get(name or "")
+            if name != "kind" and (field is None or value != field.default):
+                yield (field.alias if field is not None and field.alias else name), value
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def _explain(cls: type[Frozen], error: ValidationError) -> str:
+    return "; ".join(_explain_one(cls, detail) for detail in error.errors(include_url=False))
+
+
+def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
+    path = ".".join(str(step) for step in detail["loc"])
+    known = ", ".join((field.alias or name) for name, field in cls.model_fields.items() if name != "kind")
+    if detail["type"] == "extra_forbidden":
+        return f"{cls.__name__} has no field {path!r}: its fields are {known}"
+    if detail["type"] == "missing":
+        return f"{cls.__name__}.{path} is missing: its fields are {known}"
+    rule = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    where = f"{cls.__name__}.{path}={_shown(detail['input'])}" if path else cls.__name__
+    return f"{where} is refused: it must be {rule}{_remedy(cls, path)}" if path else f"{where}: {rule}"
+
+
+def _remedy(cls: type[Frozen], path: str) -> str:
+    for name, field in cls.model_fields.items():
+        if path in (name, field.alias) and field.description:
+            return f" (expected: {field.description})"
+    return ""
+
+
+def _shown(value: object) -> str:
+    """Scalars are configuration and may be quoted; anything larger could be data, so only its type is named."""
+    if value is None or isinstance(value, bool | int | float | str):
+        text = repr(value)
+        return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return f"<{type(value).__name__}>"
+
+
+def _real(value: object) -> object:
+    """Numbers of any numeric type, numpy's included, as float; never a bool or a string that looks like a number."""
+    if isinstance(value, bool | str | bytes) or not isinstance(value, numbers.Real):
+        raise ValueError("a real number")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("a finite number")
+    return number
+
+
+def _integer(value: object) -> object:
+    """Integers of any integer type, numpy's included; never a bool, a float or a string."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise ValueError("an integer")
+    return int(value)
+
+
+Real = Annotated[float, BeforeValidator(_real)]
+NonNegative = Annotated[Real, Field(ge=0)]
+Positive = Annotated[Real, Field(gt=0)]
+Probability = Annotated[Real, Field(gt=0, lt=1)]
+Count = Annotated[int, BeforeValidator(_integer), Field(ge=1)]

@@ -1,0 +1,64 @@
+"""Differentially private selection and top-k, with privacy accounting you can trust."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+import accounting as _accounting
+
+if getattr(_accounting, "DISTRIBUTION", None) != "dpselect":
+    raise ImportError(
+        "another distribution's package 'accounting' shadows the one dpselect brings "
+        f"(it was found at {getattr(_accounting, '__file__', None)}): uninstall that distribution, or install dpselect into a "
+        "virtual environment of its own"
+    )
+
+from dpselect.errors import (
+    DomainMismatch,
+    DpSelectError,
+    EventLogError,
+    InvalidMechanism,
+    InvalidRequest,
+    InvalidScores,
+    NoClosedForm,
+    SensitivityMismatch,
+)
+from dpselect.mechanisms import (
+    AnyMechanism,
+    ExponentialMechanism,
+    LimitedDomain,
+    Mechanism,
+    OneshotTopK,
+    PeelingTopK,
+    PermuteAndFlip,
+    ReportNoisyMax,
+)
+from dpselect.scores import Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+try:
+    __version__ = version("dpselect")
+except PackageNotFoundError:  # a source tree that is not installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "AnyMechanism",
+    "DomainMismatch",
+    "DpSelectError",
+    "EventLogError",
+    "ExponentialMechanism",
+    "InvalidMechanism",
+    "InvalidRequest",
+    "InvalidScores",
+    "LimitedDomain",
+    "Mechanism",
+    "NoClosedForm",
+    "OneshotTopK",
+    "PeelingTopK",
+    "PermuteAndFlip",
+    "ReportNoisyMax",
+    "Scores",
+    "Selection",
+    "Selections",
+    "Sensitivity",
+    "SensitivityMismatch",
+]

@@ -1,0 +1,37 @@
+"""Errors of `dpselect`. None of their messages carries a score, a count, a user, or a label read from private data."""
+
+from __future__ import annotations
+
+from accounting import AccountingError
+
+
+class DpSelectError(AccountingError):
+    """Base of every error raised by `dpselect`."""
+
+
+class InvalidScores(DpSelectError):
+    """Scores that no mechanism can use: empty, NaN, infinite, negative counts, or of the wrong shape or type."""
+
+
+class InvalidMechanism(DpSelectError):
+    """A mechanism or a sensitivity was configured with a value outside its domain."""
+
+
+class InvalidRequest(DpSelectError):
+    """A mechanism was asked for something these scores do not allow, such as more items than there are candidates."""
+
+
+class SensitivityMismatch(DpSelectError):
+    """The scores declare a wider sensitivity than the mechanism's guarantee covers."""
+
+
+class DomainMismatch(DpSelectError):
+    """Candidates read off private data were given to a mechanism whose proof needs a public domain."""
+
+
+class NoClosedForm(DpSelectError):
+    """Exact output probabilities are not available for this mechanism or this size of domain."""
+
+
+class EventLogError(DpSelectError):
+    """An event log or a catalogue cannot be read as asked."""

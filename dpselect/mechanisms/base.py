@@ -1,0 +1,207 @@
+"""`Mechanism`: configuration with a privacy curve and a private selection. It never holds data."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Annotated, Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BeforeValidator, SerializeAsAny
+
+from accounting import Curve, Relation
+from accounting.frozen import Frozen
+from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
+from dpselect.sampling import Sampler, sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+Outcome = Hashable
+_MEMBERS: dict[str, type[Mechanism]] = {}
+
+
+class Mechanism(Frozen, ABC):
+    """A differentially private selection. Immutable; `curve` alone states what it guarantees.
+
+    A member supplies the sensitivity its proof covers, its curve, and how it draws; everything public is checked here once.
+    """
+
+    error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
+    unknown_domain: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        kind = cls.model_fields.get("kind")
+        if kind is not None and _MEMBERS.setdefault(kind.default, cls) is not cls:
+            raise TypeError(f"mechanism kind {kind.default!r} is already taken by {_MEMBERS[kind.default].__name__}")
+
+    # -- what a member supplies -------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def covers(self) -> Sensitivity:
+        """The widest sensitivity that the guarantee covers."""
+
+    @property
+    @abstractmethod
+    def curve(self) -> Curve:
+        """What one `select` costs under `relation`, whatever the scores."""
+
+    @property
+    @abstractmethod
+    def least_candidates(self) -> int:
+        """The fewest candidates that a public domain must have."""
+
+    @property
+    @abstractmethod
+    def most_candidates(self) -> int | None:
+        """The most candidates that the guarantee covers; None if any number."""
+
+    @abstractmethod
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        """Draw, for scores that are checked."""
+
+    @abstractmethod
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        """Draw for every row of a checked (rounds, m) matrix."""
+
+    @abstractmethod
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        """The exact law of the outcome, for checked scores of a small domain."""
+
+    # -- what every mechanism can do --------------------------------------------------------------------------------
+
+    @final
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation of the guarantee."""
+        return self.covers.relation
+
+    @final
+    def select(self, scores: Scores, *, rng: np.random.Generator | None = None) -> Selection:
+        """Release a selection. Its price is `curve`, and nothing here charges it: `dpselect.Session` does.
+
+        Args:
+            scores: the private scores.
+            rng: None draws from the operating system's entropy; a seeded Generator is for simulation only.
+
+        Raises:
+            RelationMismatch, SensitivityMismatch: the scores declare more than the guarantee covers.
+            DomainMismatch: the candidates were read off private data and the proof needs a public domain.
+            InvalidRequest: too few or too many candidates.
+        """
+        self.check(scores)
+        return self._select(scores, sampler(rng))
+
+    @final
+    def select_many(self, matrix: ArrayLike, *, rng: np.random.Generator | None = None) -> Selections:
+        """Release one selection per row of a (rounds, m) matrix over a public domain. The price is `rounds * curve`.
+
+        The rows are taken to have the sensitivity that the mechanism is configured for.
+
+        Raises:
+            InvalidScores: not a two-dimensional matrix of finite numbers with at least one row.
+            InvalidRequest: too few or too many candidates.
+        """
+        array = np.asarray(matrix)
+        if array.ndim != 2 or len(array) == 0:
+            raise InvalidScores(f"matrix must have shape (rounds, candidates) with rounds >= 1, not {array.shape}")
+        flat = Scores(array.ravel(), sensitivity=self.covers, kind="utilities").values
+        self._check_size(array.shape[1])
+        return self._select_many(flat.reshape(array.shape), sampler(rng))
+
+    @final
+    def probabilities(self, scores: Scores) -> dict[Any, float]:
+        """The exact probability of every outcome: an oracle for small domains.
+
+        An outcome is what is released: an int for the best one, a tuple of indices where their order is released, a frozenset
+        where only the set is; () or frozenset() where nothing is.
+
+        Raises:
+            NoClosedForm: the domain is too large to enumerate, or the mechanism has no exact law.
+            DpSelectError: as for `select`.
+        """
+        self.check(scores)
+        return self._probabilities(scores)
+
+    @final
+    def check(self, scores: Scores) -> None:
+        """Raise as `select` would, without drawing anything."""
+        if not isinstance(scores, Scores):
+            raise InvalidScores(f"pass dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}")
+        self.covers.require(scores.sensitivity)
+        if scores.domain == "observed":
+            self._check_observed(scores)
+        else:
+            self._check_size(scores.size)
+
+    @final
+    def to_json(self) -> str:
+        """JSON with the mechanism's `kind`; `Mechanism.from_json` reads it back to an equal mechanism."""
+        return self.model_dump_json()
+
+    @final
+    @staticmethod
+    def from_json(text: str | bytes) -> Mechanism:
+        """The mechanism whose `to_json` is `text`. Only known kinds are built.
+
+        Raises:
+            InvalidMechanism: not JSON, an unknown kind, or values outside their domain.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            raise InvalidMechanism("the text is not JSON: pass what Mechanism.to_json wrote") from None
+        return from_data(data)
+
+    def _check_observed(self, scores: Scores) -> None:
+        if not self.unknown_domain:
+            raise DomainMismatch(
+                f"{type(self).__name__} needs a public domain, but these candidates were read off private data, where a rare "
+                "item shows that its user is there: give a public catalogue (count 0 where nobody touched a candidate), or use a "
+                "mechanism for an unknown domain, LimitedDomain for example"
+            )
+        if scores.kind != "counts":
+            raise InvalidScores("an unknown domain needs kind='counts': an absent candidate is one with count 0")
+
+    def _check_size(self, size: int) -> None:
+        if size < self.least_candidates:
+            raise InvalidRequest(
+                f"{type(self).__name__} needs at least {self.least_candidates} candidates and the public domain has {size}: "
+                "ask for fewer items"
+            )
+        if self.most_candidates is not None and size > self.most_candidates:
+            raise InvalidRequest(
+                f"{type(self).__name__} is configured for at most candidates={self.most_candidates} and the public domain has "
+                f"{size}: configure it with the size of the public domain"
+            )
+
+
+def from_data(data: object) -> Mechanism:
+    """A mechanism from decoded JSON, or the mechanism itself. Dispatches on `kind` among the members that exist."""
+    if isinstance(data, Mechanism):
+        return data
+    kind = data.get("kind") if isinstance(data, dict) else None
+    member = _MEMBERS.get(kind) if isinstance(kind, str) else None
+    if member is None:
+        shown = repr(kind[:40]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
+        raise InvalidMechanism(f"kind={shown} is no mechanism: it must be one of {', '.join(sorted(_MEMBERS))}")
+    return member.model_validate(data)
+
+
+def members() -> dict[str, type[Mechanism]]:
+    """All mechanisms by kind."""
+    return dict(_MEMBERS)
+
+
+def enumerable(outcomes: float, limit: float = 2e5) -> None:
+    """Raise NoClosedForm where a law has more outcomes than can be listed."""
+    if outcomes > limit:
+        raise NoClosedForm(f"this law has more than {limit:.0f} outcomes: exact probabilities are for small domains")
+
+
+AnyMechanism = Annotated[SerializeAsAny[Mechanism], BeforeValidator(from_data)]
+Positions = NDArray[np.int64]

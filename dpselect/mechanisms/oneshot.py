@@ -1,0 +1,91 @@
+"""Top-k from one noisy copy of the scores."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Self, final
+
+from pydantic import Field, model_validator
+
+from accounting import Curve
+from accounting.frozen import Count, Positive
+from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.noise_curves import best_set, require_gaussian_width
+from dpselect.mechanisms.noisy_max import centred_rows
+from dpselect.mechanisms.release import release
+from dpselect.noise import NoiseName, by_name
+from dpselect.noise.quadrature import ordered_probabilities, top_set_probabilities
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores, centred
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+
+@final
+class OneshotTopK(Mechanism):
+    """The k largest of score + scale * noise, all noise drawn once.
+
+    Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). The others
+    release the set: PureDP(k R/scale), for laplace and logistic min(k, candidates - k) in place of k (Theorem C10); gaussian
+    is the Gaussian mechanism on the centred scores (Theorem C9).
+
+    Args:
+        k: how many candidates to release, >= 1.
+        noise: name of the noise.
+        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
+        sensitivity: what one user may change.
+        candidates: the public number of candidates at most, where the guarantee uses it.
+    """
+
+    kind: Literal["oneshot_top_k"] = "oneshot_top_k"
+    k: Count = Field(description="an integer >= 1")
+    noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
+    scale: Positive = Field(description="a finite scale > 0, in score units")
+    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+    candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        require_gaussian_width(self.noise, self.sensitivity, self.candidates)
+        if self.candidates is not None and self.candidates < self.k:
+            raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
+        return self
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the selection is released."""
+        return self.noise == "gumbel"
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.sensitivity
+
+    @property
+    def curve(self) -> Curve:
+        return best_set(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+
+    @property
+    def least_candidates(self) -> int:
+        return self.k
+
+    @property
+    def most_candidates(self) -> int | None:
+        return self.candidates
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        best = source.top_k(centred(scores.dense()), by_name(self.noise), self.scale, self.k)
+        return release(scores, best, ordered=self.ordered, requested=self.k)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        best = source.top_k_rows(centred_rows(matrix), by_name(self.noise), self.scale, self.k)
+        if not self.ordered:
+            best.sort(axis=1)
+        return Selections(best, ordered=self.ordered, requested=self.k)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        values, noise = centred(scores.dense()), by_name(self.noise)
+        if self.ordered:
+            enumerable(math.perm(len(values), self.k))
+            return dict(ordered_probabilities(noise, self.scale, values, self.k))
+        enumerable(math.comb(len(values), self.k))
+        return dict(top_set_probabilities(noise, self.scale, values, self.k))

@@ -1,0 +1,36 @@
+"""From positions to a Selection: the only place that decides what leaves the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dpselect.scores import Scores
+from dpselect.selection import Selection
+
+
+def release(
+    scores: Scores,
+    positions: Iterable[int],
+    *,
+    ordered: bool,
+    requested: int | None,
+    complete: bool = True,
+    reason: str | None = None,
+) -> Selection:
+    """A Selection of `positions`, best first if `ordered`; a set is put into the candidates' own order, to hide the noise's."""
+    indices = [int(i) for i in positions]
+    if not ordered:
+        indices.sort(key=lambda i: i if scores.labels is None else _label_key(scores.labels[i]))
+    return Selection(
+        indices=tuple(indices),
+        ordered=ordered,
+        requested=requested,
+        complete=complete,
+        reason=None if complete else reason,
+        labels=None if scores.labels is None else tuple(scores.labels[i] for i in indices),
+        positions_private=scores.domain == "observed" and scores.labels is not None,
+    )
+
+
+def _label_key(label: int | str) -> tuple[bool, int | str]:
+    return isinstance(label, str), label

@@ -1,0 +1,42 @@
+"""Reproducible randomness, for tests and simulation only."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpselect.errors import InvalidRequest
+from dpselect.sampling.base import Sampler
+from dpselect.sampling.entropy import EntropySampler
+
+
+@final
+class SeededSampler(Sampler):
+    """Words from a `numpy.random.Generator`: whoever knows the seed can undo the noise, so never for a release."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
+
+    def __repr__(self) -> str:
+        return "SeededSampler()"
+
+
+def sampler(rng: np.random.Generator | None) -> Sampler:
+    """The operating system's entropy if `rng` is None, a simulation driven by `rng` otherwise.
+
+    Raises:
+        InvalidRequest: rng is anything else, an integer seed for example.
+    """
+    if rng is None:
+        return EntropySampler()
+    if isinstance(rng, np.random.Generator):
+        return SeededSampler(rng)
+    raise InvalidRequest(
+        f"rng must be None (a release) or a numpy.random.Generator (a simulation), not {type(rng).__name__}: "
+        "for a simulation pass numpy.random.default_rng(seed)"
+    )

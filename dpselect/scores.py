@@ -1,0 +1,225 @@
+"""Scores: one number per candidate, with what one user may change declared beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NoReturn, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpselect.errors import InvalidScores
+from dpselect.selection import Label
+from dpselect.sensitivity import Sensitivity
+
+Domain = Literal["public", "observed"]
+Kind = Literal["counts", "utilities"]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
+
+_LARGEST_EXPANSION = 50_000_000
+
+
+@final
+class Scores:
+    """The input of every mechanism. Immutable; its repr shows no value.
+
+    Args:
+        values: (m,) integers or floats in score units. Integers are kept as such, so no precision is lost above 2^53.
+        sensitivity: what one user may change.
+        labels: (m,) names of the candidates, all different, int or str; None if positions are names enough.
+        domain: "public" if the candidates are known independently of the data; "observed" if they were read off it.
+        kind: "counts" must not be negative; "utilities" may be any finite numbers.
+
+    Raises:
+        InvalidScores: empty, not one-dimensional, NaN, infinite, negative counts, not numbers, or labels that do not match.
+    """
+
+    __slots__ = ("_multiplicities", "_tie_rank", "_values", "domain", "kind", "labels", "sensitivity")
+
+    _multiplicities: NDArray[np.int64] | None
+    _tie_rank: NDArray[np.int64] | None
+    _values: Numbers
+    domain: Domain
+    kind: Kind
+    labels: tuple[Label, ...] | None
+    sensitivity: Sensitivity
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        *,
+        sensitivity: Sensitivity,
+        labels: Sequence[Label] | NDArray[np.generic] | None = None,
+        domain: Domain = "public",
+        kind: Kind = "counts",
+    ) -> None:
+        if domain not in ("public", "observed"):
+            raise InvalidScores(f"domain={domain!r} must be 'public' or 'observed'")
+        if kind not in ("counts", "utilities"):
+            raise InvalidScores(f"kind={kind!r} must be 'counts' or 'utilities'")
+        if not isinstance(sensitivity, Sensitivity):
+            raise InvalidScores(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
+        numbers = _numbers(values, kind)
+        names = None if labels is None else _labels(labels, len(numbers))
+        self._set(_values=numbers, _multiplicities=None, domain=domain, kind=kind, sensitivity=sensitivity, labels=names)
+        self._set(_tie_rank=_label_rank(names) if domain == "observed" and names is not None else None)
+
+    @classmethod
+    def grouped(
+        cls,
+        values: ArrayLike,
+        multiplicities: ArrayLike,
+        *,
+        sensitivity: Sensitivity,
+        domain: Domain = "public",
+        kind: Kind = "counts",
+    ) -> Self:
+        """Scores given as counts of counts: `multiplicities[g]` candidates share `values[g]`.
+
+        The candidates of group 0 come first: group g holds positions sum(multiplicities[:g]) up to sum(multiplicities[:g + 1]).
+
+        Raises:
+            InvalidScores: as above, or a multiplicity is not an integer >= 1.
+        """
+        scores = cls(values, sensitivity=sensitivity, domain=domain, kind=kind)
+        scores._set(_multiplicities=_multiplicities(multiplicities, len(scores._values)))
+        return scores
+
+    @property
+    def values(self) -> Numbers:
+        """(groups or m,) the scores as given, read-only."""
+        return self._values
+
+    @property
+    def multiplicities(self) -> NDArray[np.int64] | None:
+        """(groups,) how many candidates share each value; None for dense scores."""
+        return self._multiplicities
+
+    @property
+    def size(self) -> int:
+        """Number of candidates. With an observed domain this is a private number."""
+        return len(self._values) if self._multiplicities is None else int(self._multiplicities.sum(dtype=object))
+
+    def dense(self) -> Numbers:
+        """(m,) one value per candidate.
+
+        Raises:
+            InvalidScores: more candidates than fit in memory are implied.
+        """
+        if self._multiplicities is None:
+            return self._values
+        if self.size > _LARGEST_EXPANSION:
+            raise InvalidScores(
+                f"these grouped scores imply more than {_LARGEST_EXPANSION:,} candidates: this mechanism expands them; "
+                "give it fewer"
+            )
+        expanded: Numbers = np.repeat(self._values, self._multiplicities)
+        return expanded
+
+    def ranked(self, count: int) -> tuple[NDArray[np.int64], Numbers]:
+        """Positions and values of the `count` highest scores (fewer if there are fewer), highest first.
+
+        Ties are broken by position in a public domain and by label in an observed one: never by the data.
+        """
+        values = self.dense()
+        kept = _highest(values, count, self._tie_rank)
+        return kept, values[kept]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        size = f"candidates={self.size}, " if self.domain == "public" else ""
+        return f"Scores(<values hidden>, {size}domain={self.domain!r}, kind={self.kind!r}, sensitivity={self.sensitivity!r})"
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"Scores are immutable: {name!r} cannot be set")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Scores hold private data and are not pickled: pass the source they are read from instead")
+
+    def _set(self, **fields: object) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+
+def centred(values: Numbers) -> NDArray[np.float64]:
+    """(m,) values minus their maximum as float64: rankings do not see a common shift, and large integers keep their gaps."""
+    if values.dtype == np.int64:
+        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
+        return -(values.max().astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
+    return np.asarray(values - values.max(), dtype=np.float64)
+
+
+def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    size = len(values)
+    if count >= size:
+        candidates = np.arange(size)
+    else:
+        threshold = values[np.argpartition(values, size - count)[size - count]]
+        above = np.flatnonzero(values > threshold)
+        level = np.flatnonzero(values == threshold)
+        if tie_rank is not None:
+            level = level[np.argsort(tie_rank[level])]
+        candidates = np.concatenate([above, level[: count - len(above)]])
+    ties = candidates if tie_rank is None else tie_rank[candidates]
+    # Ascending order read backwards: -x would overflow at the smallest integer.
+    return candidates[np.lexsort((-ties, values[candidates]))[::-1]][:count].astype(np.int64)
+
+
+def _numbers(values: ArrayLike, kind: Kind) -> Numbers:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidScores("values must be a one-dimensional array of numbers, not rows of different lengths") from None
+    if array.ndim != 1 or array.size == 0:
+        raise InvalidScores(f"values must be a non-empty one-dimensional array of numbers, not one of shape {array.shape}")
+    numbers = _exactly(array)
+    if kind == "counts" and np.any(numbers < 0):
+        raise InvalidScores("values contain a negative number: counts are >= 0; for other scores pass kind='utilities'")
+    numbers.setflags(write=False)
+    return numbers
+
+
+def _exactly(array: NDArray[np.generic]) -> Numbers:
+    """A private copy as int64 or float64, refusing what would change its value."""
+    if np.issubdtype(array.dtype, np.integer):
+        if array.dtype == np.uint64 and int(array.astype(np.uint64).max()) >= 2**63:
+            raise InvalidScores("values contain an integer of 2^63 or more: scores are 64-bit signed integers or floats")
+        return array.astype(np.int64)
+    if array.dtype not in (np.float16, np.float32, np.float64):
+        raise InvalidScores(f"values have dtype {array.dtype}: pass integers or float64 numbers")
+    if not np.all(np.isfinite(array.astype(np.float64))):
+        raise InvalidScores("values contain NaN or infinity: every score must be a finite number; clean them at the source")
+    return array.astype(np.float64)
+
+
+def _multiplicities(multiplicities: ArrayLike, groups: int) -> NDArray[np.int64]:
+    array = np.asarray(multiplicities)
+    if array.shape != (groups,) or not np.issubdtype(array.dtype, np.integer) or np.any(array < 1):
+        raise InvalidScores("multiplicities must be integers >= 1, one per value")
+    result = _exactly(array)
+    result.setflags(write=False)
+    return result.astype(np.int64)
+
+
+def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[Label, ...]:
+    names: tuple[Label, ...] = tuple(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+    if len(names) != size:
+        raise InvalidScores("labels must have one name per score")
+    if not all(type(name) in (int, str) for name in names):
+        raise InvalidScores("labels must be int or str: convert other types to text first")
+    if len(set(names)) != size:
+        raise InvalidScores("labels must all be different: two candidates share a name; add up their scores first")
+    return names
+
+
+def _label_rank(names: tuple[Label, ...]) -> NDArray[np.int64] | None:
+    """Rank of every label, numbers before strings; None where the labels are in that order already."""
+    keys = [(isinstance(name, str), name) for name in names]
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+    if np.all(order[1:] > order[:-1]):
+        return None
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank

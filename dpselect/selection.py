@@ -1,0 +1,113 @@
+"""What a mechanism releases, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self, final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_serializer
+
+from accounting.frozen import Frozen
+from dpselect.errors import DpSelectError
+
+Label = int | str
+
+
+@final
+class Selection(Frozen):
+    """A released selection.
+
+    Attributes:
+        indices: positions of the selected candidates in the scores; best first if `ordered`, else in the candidates' fixed order.
+        ordered: whether the order of `indices` is part of the release; if False only the set is.
+        requested: how many were asked for at most; None where the mechanism chooses.
+        complete: whether the mechanism released what was asked for.
+        reason: why not, in words that depend on the outcome only.
+        values: noisy scores, where the mechanism releases them (and charges for them); score units.
+        labels: the candidates' names, where the scores carry them.
+
+    With candidates read off private data, the position of an item tells how many other items there are. Positions of such
+    candidates therefore stay out of the repr and of the JSON: what is released is `labels`.
+    """
+
+    error_class: ClassVar[type[DpSelectError]] = DpSelectError
+    indices: tuple[int, ...]
+    ordered: bool
+    requested: int | None = None
+    complete: bool = True
+    reason: str | None = None
+    values: tuple[float, ...] | None = None
+    labels: tuple[Label, ...] | None = None
+    positions_private: bool = Field(default=False, exclude=True)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @model_serializer(mode="wrap")
+    def _released_only(self, handler: Any) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        if self.positions_private:
+            data.pop("indices")
+        return {name: value for name, value in data.items() if value is not None}
+
+    def __repr_args__(self) -> Any:
+        hidden = {"positions_private", "indices"} if self.positions_private else {"positions_private"}
+        return [(name, value) for name, value in super().__repr_args__() if name not in hidden]
+
+
+@final
+class Selections(Sequence[Selection]):
+    """The selections of many independent rounds, held as one array.
+
+    Attributes:
+        indices: (rounds, at most k) candidate positions; -1 where a round released fewer.
+        complete: (rounds,) whether the round released what was asked for.
+    """
+
+    __slots__ = ("_ordered", "_reason", "_requested", "complete", "indices")
+
+    def __init__(
+        self,
+        indices: NDArray[np.int64],
+        *,
+        ordered: bool,
+        requested: int | None,
+        complete: NDArray[np.bool_] | None = None,
+        reason: str | None = None,
+    ) -> None:
+        self.indices = indices
+        self.complete = np.ones(len(indices), dtype=np.bool_) if complete is None else complete
+        self._ordered, self._requested, self._reason = ordered, requested, reason
+
+    @overload
+    def __getitem__(self, item: int) -> Selection: ...
+    @overload
+    def __getitem__(self, item: slice) -> Self: ...
+    def __getitem__(self, item: int | slice) -> Selection | Self:
+        if isinstance(item, slice):
+            return type(self)(
+                self.indices[item],
+                ordered=self._ordered,
+                requested=self._requested,
+                complete=self.complete[item],
+                reason=self._reason,
+            )
+        row, complete = self.indices[item], bool(self.complete[item])
+        return Selection(
+            indices=tuple(row[row >= 0].tolist()),
+            ordered=self._ordered,
+            requested=self._requested,
+            complete=complete,
+            reason=None if complete else self._reason,
+        )
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __iter__(self) -> Iterator[Selection]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"Selections(rounds={len(self)}, requested={self._requested}, ordered={self._ordered})"
