@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 # dp-accounting ignores orders up to 1.01 in Proposition 12 of Canonne, Kamath and Steinke.
 _LEAST, _MOST = 1.0101e-2, 1e10
 _COARSE = 1 + np.geomspace(_LEAST, _MOST, 49)
-_FINE_POINTS, _ROUNDS = 9, 3
+_FINE_POINTS, _ROUNDS = 9, 7
 # Each epsilon is a handful of floating-point operations on a bound accurate to a few ulps: one part in 10^13 covers both.
 _OUTWARD = 1 + 1e-13
 

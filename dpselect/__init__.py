@@ -11,6 +11,7 @@ if getattr(_accounting, "DISTRIBUTION", None) != "dpselect":
         "virtual environment of its own"
     )
 
+from dpselect import verify
 from dpselect.errors import (
     DomainMismatch,
     DpSelectError,
@@ -61,4 +62,5 @@ __all__ = [
     "Selections",
     "Sensitivity",
     "SensitivityMismatch",
+    "verify",
 ]

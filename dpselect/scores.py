@@ -113,8 +113,7 @@ class Scores:
                 f"these grouped scores imply more than {_LARGEST_EXPANSION:,} candidates: this mechanism expands them; "
                 "give it fewer"
             )
-        expanded: Numbers = np.repeat(self._values, self._multiplicities)
-        return expanded
+        return np.repeat(self._values, self._multiplicities)  # type: ignore[return-value]
 
     def ranked(self, count: int) -> tuple[NDArray[np.int64], Numbers]:
         """Positions and values of the `count` highest scores (fewer if there are fewer), highest first.

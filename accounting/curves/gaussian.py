@@ -49,7 +49,9 @@ class GaussianDP(OneParameter):
         second = epsilon + float(log_ndtr(-self.mu / 2 - epsilon / self.mu))
         # The two terms are rounded to a few ulps of their logarithms; the pad keeps the difference an upper bound.
         pad = 4e-16 * (4 + abs(first) + abs(second) + epsilon)
-        return min(1.0, math.exp(first) * (max(0.0, -math.expm1(min(0.0, second - first))) + pad))
+        value = math.exp(first) * (max(0.0, -math.expm1(min(0.0, second - first))) + pad)
+        # A Gaussian has no pure guarantee: where the product underflows, the least positive float still is an upper bound.
+        return min(1.0, max(value, 5e-324))
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld import privacy_loss_distribution

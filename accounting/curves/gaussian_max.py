@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, final
 
+import numpy as np
 from pydantic import Field
 
 from accounting.curves.base import Floats, Undoubted
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 @final
 class GaussianMax(Undoubted):
-    """The winner among `candidates` scores with Gaussian noise: rdp = order mu^2/2 + ln(candidates)/(order - 1). Theorem C9.
+    """The winner among `candidates` scores with Gaussian noise. Theorem C9.
+
+    rdp = order mu^2/2 + ln(candidates)/(order - 1) from the order on where this is smallest; below it, that smallest value.
 
     Args:
         mu: range of a change of the scores over the standard deviation, >= 0.
@@ -29,24 +32,32 @@ class GaussianMax(Undoubted):
     candidates: Count = Field(description="the public number of candidates, >= 1")
 
     def _rdp(self, orders: Floats) -> Floats:
-        if self.mu == 0:
+        if self.candidates == 1 or self.mu == 0:
             return 0 * orders
-        return orders * (self.mu * self.mu / 2) + math.log(self.candidates) / (orders - 1)
+        # The union bound falls up to its best order; Renyi divergence never does, so the smallest value holds below that order.
+        reached = np.maximum(orders, self._best_order)
+        return reached * (self.mu * self.mu / 2) + math.log(self.candidates) / (reached - 1)
+
+    @property
+    def _best_order(self) -> float:
+        return 1 + math.sqrt(2 * math.log(self.candidates)) / self.mu
 
     @property
     def rho(self) -> float:
-        return self.mu * self.mu / 2 if self.candidates == 1 or self.mu == 0 else math.inf
+        # rdp(order) / order is largest as the order goes to 1.
+        return 0.0 if self.candidates == 1 or self.mu == 0 else float(self._rdp(np.array([self._best_order]))[0])
 
     @property
     def core_epsilon(self) -> float:
-        return 0.0 if self.mu == 0 else math.inf
+        return 0.0 if self.candidates == 1 or self.mu == 0 else math.inf
 
     @property
     def table_orders(self) -> tuple[float, ...]:
         return ()
 
     def profile(self, epsilon: float) -> float:
-        return min(1.0, self.candidates * GaussianDP(mu=self.mu).profile(epsilon))
+        one = GaussianDP(mu=0.0 if self.candidates == 1 else self.mu).profile(epsilon)
+        return min(1.0, self.candidates * one)
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         return None

@@ -1,0 +1,40 @@
+"""Write docs/api.md: every public name with the first sentence of its docstring. Run it after changing a public name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = Path(__file__).with_name("api.md")
+PACKAGES = ("dpselect", "accounting")
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join(["# Public names", "", "Written by `docs/make_api.py` from the docstrings.", *_sections()]) + "\n"
+
+
+def _sections() -> Iterator[str]:
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        yield from ("", f"## {package}", "", (inspect.getdoc(module) or "").split("\n\n")[0].replace("\n", " "), "")
+        yield from (_line(name, getattr(module, name)) for name in sorted(module.__all__, key=str.lower))
+
+
+def _line(name: str, value: object) -> str:
+    if not (inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value)):
+        return f"- `{name}`: a constant or type alias"
+    first = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+    return f"- `{name}`{_fields(value)}: {first}"
+
+
+def _fields(value: object) -> str:
+    fields = getattr(value, "model_fields", {})
+    names = [field.alias or name for name, field in fields.items() if name not in ("kind", "positions_private")]
+    return f" (`{', '.join(names)}`)" if names else ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

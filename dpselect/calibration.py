@@ -1,0 +1,259 @@
+"""From a budget for one release to a mechanism whose noise spends it, knowing only what is public.
+
+A mechanism states its noise in one field, by the names that all of them share: `scale`, `epsilon` or `rho`; those that can
+fail state the chance of it in `delta` or `failure_delta`. That is all `fitted` needs to know: the price is read from `.curve`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, Self, final
+
+from pydantic import Field, model_validator
+
+from accounting import Budget, RelationMismatch, calibrate
+from accounting.frozen import Count, Frozen
+from dpselect.errors import DomainMismatch, InvalidRequest
+from dpselect.mechanisms import Mechanism, members
+from dpselect.noise import NoiseName
+from dpselect.sensitivity import Sensitivity
+
+Family = Callable[[float], Mechanism]
+Bracket = tuple[float, float]
+Knob = Literal["scale", "epsilon", "rho"]
+
+_KNOBS: dict[Knob, Bracket] = {"scale": (1e-3, 1e9), "epsilon": (1e-9, 1e3), "rho": (1e-18, 1e5)}
+_FAILURES = ("delta", "failure_delta")
+# Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
+# grid is below 1 % of the threshold.
+_SHARES = (1.0, 0.99, 0.9, 0.75, 0.5, 0.25, 0.1)
+# Standard deviations of the standard noises that `default_mechanism` weighs against each other.
+_DEVIATION: dict[NoiseName, float] = {"gumbel": math.pi / math.sqrt(6), "exponential": 1.0}
+
+
+@final
+class TopKRequest(Frozen):
+    """What is public about one release of the top k.
+
+    Args:
+        k: how many items, >= 1.
+        sensitivity: what one user may change; distinct-user counts under add_remove by default.
+        candidates: size of the public catalogue; None if the candidates are read off the log, an unknown domain.
+        kbar: how many of the most popular items compete, for mechanisms that have such a number; None is `default_kbar(k)`.
+        noise: name of the noise, for mechanisms that leave a choice; None is exponential for a pure budget, else gumbel.
+
+    Raises:
+        InvalidRequest: a value is outside its domain, or k exceeds candidates.
+    """
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    k: Count = Field(description="an integer >= 1")
+    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+    candidates: Count | None = Field(default=None, description="the size of the public catalogue, or None")
+    kbar: Count | None = Field(default=None, description="an integer >= k, or None")
+    noise: NoiseName | None = Field(default=None, description="the name of a noise, or None")
+
+    @model_validator(mode="after")
+    def _can_fill_k(self) -> Self:
+        if self.candidates is not None and self.candidates < self.k:
+            raise ValueError(f"k={self.k} items cannot come out of a catalogue of {self.candidates}: ask for fewer")
+        return self
+
+
+def calibrated(family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6)) -> Mechanism:
+    """The member of `family` with the least noise that `budget` still pays for, one release and all of it.
+
+    Args:
+        family: maps a positive parameter to a mechanism; the cost may rise or fall with the parameter, not both.
+        budget: what the whole release may cost.
+        bracket: least and greatest parameter to consider.
+
+    Raises:
+        CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
+    """
+    return family(calibrate(lambda parameter: family(parameter).curve, budget, bracket))
+
+
+def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
+    """The mechanism called `kind`, for `request`, with the noise that spends `budget`.
+
+    A mechanism that can fail has its chance of failure and the conversion to epsilon share the budget's delta: a few splits
+    are tried and the one with the lowest threshold is kept. Nothing but `request` and `budget` is looked at, no data.
+
+    Args:
+        kind: a mechanism's `kind` or the name of its class.
+
+    Raises:
+        InvalidRequest: there is no such mechanism, or it cannot do what is asked.
+        DomainMismatch: the domain is unknown and the mechanism needs a public one.
+        RelationMismatch: the mechanism has no guarantee under the relation asked for.
+        CalibrationError: the budget pays for no amount of noise, for example a pure one for a mechanism that can fail.
+    """
+    member = mechanism_class(kind)
+    _require_known_options(member, request)
+    knob, failure = _knob(member), _failure(member)
+    settings = _settings(member, budget, request)
+    _require_complete(member, {*settings, knob, failure})
+    _require_domain(member, request)
+    low, high = _KNOBS[knob]
+    unit = request.sensitivity.range if knob == "scale" else 1.0
+    bracket = low * unit, high * unit
+    splits = _splits(member, failure, budget)
+    choices = [calibrated(_family(member, knob, {**settings, **split}, request), budget, bracket) for split in splits]
+    return min(choices, key=lambda mechanism: _height(mechanism, knob, failure))
+
+
+def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
+    """A mechanism that fits `request` and `budget`, chosen by public configuration alone.
+
+    An unknown domain takes LimitedDomain. A public one takes peeling with exponential noise (permute-and-flip, k times) or
+    one-shot Gumbel noise, whichever has the smaller standard deviation of noise within the budget: the former under a pure
+    budget and, for a few items, under an approximate one, where it then keeps to epsilon without any delta; the latter otherwise.
+    All of them release the order.
+
+    Raises:
+        InvalidRequest: an unknown domain and a budget without delta.
+        RelationMismatch: an unknown domain under replace_one, where no guarantee is known.
+    """
+    if request.candidates is None:
+        return fitted("limited_domain", budget, request)
+    gumbel = request.model_copy(update={"noise": "gumbel"})
+    exponential = request.model_copy(update={"noise": "exponential"})
+    without_delta = Budget(epsilon=budget.epsilon) if budget.form == "approximate" else budget
+    choices = [fitted("peeling_top_k", without_delta, exponential), fitted("oneshot_top_k", budget, gumbel)]
+    return min(choices, key=_deviation)
+
+
+def default_kbar(k: int) -> int:
+    """How many items compete for k places if nobody says: max(1000, 10 k). A rule of public configuration only.
+
+    Widening the competition raises LimitedDomain's threshold by ln(kbar)/epsilon, so ten times as many cost 2.3/epsilon counts,
+    and lowers the count it rests on; on logs large enough for a release the second is worth more.
+    """
+    return max(1000, 10 * k)
+
+
+def supports(kind: str, request: TopKRequest) -> bool:
+    """Whether the mechanism called `kind` has a guarantee under the relation and the domain of `request`.
+
+    Raises:
+        InvalidRequest: there is no such mechanism, or it is not one for such requests.
+    """
+    try:
+        fitted(kind, Budget(rho=0.1, delta=1e-6), request)
+    except (RelationMismatch, DomainMismatch):
+        return False
+    return True
+
+
+def mechanism_class(kind: str) -> type[Mechanism]:
+    """The mechanism of that `kind` or class name.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    known = members()
+    by_class = {member.__name__: member for member in known.values()}
+    if kind in known or kind in by_class:
+        return known.get(kind) or by_class[kind]
+    raise InvalidRequest(f"mechanism {kind[:40]!r} does not exist: choose one of {', '.join(sorted(known))}")
+
+
+def noise_settings(mechanism: Mechanism) -> tuple[Knob, float]:
+    """The name of the field that sets the noise of `mechanism`, and its value."""
+    knob = _knob(type(mechanism))
+    return knob, getattr(mechanism, knob)
+
+
+def _knob(member: type[Mechanism]) -> Knob:
+    for knob in _KNOBS:
+        if knob in member.model_fields:
+            return knob
+    raise InvalidRequest(f"{member.__name__} has no single amount of noise to calibrate: configure it in the library")
+
+
+def _failure(member: type[Mechanism]) -> str | None:
+    return next((name for name in _FAILURES if name in member.model_fields), None)
+
+
+def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> dict[str, Any]:
+    """The fields of the mechanism that follow from the request; what is None keeps the mechanism's own default."""
+    public = {
+        "k": request.k,
+        "kbar": request.kbar or default_kbar(request.k),
+        "noise": request.noise or ("exponential" if budget.form == "pure" else "gumbel"),
+        "candidates": request.candidates,
+        "sensitivity": request.sensitivity,
+        "relation": request.sensitivity.relation,
+        "l0": request.sensitivity.l0,
+    }
+    return {name: value for name, value in public.items() if name in member.model_fields and value is not None}
+
+
+def _require_known_options(member: type[Mechanism], request: TopKRequest) -> None:
+    for name in ("kbar", "noise"):
+        if getattr(request, name) is not None and name not in member.model_fields:
+            raise InvalidRequest(f"{member.__name__} has no {name}: leave it out, or choose another mechanism")
+    if request.k > 1 and "k" not in member.model_fields:
+        raise InvalidRequest(f"{member.__name__} does not release the top k: ask it for k=1, or choose another mechanism")
+
+
+def _require_complete(member: type[Mechanism], given: set[str | None]) -> None:
+    missing = [name for name, field in member.model_fields.items() if field.is_required() and name not in given]
+    if missing:
+        raise InvalidRequest(f"{member.__name__} also needs {', '.join(missing)}: configure it in the library")
+
+
+def _require_domain(member: type[Mechanism], request: TopKRequest) -> None:
+    if request.candidates is None and not member.unknown_domain:
+        raise DomainMismatch(
+            f"{member.__name__} needs a public domain, and items read off a log are private: a rare item shows that its user is "
+            "there. Give a public catalogue (candidates= in the library, --domain at the command line), or use limited_domain"
+        )
+
+
+def _splits(member: type[Mechanism], failure: str | None, budget: Budget) -> list[dict[str, float]]:
+    if failure is None:
+        return [{}]
+    if budget.delta == 0:
+        raise InvalidRequest(
+            f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1), or a public "
+            "catalogue (candidates= in the library, --domain at the command line) and a mechanism that never fails"
+        )
+    # A zCDP budget converts nothing: all of its delta is there for the failure.
+    shares = (1.0,) if budget.form == "zcdp" else _SHARES
+    return [{failure: share * budget.delta} for share in shares]
+
+
+def _family(member: type[Mechanism], knob: Knob, settings: dict[str, Any], request: TopKRequest) -> Family:
+    def family(parameter: float) -> Mechanism:
+        mechanism = member.model_validate({**settings, knob: parameter})
+        _require_relation(mechanism, request)
+        return mechanism
+
+    return family
+
+
+def _require_relation(mechanism: Mechanism, request: TopKRequest) -> None:
+    asked = request.sensitivity.relation
+    if mechanism.relation != asked:
+        remedy = f"use relation='{mechanism.relation}'"
+        if request.candidates is None:
+            remedy += ", or give a public catalogue (candidates= in the library, --domain at the command line)"
+        raise RelationMismatch(f"{type(mechanism).__name__} has no guarantee under relation={asked!r}: {remedy}")
+    mechanism.covers.require(request.sensitivity)
+
+
+def _height(mechanism: Mechanism, knob: Knob, failure: str | None) -> float:
+    """How high the threshold lies up to a constant, by which the splits of one mechanism are compared."""
+    if failure is None:
+        return 0.0
+    surprise = -math.log(getattr(mechanism, failure))
+    amount: float = getattr(mechanism, knob)
+    return surprise * amount if knob == "scale" else surprise / amount
+
+
+def _deviation(mechanism: Mechanism) -> float:
+    fields: dict[str, Any] = dict(mechanism)
+    return float(fields["scale"] * _DEVIATION[fields["noise"]])

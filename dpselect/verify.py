@@ -1,0 +1,186 @@
+"""Check a mechanism against its curve: exactly on small domains, and from samples on any.
+
+`worst_case` enumerates every neighbouring pair of a small box and returns exact divergences, to be held against `curve`.
+`lower_bound` needs nothing but samples, and returns an epsilon that the mechanism provably exceeds, up to its confidence.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from dpselect.divergence import hockey_stick, log_ratio, renyi
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
+from dpselect.scores import Domain, Scores
+from dpselect.sensitivity import Sensitivity
+
+ORDERS = (1.1, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+EPSILONS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The largest exact divergences over all neighbouring pairs of a box.
+
+    Attributes:
+        orders, rdp: Renyi orders and the largest divergence at each, in nats.
+        epsilons, delta: epsilons (nats) and the largest hockey-stick divergence at each.
+        pure_epsilon: the largest log-probability ratio, in nats; inf if an outcome is possible on one side only.
+        pairs: number of ordered pairs compared.
+    """
+
+    orders: tuple[float, ...]
+    rdp: Floats
+    epsilons: tuple[float, ...]
+    delta: Floats
+    pure_epsilon: float
+    pairs: int
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """With probability `confidence`, no (e, delta)-DP guarantee with e below `epsilon` holds; `event` is the witness."""
+
+    epsilon: float
+    delta: float
+    confidence: float
+    event: frozenset[Any]
+
+
+def worst_case(
+    mechanism: Mechanism,
+    *,
+    candidates: int = 3,
+    highest: int = 3,
+    orders: Sequence[float] = ORDERS,
+    epsilons: Sequence[float] = EPSILONS,
+    domain: Domain = "public",
+) -> WorstCase:
+    """Exact divergences over every neighbouring pair of score vectors in {0, ..., highest}^candidates (times linf).
+
+    Args:
+        mechanism: one whose `probabilities` are exact.
+        candidates: number of candidates, small.
+        highest: largest count in the box, small.
+        orders: Renyi orders above 1.
+        epsilons: nats, >= 0.
+        domain: how the scores declare their candidates.
+
+    Raises:
+        NoClosedForm: the mechanism has no exact law at this size.
+    """
+    vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
+    laws = _laws(mechanism, vectors, domain)
+    first, second = _neighbours(mechanism.covers, vectors, highest)
+    return _compare(laws, first, second, tuple(orders), tuple(epsilons))
+
+
+def lower_bound(
+    mechanism: Mechanism,
+    first: Scores,
+    second: Scores,
+    *,
+    delta: float = 0.0,
+    samples: int = 20_000,
+    confidence: float = 1 - 1e-6,
+    rng: np.random.Generator | None = None,
+) -> LowerBound:
+    """An epsilon that the mechanism exceeds on neighbouring inputs `first` and `second`, from samples of `select`.
+
+    Half of the samples choose the event, the other half test it with exact binomial (Clopper-Pearson) limits.
+
+    Args:
+        delta: the delta of the claim under test.
+        samples: draws from each input.
+        confidence: of the statement, in (0, 1).
+
+    Raises:
+        InvalidRequest: fewer than 10 samples, or a confidence outside (0, 1).
+    """
+    if samples < 10 or not 0 < confidence < 1:
+        raise InvalidRequest(f"samples={samples} must be at least 10 and confidence={confidence} in (0, 1)")
+    draws = [[_outcome(mechanism.select(scores, rng=rng)) for _ in range(samples)] for scores in (first, second)]
+    half = samples // 2
+    train, test = [Counter(d[:half]) for d in draws], [Counter(d[half:]) for d in draws]
+    event = _best_event(train[0], train[1], delta, half)
+    low, high = _limits([sum(t[outcome] for outcome in event) for t in test], samples - half, confidence)
+    epsilon = float(np.log((low - delta) / high)) if low > delta else 0.0
+    return LowerBound(max(0.0, epsilon), delta, confidence, frozenset(event))
+
+
+def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ...]]:
+    """Every extreme change of a score vector, in units of linf: the directions a neighbouring pair can differ in."""
+    steps = (0, 1) if sensitivity.monotone else (-1, 0, 1)
+    for change in itertools.product(steps, repeat=candidates):
+        touched = sum(step != 0 for step in change)
+        if touched and (sensitivity.l0 is None or touched <= sensitivity.l0):
+            yield change
+
+
+def _laws(mechanism: Mechanism, vectors: NDArray[np.int64], domain: Domain) -> Floats:
+    sensitivity = mechanism.covers
+    laws = [
+        mechanism.probabilities(Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain)) for vector in vectors
+    ]
+    outcomes = {outcome: column for column, outcome in enumerate(dict.fromkeys(itertools.chain(*laws)))}
+    table = np.zeros((len(vectors), len(outcomes)))
+    for row, law in zip(table, laws, strict=True):
+        for outcome, probability in law.items():
+            row[outcomes[outcome]] = probability
+    return table
+
+
+def _neighbours(
+    sensitivity: Sensitivity, vectors: NDArray[np.int64], highest: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of all ordered pairs that differ by an extreme change, both inside the box."""
+    weights = (highest + 1) ** np.arange(vectors.shape[1])[::-1]
+    firsts, seconds = [], []
+    for change in changes(sensitivity, vectors.shape[1]):
+        moved = vectors + np.array(change)
+        inside = np.flatnonzero(((moved >= 0) & (moved <= highest)).all(axis=1))
+        firsts.append(inside)
+        seconds.append(moved[inside] @ weights)
+    first, second = np.concatenate(firsts), np.concatenate(seconds)
+    return np.concatenate([first, second]), np.concatenate([second, first])
+
+
+def _compare(
+    laws: Floats, first: NDArray[np.int64], second: NDArray[np.int64], orders: tuple[float, ...], epsilons: tuple[float, ...]
+) -> WorstCase:
+    rdp, delta, pure = np.zeros(len(orders)), np.zeros(len(epsilons)), 0.0
+    for start in range(0, len(first), 4096):
+        p, q = laws[first[start : start + 4096]], laws[second[start : start + 4096]]
+        rdp = np.maximum(rdp, renyi(p, q, orders).max(axis=1))
+        delta = np.maximum(delta, hockey_stick(p, q, epsilons).max(axis=1))
+        pure = max(pure, float(log_ratio(p, q).max()))
+    return WorstCase(orders, rdp, epsilons, delta, pure, len(first))
+
+
+def _outcome(selection: Any) -> Any:
+    return tuple(selection.indices) if selection.ordered else frozenset(selection.indices)
+
+
+def _best_event(first: Counter[Any], second: Counter[Any], delta: float, samples: int) -> list[Any]:
+    """Outcomes in order of likelihood ratio; the prefix that promises most."""
+    ranked = sorted(first | second, key=lambda o: (first[o] + 0.5) / (second[o] + 0.5), reverse=True)
+    p = np.cumsum([first[o] for o in ranked]) / samples
+    q = (np.cumsum([second[o] for o in ranked]) + 10) / samples
+    return ranked[: int(np.argmax((p - delta) / q)) + 1]
+
+
+def _limits(counts: list[int], samples: int, confidence: float) -> tuple[float, float]:
+    miss = (1 - confidence) / 2
+    low = float(beta.ppf(miss, counts[0], samples - counts[0] + 1)) if counts[0] else 0.0
+    high = float(beta.ppf(1 - miss, counts[1] + 1, samples - counts[1])) if counts[1] < samples else 1.0
+    return low, high

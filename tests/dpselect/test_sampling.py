@@ -1,0 +1,88 @@
+"""Randomness: fresh for every request, safe across forks and threads, and the right law."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, kstest
+
+from dpselect.noise import by_name
+from dpselect.sampling import EntropySampler, SeededSampler
+
+# Eight tests at 1e-8: false alarm below 1e-6. The entropy source cannot be seeded, so the limits are wide.
+LIMIT = 1e-8
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 100_000])
+def test_requests_never_repeat(count: int) -> None:
+    """Two requests of the same size share no stream, short ones and ciphered ones alike."""
+    source = EntropySampler()
+    first, second = source.words(count), source.words(count)
+    assert len(first) == count
+    assert not np.array_equal(first, second)
+    assert len(np.unique(np.concatenate([first, second]))) == 2 * count
+
+
+def test_a_fork_does_not_repeat_its_parent() -> None:
+    """After a fork, parent and child draw different words."""
+    source = EntropySampler()
+    source.words(1000)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, source.words(1000)[:4].tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 32) != source.words(1000)[:4].tobytes()
+
+
+def test_threads_do_not_share_a_stream() -> None:
+    """Words drawn by many threads at once are all different."""
+    source = EntropySampler()
+    with ThreadPoolExecutor(8) as pool:
+        words = np.concatenate(list(pool.map(lambda _: source.words(5000), range(40))))
+    assert len(np.unique(words)) == len(words)
+
+
+@pytest.mark.parametrize("source", [EntropySampler(), SeededSampler(np.random.default_rng(5))], ids=repr)
+def test_bits_are_balanced(source: EntropySampler | SeededSampler) -> None:
+    """Each of the 64 bit positions is set half of the time."""
+    words = source.words(200_000)
+    ones = np.array([int((words >> np.uint64(bit) & np.uint64(1)).sum()) for bit in range(64)])
+    statistic = float(((ones - 100_000) ** 2 / 50_000).sum())
+    assert LIMIT < chi2.sf(statistic, 64) < 1 - LIMIT
+
+
+def test_uniforms_stay_inside_the_unit_interval() -> None:
+    """The smallest and the largest word both map strictly between 0 and 1."""
+
+    class Fixed(np.random.Generator):
+        def integers(self, *args: object, **kwargs: object) -> np.ndarray:
+            return np.array([0, 2**64 - 1], dtype=np.uint64)
+
+    uniform = SeededSampler(Fixed(np.random.PCG64(0))).uniform(2)
+    assert 0 < uniform[0] < uniform[1] < 1
+
+
+@pytest.mark.parametrize("name", ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"])
+def test_noise_has_its_law(name: str) -> None:
+    """Draws of each noise pass a Kolmogorov-Smirnov test against its own distribution function."""
+    noise = by_name(name)  # type: ignore[arg-type]
+    draws = SeededSampler(np.random.default_rng(11)).noise(noise, 200_000)
+    assert kstest(draws, noise.cdf).pvalue > LIMIT
+
+
+def test_top_k_is_the_same_in_chunks() -> None:
+    """The chunked search returns the k largest noisy values, in order, for sizes around the chunk and any k."""
+    rng = np.random.default_rng(3)
+    for size, k in ((10, 3), (65_536, 5), (65_537, 65_537), (200_000, 100), (200_000, 5000)):
+        values = rng.normal(size=size) * 3
+        seed = int(rng.integers(2**32))
+        found = SeededSampler(np.random.default_rng(seed)).top_k(values, by_name("gumbel"), 0.5, k)
+        again = SeededSampler(np.random.default_rng(seed))
+        noise = np.concatenate([again.noise(by_name("gumbel"), min(65_536, size - i)) for i in range(0, size, 65_536)])
+        expected = np.argsort(-(values + 0.5 * noise), kind="stable")[:k]
+        assert found.tolist() == expected.tolist()

@@ -1,0 +1,136 @@
+"""Scores: what they accept, what they hide, and how they rank."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpselect as dps
+from dpselect.scores import centred
+
+S = dps.Sensitivity()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dps.Scores([], sensitivity=S),
+        lambda: dps.Scores(3, sensitivity=S),
+        lambda: dps.Scores([[1, 2]], sensitivity=S),
+        lambda: dps.Scores([[1], [1, 2]], sensitivity=S),
+        lambda: dps.Scores([1.0, np.nan], sensitivity=S),
+        lambda: dps.Scores([1.0, np.inf], sensitivity=S),
+        lambda: dps.Scores([1, -1], sensitivity=S),
+        lambda: dps.Scores([-0.5], sensitivity=S),
+        lambda: dps.Scores(["a"], sensitivity=S),
+        lambda: dps.Scores([True, False], sensitivity=S),
+        lambda: dps.Scores([1 + 2j], sensitivity=S),
+        lambda: dps.Scores([None, 1], sensitivity=S),
+        lambda: dps.Scores([2**63], sensitivity=S),
+        lambda: dps.Scores([2**70], sensitivity=S),
+        lambda: dps.Scores([1], sensitivity=None),
+        lambda: dps.Scores([1], sensitivity=S, domain="private"),
+        lambda: dps.Scores([1], sensitivity=S, kind="other"),
+        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a"]),
+        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", "a"]),
+        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", 1.5]),
+        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", None]),
+        lambda: dps.Scores([1, 2], sensitivity=S, labels=[1, True]),
+        lambda: dps.Scores.grouped([1, 2], [1], sensitivity=S),
+        lambda: dps.Scores.grouped([1, 2], [1, 0], sensitivity=S),
+        lambda: dps.Scores.grouped([1, 2], [1, 1.5], sensitivity=S),
+    ],
+)
+def test_what_is_no_score_vector_is_refused(make: Callable[[], dps.Scores]) -> None:
+    """Empty, ragged, non-finite, negative, non-numeric or wrongly labelled scores raise InvalidScores."""
+    with pytest.raises(dps.InvalidScores):
+        make()
+
+
+def test_an_error_shows_no_score() -> None:
+    """The message about a bad score does not contain any score."""
+    with pytest.raises(dps.InvalidScores) as error:
+        dps.Scores([123456789, -987654321], sensitivity=S)
+    assert "123456789" not in str(error.value)
+    assert "987654321" not in str(error.value)
+
+
+def test_utilities_may_be_negative() -> None:
+    """Scores that are not counts may be any finite numbers."""
+    assert dps.Scores([-1.5, 2], sensitivity=S, kind="utilities").size == 2
+
+
+def test_the_repr_shows_no_private_number() -> None:
+    """Neither values nor, for observed candidates, their number appear in the repr."""
+    observed = dps.Scores([123456] * 7, sensitivity=S, domain="observed")
+    assert "123456" not in repr(observed)
+    assert "7" not in repr(observed)
+    assert "candidates=7" in repr(dps.Scores([123456] * 7, sensitivity=S))
+
+
+def test_scores_cannot_be_changed() -> None:
+    """Neither the attributes nor the arrays of Scores can be written, and the caller's array stays apart."""
+    source = np.array([1.0, 2.0])
+    scores = dps.Scores(source, sensitivity=S)
+    source[0] = 9
+    assert scores.values[0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        scores.values[0] = 5
+    with pytest.raises(AttributeError):
+        scores.domain = "observed"  # type: ignore[misc]
+
+
+def test_scores_are_not_pickled() -> None:
+    """Private data do not slip into a pickle or a deep copy."""
+    scores = dps.Scores([1, 2], sensitivity=S)
+    for leak in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="private data"):
+            leak(scores)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 31), st.randoms())
+def test_ranking_breaks_ties_by_position_or_label(values: list[int], count: int, random: object) -> None:
+    """`ranked` sorts by score, ties by position in a public domain and by label in an observed one, whatever the row order."""
+    labels = [f"item{i:02}" for i in range(len(values))]
+    expected = sorted(range(len(values)), key=lambda i: (-values[i], i))[:count]
+    assert dps.Scores(values, sensitivity=S).ranked(count)[0].tolist() == expected
+    rows = list(range(len(values)))
+    random.shuffle(rows)  # type: ignore[attr-defined]
+    observed = dps.Scores([values[i] for i in rows], sensitivity=S, labels=[labels[i] for i in rows], domain="observed")
+    assert [observed.labels[i] for i in observed.ranked(count)[0]] == [labels[i] for i in expected]
+
+
+def test_numbers_sort_before_strings() -> None:
+    """Mixed labels have one fixed order: numbers by value, then strings."""
+    scores = dps.Scores([1, 1, 1, 1], sensitivity=S, labels=["b", 10, "a", 9], domain="observed")
+    assert [scores.labels[i] for i in scores.ranked(4)[0]] == [9, 10, "a", "b"]
+
+
+def test_large_integers_keep_their_gaps() -> None:
+    """Counts beyond 2^53 are centred without losing the unit, at either end of the 64-bit range."""
+    assert centred(np.array([2**62, 2**62 + 1, 2**62 - 3])).tolist() == [-1, 0, -4]
+    extreme = np.array([-(2**63), 2**63 - 1])
+    assert centred(extreme).tolist() == [-(2.0**64), 0]
+
+
+def test_grouped_scores_imply_their_candidates() -> None:
+    """Grouped scores have the size, the dense values and the law of the candidates they stand for."""
+    grouped = dps.Scores.grouped([5, 2], [1, 3], sensitivity=S)
+    dense = dps.Scores([5, 2, 2, 2], sensitivity=S)
+    assert grouped.size == 4
+    assert grouped.dense().tolist() == dense.values.tolist()
+    mechanism = dps.ExponentialMechanism(epsilon=1)
+    assert mechanism.probabilities(grouped) == mechanism.probabilities(dense)
+    assert mechanism.select(grouped, rng=np.random.default_rng(0)).indices[0] in range(4)
+
+
+def test_too_many_implied_candidates_are_refused() -> None:
+    """Grouped scores that would not fit in memory raise instead of expanding."""
+    with pytest.raises(dps.InvalidScores):
+        dps.ExponentialMechanism(epsilon=1).select(dps.Scores.grouped([1], [2**62], sensitivity=S))

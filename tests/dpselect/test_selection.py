@@ -1,0 +1,118 @@
+"""What a mechanism releases: order only where it is covered, nothing private, refusals before any draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+
+S = dps.Sensitivity()
+SCORES = dps.Scores([5, 3, 3, 1], sensitivity=S)
+OBSERVED = dps.Scores([50, 3, 30, 1], sensitivity=S, labels=["b", "c", "a", "z"], domain="observed")
+
+
+def test_a_set_is_released_in_the_candidates_order() -> None:
+    """Where only the set is covered, the indices come sorted, so the order of the noisy scores does not leak."""
+    mechanism = dps.OneshotTopK(k=3, noise="laplace", scale=5.0)
+    selections = mechanism.select_many(np.tile(SCORES.values, (500, 1)), rng=np.random.default_rng(1))
+    assert all(list(s.indices) == sorted(s.indices) and not s.ordered for s in selections)
+    for _ in range(50):
+        indices = mechanism.select(SCORES).indices
+        assert list(indices) == sorted(indices)
+
+
+def test_positions_among_observed_candidates_stay_private() -> None:
+    """A selection of observed items shows labels; positions, which count other items, are in neither repr nor JSON."""
+    selection = dps.LimitedDomain(k=1, kbar=2, epsilon=20, delta=0.01).select(OBSERVED)
+    assert selection.labels == ("b",)
+    assert "indices" not in repr(selection)
+    assert "indices" not in selection.model_dump_json()
+    assert "positions" not in selection.model_dump_json()
+
+
+def test_known_domain_mechanisms_refuse_observed_candidates() -> None:
+    """Running a known-domain mechanism on the items that occur is not private: it is refused, with what to do instead."""
+    for mechanism in (dps.ExponentialMechanism(epsilon=1), dps.OneshotTopK(k=1, noise="gumbel", scale=1)):
+        with pytest.raises(dps.DomainMismatch, match="catalogue"):
+            mechanism.select(OBSERVED)
+
+
+def test_items_nobody_touched_do_not_count_as_observed() -> None:
+    """In an observed domain a listed item with count 0 changes no outcome probability."""
+    mechanism = dps.LimitedDomain(k=1, kbar=3, epsilon=1, delta=0.2)
+    with_zero = dps.Scores([2, 0, 1], sensitivity=S, domain="observed")
+    without = dps.Scores([2, 1], sensitivity=S, domain="observed")
+    first, second = mechanism.probabilities(with_zero), mechanism.probabilities(without)
+    assert first[()] == pytest.approx(second[()], rel=1e-12)
+    assert first[(2,)] == pytest.approx(second[(1,)], rel=1e-12)
+
+
+def test_only_the_top_counts_matter_in_an_unknown_domain() -> None:
+    """LimitedDomain's law depends on the top kbar + 1 counts alone."""
+    mechanism = dps.LimitedDomain(k=2, kbar=2, epsilon=1, delta=0.1)
+    laws = [mechanism.probabilities(dps.Scores([9, 7, 4, *tail], sensitivity=S)) for tail in ([], [4], [0, 0], [3, 2, 1, 1, 4])]
+    assert all(law == laws[0] for law in laws)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: dps.OneshotTopK(k=5, noise="gumbel", scale=1).select(SCORES), dps.InvalidRequest),
+        (lambda: dps.PeelingTopK(k=5, noise="gumbel", scale=1).select(SCORES), dps.InvalidRequest),
+        (lambda: dps.OneshotTopK(k=1, noise="laplace", scale=1, candidates=3).select(SCORES), dps.InvalidRequest),
+        (lambda: dps.ExponentialMechanism(epsilon=1).select(SCORES, rng=7), dps.InvalidRequest),
+        (lambda: dps.ExponentialMechanism(epsilon=1).select([1, 2]), dps.InvalidScores),
+        (lambda: dps.ExponentialMechanism(epsilon=1).select_many([1, 2]), dps.InvalidScores),
+        (lambda: dps.ExponentialMechanism(epsilon=1).select_many(np.empty((0, 3))), dps.InvalidScores),
+        (lambda: dps.ExponentialMechanism(epsilon=1).select_many([[np.nan, 2]]), dps.InvalidScores),
+        (lambda: dps.ExponentialMechanism(epsilon=0), dps.InvalidMechanism),
+        (lambda: dps.ExponentialMechanism(epsilon=-1), dps.InvalidMechanism),
+        (lambda: dps.ExponentialMechanism(epsilon=float("inf")), dps.InvalidMechanism),
+        (lambda: dps.PermuteAndFlip(epsilon="1"), dps.InvalidMechanism),
+        (lambda: dps.ReportNoisyMax(noise="cauchy", scale=1), dps.InvalidMechanism),
+        (lambda: dps.ReportNoisyMax(noise="gaussian", scale=1), dps.InvalidMechanism),
+        (lambda: dps.OneshotTopK(k=0, noise="gumbel", scale=1), dps.InvalidMechanism),
+        (lambda: dps.OneshotTopK(k=1.5, noise="gumbel", scale=1), dps.InvalidMechanism),
+        (lambda: dps.OneshotTopK(k=True, noise="gumbel", scale=1), dps.InvalidMechanism),
+        (lambda: dps.OneshotTopK(k=3, noise="gumbel", scale=1, candidates=2), dps.InvalidMechanism),
+        (lambda: dps.LimitedDomain(k=3, kbar=2, epsilon=1, delta=0.1), dps.InvalidMechanism),
+        (lambda: dps.LimitedDomain(k=1, kbar=2, epsilon=1, delta=0), dps.InvalidMechanism),
+        (lambda: dps.LimitedDomain(k=1, kbar=2, epsilon=1, delta=1), dps.InvalidMechanism),
+        (lambda: dps.Mechanism.from_json('{"kind": "nonsense"}'), dps.InvalidMechanism),
+        (lambda: dps.Mechanism.from_json("{"), dps.InvalidMechanism),
+    ],
+)
+def test_bad_requests_are_refused(make: Callable[[], object], error: type[Exception]) -> None:
+    """A wrong configuration or request raises its own error class, a subclass of AccountingError."""
+    with pytest.raises(error) as caught:
+        make()
+    assert isinstance(caught.value, acc.AccountingError)
+
+
+def test_limited_domain_has_no_guarantee_under_replace_one() -> None:
+    """Scores under replace_one are refused by LimitedDomain, whose proof needs add_remove."""
+    scores = dps.Scores([3, 1], sensitivity=dps.Sensitivity(relation="replace_one"), domain="observed")
+    with pytest.raises(acc.RelationMismatch):
+        dps.LimitedDomain(k=1, kbar=2, epsilon=1, delta=0.1).select(scores)
+
+
+def test_all_candidates_may_be_requested() -> None:
+    """k = m and m = 1 work, and release everything."""
+    assert set(dps.OneshotTopK(k=4, noise="gumbel", scale=1).select(SCORES).indices) == {0, 1, 2, 3}
+    assert set(dps.PeelingTopK(k=4, noise="exponential", scale=1).select(SCORES).indices) == {0, 1, 2, 3}
+    assert dps.PermuteAndFlip(epsilon=1).select(dps.Scores([0], sensitivity=S)).indices == (0,)
+
+
+def test_batches_are_sequences_of_selections() -> None:
+    """select_many returns one selection per row, sliceable, with what single selections carry."""
+    batch = dps.LimitedDomain(k=2, kbar=2, epsilon=50, delta=0.1).select_many([[90, 1, 50, 0], [0, 0, 0, 0], [0, 70, 0, 90]])
+    assert len(batch) == 3
+    assert [s.indices for s in batch] == [(0, 2), (), (3, 1)]
+    assert [s.complete for s in batch] == [True, False, True]
+    assert batch[1].reason is not None
+    assert batch[0].reason is None
+    assert [s.indices for s in batch[1:]] == [(), (3, 1)]

@@ -1,0 +1,251 @@
+"""Every curve under the same laws, against slow oracles in 50-digit arithmetic and against exact pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import accounting as acc
+from accounting.conversion import rdp_to_epsilon
+from accounting.curves.base import _MEMBERS
+from dpselect.divergence import hockey_stick, renyi
+
+CURVES: list[acc.Curve] = [
+    acc.PureDP(epsilon=0.7),
+    acc.PureDP(epsilon=0),
+    acc.BoundedRange(epsilon=0.7),
+    acc.BoundedRange(epsilon=3.0),
+    acc.GaussianDP(mu=0.4),
+    acc.GaussianMax(mu=0.4, candidates=10),
+    acc.LaplaceDP(epsilon=1.3),
+    acc.ZCDP(rho=0.05),
+    acc.ApproxDP(epsilon=0.5, delta=1e-4),
+    acc.RenyiTable(orders=(1.5, 2, 8, 64, 512), values=(0.1, 0.2, 0.5, 3, 30)),
+    acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-7),
+    acc.tighter(acc.GaussianDP(mu=0.8), acc.GaussianMax(mu=0.4, candidates=10)),
+    3 * acc.BoundedRange(epsilon=0.2) + acc.GaussianDP(mu=0.1) + 2 * acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1e-9),
+    acc.zero(),
+]
+ORDERS = 1 + np.geomspace(1e-6, 1e6, 49)
+EXTREME = [float(e) for e in np.geomspace(1e-9, 1e3, 13)]
+
+mp.mp.dps = 60
+
+
+def _pure(e: mp.mpf, a: mp.mpf) -> mp.mpf:
+    return mp.log((mp.exp(a * e) + mp.exp((1 - a) * e)) / (1 + mp.exp(e))) / (a - 1)
+
+
+def _range(e: mp.mpf, a: mp.mpf) -> mp.mpf:
+    t = mp.log((a - 1) * (1 - mp.exp(-a * e)) / (a * (mp.exp(-e) - mp.exp(-a * e))))
+    return t + mp.log((1 - mp.exp(-a * e)) / (a * (1 - mp.exp(-e)))) / (a - 1)
+
+
+def _laplace(e: mp.mpf, a: mp.mpf) -> mp.mpf:
+    return mp.log(a / (2 * a - 1) * mp.exp((a - 1) * e) + (a - 1) / (2 * a - 1) * mp.exp(-a * e)) / (a - 1)
+
+
+FORMULAS: dict[type[acc.Curve], Callable[[mp.mpf, mp.mpf], mp.mpf]] = {
+    acc.PureDP: _pure,
+    acc.BoundedRange: _range,
+    acc.LaplaceDP: _laplace,
+}
+
+
+@pytest.mark.parametrize("family", FORMULAS)
+@pytest.mark.parametrize("epsilon", EXTREME)
+def test_closed_forms_match_sixty_digits(family: type[acc.Curve], epsilon: float) -> None:
+    """From epsilon 1e-9 to 1e3 and order 1 + 1e-6 to 1e6 the float64 formula is the exact one to 1e-12."""
+    values = family(epsilon=epsilon).rdp(ORDERS)
+    exact = [FORMULAS[family](mp.mpf(epsilon), mp.mpf(float(a))) for a in ORDERS]
+    assert max(abs(float(value / reference - 1)) for value, reference in zip(values, exact, strict=True)) < 1e-12
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=str)
+def test_rdp_is_a_renyi_bound_in_shape(curve: acc.Curve) -> None:
+    """Renyi bounds are non-negative, non-decreasing in the order, at most order * rho and at most the pure epsilon."""
+    values = curve.rdp(ORDERS)
+    assert np.all(values >= 0)
+    assert np.all(np.diff(values[np.isfinite(values)]) >= -1e-13 * values[np.isfinite(values)][1:])
+    assert np.all(values <= ORDERS * curve.rho * (1 + 1e-12) + 1e-300)
+    assert np.all(values <= curve.core_epsilon * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("family", FORMULAS)
+@pytest.mark.parametrize("epsilon", EXTREME)
+def test_rho_is_the_smallest(family: type[acc.Curve], epsilon: float) -> None:
+    """rho bounds rdp / order at every order, and is reached as the order goes to 1."""
+    curve = family(epsilon=epsilon)
+    ratio = curve.rdp(ORDERS) / ORDERS
+    assert np.all(ratio <= curve.rho * (1 + 1e-12))
+    assert ratio[0] == pytest.approx(curve.rho, rel=1e-2)
+
+
+def test_every_kind_is_under_the_laws() -> None:
+    """Each member of the family occurs among the curves tested here."""
+    assert {curve.kind for curve in CURVES} == set(_MEMBERS)
+
+
+def _randomised_response(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    p = np.array([1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))])
+    return p, p[::-1]
+
+
+def _spanning(epsilon: float, t: float) -> tuple[np.ndarray, np.ndarray]:
+    q = (1 - math.exp(t - epsilon)) / (math.exp(t) - math.exp(t - epsilon))
+    second = np.array([q, 1 - q])
+    return second * np.exp([t, t - epsilon]), second
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
+def test_pure_dp_is_attained_by_randomised_response(epsilon: float) -> None:
+    """Randomised response has exactly the Renyi divergences and the hockey-stick of PureDP."""
+    curve, (p, q) = acc.PureDP(epsilon=epsilon), _randomised_response(epsilon)
+    orders = np.array([1.1, 2, 8, 64])
+    assert renyi(p, q, orders)[:, 0] == pytest.approx(curve.rdp(orders), rel=1e-10)
+    for y in (0.0, epsilon / 3, epsilon, 2 * epsilon):
+        assert curve.profile(y) == pytest.approx(float(hockey_stick(p, q, y)[0, 0]), abs=1e-14)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
+def test_bounded_range_is_the_envelope_of_its_pairs(epsilon: float) -> None:
+    """Over all two-valued pairs that span epsilon, the worst Renyi divergence and hockey-stick are the curve's own."""
+    curve = acc.BoundedRange(epsilon=epsilon)
+    pairs = [_spanning(epsilon, t) for t in np.linspace(1e-6, epsilon - 1e-6, 4001)]
+    p, q = (np.stack(side) for side in zip(*pairs, strict=True))
+    orders = np.array([1.1, 2, 8, 64])
+    worst = renyi(p, q, orders).max(axis=1)
+    assert np.all(worst <= curve.rdp(orders) * (1 + 1e-9))
+    assert worst == pytest.approx(curve.rdp(orders), rel=1e-5)
+    for y in (0.0, epsilon / 3, 0.9 * epsilon):
+        exact = hockey_stick(p, q, y).max()
+        assert exact <= curve.profile(y) * (1 + 1e-9)
+        assert exact == pytest.approx(curve.profile(y), rel=1e-3)
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.4, 3.0])
+def test_gaussian_profile_is_exact(mu: float) -> None:
+    """The hockey-stick of two Gaussians by 30-digit quadrature is the profile, rounded up by no more than 1e-12."""
+    with mp.workdps(30):
+        for y in (0.0, 0.5, 2.0):
+            exact = mp.ncdf(mp.mpf(mu) / 2 - y / mp.mpf(mu)) - mp.exp(y) * mp.ncdf(-mp.mpf(mu) / 2 - y / mp.mpf(mu))
+            value = acc.GaussianDP(mu=mu).profile(y)
+            assert exact <= value <= exact * (1 + mp.mpf(10) ** -8) + mp.mpf(10) ** -15
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=str)
+def test_json_round_trip(curve: acc.Curve) -> None:
+    """A curve survives JSON, equal and with an equal hash."""
+    again = acc.Curve.from_json(curve.to_json())
+    assert again == curve
+    assert hash(again) == hash(curve)
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=str)
+@pytest.mark.parametrize("count", [1, 2, 7, 1000])
+def test_repetition_is_counted(curve: acc.Curve, count: int) -> None:
+    """n * c has n times the Renyi bound, rho, bad event and pure epsilon of c: no count is ignored."""
+    many = count * curve
+    orders = np.array([1.5, 2, 30])
+    assert many.rdp(orders) == pytest.approx(count * curve.rdp(orders), rel=1e-12)
+    for name in ("rho", "delta0", "core_epsilon"):
+        assert getattr(many, name) == pytest.approx(count * getattr(curve, name), rel=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(CURVES), min_size=3, max_size=3), st.integers(0, 5))
+def test_composition_algebra(curves: list[acc.Curve], count: int) -> None:
+    """Composition is commutative and associative, n * c is c + ... + c, and zero() is the identity."""
+    a, b, c = curves
+    assert a + b == b + a
+    assert (a + b) + c == a + (b + c)
+    assert count * a == sum([a] * count, acc.zero())
+    assert a + acc.zero() == a
+    assert 0 * a == acc.zero()
+    assert count * (a + b) == count * a + count * b
+    assert hash(a + b) == hash(b + a)
+
+
+@pytest.mark.parametrize("curve", [c for c in CURVES if c.delta0 < 1e-5], ids=str)
+@pytest.mark.parametrize("delta", [1e-5, 1e-3, 0.1])
+@pytest.mark.filterwarnings("ignore::accounting.errors.GridEdgeWarning")
+def test_epsilon_and_delta_are_inverse(curve: acc.Curve, delta: float) -> None:
+    """delta(epsilon(d)) never exceeds d, and epsilon falls as delta grows."""
+    epsilon = curve.epsilon(delta)
+    assert curve.delta(epsilon) <= delta * (1 + 1e-9)
+    assert curve.epsilon(2 * delta) <= epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "count", "expected"), [(0.1, 100, 2.400), (1, 10, 7.770), (1, 3, 2.909), (2, 10, 16.860)])
+def test_published_values_of_bounded_range(epsilon: float, count: int, expected: float) -> None:
+    """Exact bounded-range Renyi accounting gives the theory sheet's values, and no fine grid of orders beats it."""
+    curve = count * acc.BoundedRange(epsilon=epsilon)
+    found = rdp_to_epsilon(curve.rdp, 1e-6).value
+    orders = 1 + np.geomspace(0.02, 1e3, 20_001)
+    on_grid = curve.rdp(orders) + np.log1p(-1 / orders) - np.log(1e-6 * orders) / (orders - 1)
+    assert found == pytest.approx(expected, abs=6e-4)
+    assert found <= on_grid.min() * (1 + 1e-9)
+
+
+def test_zero_concentrated_value() -> None:
+    """100 steps of the exponential mechanism at 0.1, charged as rho = e^2/8 each, cost 2.419 at delta 1e-6."""
+    assert (100 * acc.ZCDP(rho=0.01 / 8)).epsilon(1e-6) == pytest.approx(2.419, abs=6e-4)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: acc.PureDP(epsilon=-1),
+        lambda: acc.PureDP(epsilon=math.nan),
+        lambda: acc.PureDP(epsilon=math.inf),
+        lambda: acc.PureDP(epsilon=True),
+        lambda: acc.PureDP(epsilon="1"),
+        lambda: acc.PureDP(),
+        lambda: acc.ApproxDP(epsilon=1, delta=1),
+        lambda: acc.RenyiTable(orders=(2, 3), values=(2, 1)),
+        lambda: acc.RenyiTable(orders=(3, 2), values=(1, 2)),
+        lambda: acc.RenyiTable(orders=(1, 2), values=(1, 2)),
+        lambda: acc.RenyiTable(orders=(2,), values=(1, 2)),
+        lambda: acc.RenyiTable(orders=(), values=()),
+        lambda: acc.RenyiTable(orders=(2,), values=(math.nan,)),
+        lambda: acc.RenyiTable(orders=(2,), values=(-1,)),
+        lambda: acc.Approximate(curve=acc.zero(), delta0=1),
+        lambda: acc.Approximate(curve={"kind": "nonsense"}, delta0=0.1),
+        lambda: acc.Composed(parts=[(0, acc.PureDP(epsilon=1))]),
+        lambda: acc.GaussianMax(mu=1, candidates=1.5),
+        lambda: acc.Curve.from_json("not json"),
+        lambda: acc.Curve.from_json('{"kind": "os.system", "command": "true"}'),
+        lambda: acc.Curve.from_json("[" * 100_000),
+        lambda: acc.Curve.from_json('{"kind": "pure_dp", "epsilon": 1, "extra": 2}'),
+    ],
+)
+def test_what_is_no_guarantee_is_refused(make: Callable[[], acc.Curve]) -> None:
+    """A curve that no proof could stand behind cannot be built, by hand or from JSON."""
+    with pytest.raises(acc.InvalidCurve):
+        make()
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan, math.inf, "0.1", True])
+def test_delta_outside_its_domain_is_refused(delta: object) -> None:
+    """epsilon(delta) wants a delta in [0, 1)."""
+    with pytest.raises(acc.InvalidArgument):
+        acc.PureDP(epsilon=1).epsilon(delta)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", [1.0, 0.5, math.nan, math.inf, -2])
+def test_orders_outside_their_domain_are_refused(order: float) -> None:
+    """rdp wants finite orders above 1."""
+    with pytest.raises(acc.InvalidArgument):
+        acc.PureDP(epsilon=1).rdp([2.0, order])
+
+
+def test_gaussian_noise_has_no_pure_guarantee() -> None:
+    """At delta 0 a Gaussian mechanism has no finite epsilon, however small the tail that floats can hold."""
+    assert acc.GaussianDP(mu=0.01).epsilon(0) == math.inf
+    assert acc.GaussianMax(mu=0.01, candidates=2).epsilon(0) == math.inf

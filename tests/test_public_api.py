@@ -1,0 +1,58 @@
+"""The public names: declared, importable and documented."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("accounting", "dpselect")
+PAGES = "\n".join(page.read_text() for page in sorted((ROOT / "docs").rglob("*.md")))
+NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_star_imports_are_what_is_declared(package: str) -> None:
+    """__all__ names exist, are sorted into one list without repeats, and include every public class and function defined inside."""
+    module = importlib.import_module(package)
+    declared = set(module.__all__)
+    assert len(declared) == len(module.__all__)
+    public = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isclass(value) or inspect.isfunction(value))
+        and value.__module__.split(".")[0] == package
+    }
+    assert public <= declared
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES)
+def test_every_public_name_is_documented(package: str, name: str) -> None:
+    """Every public class, function and module has a docstring, and every public name occurs in the documentation pages."""
+    value = getattr(importlib.import_module(package), name)
+    if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
+        assert inspect.getdoc(value), f"{package}.{name} has no docstring"
+    assert f"`{name}`" in PAGES or f"`{name}(" in PAGES or f".{name}" in PAGES, f"{package}.{name} is in no page of docs/"
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES)
+def test_public_methods_are_documented(package: str, name: str) -> None:
+    """Every public method and property that a public class defines has a docstring."""
+    value = getattr(importlib.import_module(package), name)
+    if not inspect.isclass(value):
+        return
+    for attribute, member in vars(value).items():
+        function = member.fget if isinstance(member, property) else inspect.unwrap(getattr(member, "__func__", member))
+        if attribute.startswith("_") or not inspect.isfunction(function) or function.__module__.split(".")[0] != package:
+            continue
+        assert inspect.getdoc(getattr(value, attribute)), f"{package}.{name}.{attribute} has no docstring"
+
+
+def test_the_page_of_public_names_is_up_to_date() -> None:
+    """docs/api.md is what docs/make_api.py writes now."""
+    assert runpy.run_path(str(ROOT / "docs/make_api.py"))["page"]() == (ROOT / "docs/api.md").read_text()
