@@ -1,0 +1,59 @@
+"""Half-logistic noise: the absolute value of a logistic."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import numpy as np
+
+from dpselect.noise.base import Noise, NoiseName
+from dpselect.noise.numerics import LN2, FloatArray
+
+
+@final
+class HalfLogistic(Noise):
+    """sf 2 / (1 + exp(z)) for z >= 0; its hazard rate is 1 / (1 + exp(-z))."""
+
+    name: ClassVar[NoiseName] = "half_logistic"
+    symmetric: ClassVar[bool] = False
+    lipschitz: ClassVar[bool] = True
+    lower: ClassVar[float] = 0.0
+    kinks: ClassVar[tuple[float, ...]] = (0.0,)
+
+    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
+        z = np.arctanh(u, out=out)
+        return np.multiply(z, 2.0, out=z)
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-z)
+        return 2.0 * odds / np.square(1.0 + odds)
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        return LN2 - z - 2.0 * np.log1p(np.exp(-z))
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        return np.tanh(0.5 * z)
+
+    def _sf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-z)
+        return 2.0 * odds / (1.0 + odds)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        below = np.tanh(0.5 * z)
+        return np.where(below <= 0.5, np.log(below), np.log1p(-self._sf(z)))
+
+    def _log_sf(self, z: FloatArray) -> FloatArray:
+        return np.where(z <= 1.0, np.log1p(-np.tanh(0.5 * z)), LN2 - z - np.log1p(np.exp(-z)))
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return 2.0 * np.arctanh(u)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return np.where(q <= 0.5, np.log(2.0 - q) - np.log(q), 2.0 * np.arctanh(1.0 - q))
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return np.where(log_u <= -LN2, 2.0 * np.arctanh(np.exp(log_u)), self._isf(-np.expm1(log_u)))
+
+    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+        upper = np.log(2.0 - np.exp(log_q)) - log_q
+        return np.where(log_q <= -LN2, upper, 2.0 * np.arctanh(-np.expm1(log_q)))

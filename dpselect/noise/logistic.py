@@ -1,0 +1,67 @@
+"""Logistic noise: the difference of two Gumbels."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import numpy as np
+from scipy.special import logit
+
+from dpselect.noise.base import Noise, NoiseName
+from dpselect.noise.numerics import FloatArray, log1mexp
+
+
+@final
+class Logistic(Noise):
+    """cdf 1 / (1 + exp(-z)) on the real line."""
+
+    name: ClassVar[NoiseName] = "logistic"
+    symmetric: ClassVar[bool] = True
+    lipschitz: ClassVar[bool] = True
+    lower: ClassVar[float] = -np.inf
+    kinks: ClassVar[tuple[float, ...]] = ()
+
+    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
+        draws: FloatArray = logit(u, out=out)
+        return draws
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-np.abs(z))
+        return odds / np.square(1.0 + odds)
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        size = np.abs(z)
+        return -size - 2.0 * np.log1p(np.exp(-size))
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        return _below(z)
+
+    def _sf(self, z: FloatArray) -> FloatArray:
+        return _below(-z)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        return _log_below(z)
+
+    def _log_sf(self, z: FloatArray) -> FloatArray:
+        return _log_below(-z)
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return np.asarray(logit(u))
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return -np.asarray(logit(q))
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return log_u - log1mexp(-log_u)
+
+    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+        return log1mexp(-log_q) - log_q
+
+
+def _below(z: FloatArray) -> FloatArray:
+    odds = np.exp(-np.abs(z))
+    return np.where(z < 0.0, odds, 1.0) / (1.0 + odds)
+
+
+def _log_below(z: FloatArray) -> FloatArray:
+    return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))

@@ -1,0 +1,242 @@
+"""The exact oracle against closed forms, independent recursions and 30-digit integrals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from dpselect.noise import (
+    argmax_probabilities,
+    argmax_probabilities_many,
+    by_name,
+    subset_probability,
+    top_set_probabilities,
+)
+
+LIPSCHITZ = ["exponential", "gumbel", "half_logistic", "laplace", "logistic"]
+
+
+def close(value: float, exact: float) -> bool:
+    """Within the relative accuracy the module promises: 1e-15 * (10 + |log probability|)."""
+    return abs(value / float(exact) - 1.0) <= 1e-15 * (10.0 + abs(math.log(exact)))
+
+
+def logistic_difference(gap: float) -> float:
+    """P[Z1 - Z2 > gap] for logistics: with x = exp(gap), the integral of (1 - u) / (1 - u + u x) over u in (0, 1)."""
+    x = mp.exp(mp.mpf(gap))
+    return float((x * mp.log(x) - x + 1) / (x - 1) ** 2) if gap else 0.5
+
+
+TWO_CANDIDATES = {
+    "gumbel": lambda d: 1.0 / (1.0 + math.exp(d)),
+    "exponential": lambda d: math.exp(-d) / 2.0,
+    "laplace": lambda d: (2.0 + d) * math.exp(-d) / 4.0,
+    "logistic": logistic_difference,
+    "gaussian": lambda d: float(mp.ncdf(-mp.mpf(d) / mp.sqrt(2))),
+}
+
+
+@pytest.mark.parametrize("member", sorted(TWO_CANDIDATES))
+@pytest.mark.parametrize("gap", [0.0, 0.1, 1.0, 5.0, 27.0, 36.0])
+def test_two_candidates_closed_form(member, gap):
+    """At m = 2 the lower candidate wins with the survival function of the difference of two noises, at any scale."""
+    mp.mp.dps = 30
+    for scale in (1e-9, 1.0, 1e9):
+        won = argmax_probabilities(by_name(member), scale, [gap * scale, 0.0])[1]
+        # gap * scale is rounded, which moves the probability by its logarithm times an ulp.
+        assert abs(won / TWO_CANDIDATES[member](gap) - 1.0) <= 1e-15 * (10.0 + 2.0 * gap**2)
+
+
+def permute_and_flip(weights: list[Fraction]) -> list[Fraction]:
+    """Its definition: visit the candidates in uniform order, stop at i with probability weights[i]."""
+    total = [Fraction(0)] * len(weights)
+    for order in itertools.permutations(range(len(weights))):
+        survive = Fraction(1, math.factorial(len(weights)))
+        for i in order:
+            total[i] += survive * weights[i]
+            survive *= 1 - weights[i]
+    return total
+
+
+@pytest.mark.parametrize("weights", ["1 1/2", "1 1/2 1/3", "1 1 1/7 1/1000", "1 1/1000000000000 2/3 1/5 1/5"])
+def test_exponential_noise_is_permute_and_flip(weights):
+    """Report-noisy-max with exponential noise has permute-and-flip's output law, computed in exact fractions."""
+    exact = [Fraction(w) for w in weights.split()]
+    scores = [math.log(w) for w in exact]
+    found = argmax_probabilities(by_name("exponential"), 1.0, scores)
+    assert all(close(p, float(e)) for p, e in zip(found, permute_and_flip(exact), strict=True))
+
+
+@pytest.mark.parametrize("scores", [[0.0, 1.5, -0.25], [0.0, 9.0, 12.5], [0.0, -13.0, -60.0, 2.0], [5.0, 5.0, 0.0, 0.0]])
+@pytest.mark.parametrize("k", [1, 2])
+def test_sets_match_extended_precision(name, set_probability, scores, k):
+    """Every set's probability, down to 1e-40 and below, matches the integral in 30 digits to full relative accuracy."""
+    scaled = [s / 4.0 for s in scores] if name == "gaussian" else scores
+    found = top_set_probabilities(by_name(name), 1.0, scaled, k)
+    for subset, p in itertools.islice(found.items(), 0, None, 2):
+        assert close(p, set_probability(name, scaled, subset))
+
+
+@pytest.mark.parametrize("gap", [86.0, 87.5, 100.0])
+def test_wide_gaps_match_extended_precision(name, set_probability, gap):
+    """Around and beyond the gap where the middle of the range becomes one piece, nothing is lost."""
+    scores = [0.0, -gap, -gap - 2.0] if name != "gaussian" else [0.0, -gap / 6.0, -gap / 6.0 - 1.0]
+    assert close(argmax_probabilities(by_name(name), 1.0, scores)[1], set_probability(name, scores, [1]))
+
+
+def test_probability_of_one_in_a_million_million(set_probability):
+    """A set of probability about 1e-12 under Laplace noise is known to 13 digits."""
+    scores = [0.0, 14.0, 13.5, 1.0, 13.0]
+    p = subset_probability(by_name("laplace"), 0.5, scores, [0, 2])
+    exact = set_probability("laplace", [2.0 * s for s in scores], [0, 2])
+    assert 1e-13 < p < 1e-10
+    assert abs(p / float(exact) - 1.0) < 5e-14
+
+
+def random_scores(seed: int, m: int, spread: float) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=m) * spread
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 4.0, 40.0, 1000.0])
+@pytest.mark.parametrize("m", [2, 3, 4, 7])
+def test_totals_are_one(name, m, spread):
+    """The probabilities of all outcomes sum to one within 1e-12, from ties to differences of 1000 units."""
+    noise, scores = by_name(name), random_scores(m, m, spread)
+    assert abs(argmax_probabilities(noise, 1.0, scores).sum() - 1.0) < 1e-12
+    for k in range(1, m + 1):
+        assert abs(math.fsum(top_set_probabilities(noise, 1.0, scores, k).values()) - 1.0) < 1e-12
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e9])
+def test_scale_and_shift_invariance(name, scale):
+    """Scaling noise and scores together, or shifting all scores, changes no probability."""
+    noise, scores = by_name(name), np.array([0.0, 2.0, -1.5, 7.0])
+    plain = argmax_probabilities(noise, 1.0, scores)
+    np.testing.assert_allclose(argmax_probabilities(noise, scale, scores * scale), plain, rtol=3e-14)
+    np.testing.assert_allclose(argmax_probabilities(noise, 1.0, scores + 2.0**20), plain, rtol=3e-14)
+
+
+def test_extreme_scales_decide_surely(name):
+    """At scale 1e-9 unit gaps decide with certainty, and at 1e9 all candidates are within 1e-8 of equal."""
+    noise = by_name(name)
+    assert argmax_probabilities(noise, 1e-9, [0.0, 1.0, 2.0]).round(14).tolist() == [0.0, 0.0, 1.0]
+    np.testing.assert_allclose(argmax_probabilities(noise, 1e9, [0.0, 1.0, 2.0]), 1.0 / 3.0, atol=1e-8)
+
+
+def test_largest_scores_raise_no_warning(name):
+    """Differences that overflow after division by the scale still give certain outcomes."""
+    noise, scores = by_name(name), [-1e300, 1e300, 0.0]
+    assert argmax_probabilities(noise, 1e-200, scores).round(14).tolist() == [0.0, 1.0, 0.0]
+    assert abs(top_set_probabilities(noise, 1e-200, scores, 2)[frozenset({1, 2})] - 1.0) < 1e-14
+
+
+def test_clusters_far_apart_do_not_blur_each_other(name):
+    """Beyond 2000 units the runner-up is decided within its own cluster as if the others were absent, to 14 digits."""
+    noise = by_name(name)
+    within = argmax_probabilities(noise, 1.0, [0.0, 0.3])
+    found = top_set_probabilities(noise, 1.0, [1e6 + 0.1, 0.0, 0.3, -1e6 / 3.0], 2)
+    np.testing.assert_allclose([found[frozenset({0, 1})], found[frozenset({0, 2})]], within, rtol=1e-14)
+
+
+def test_ties_share_equally(name):
+    """With all scores tied every set of k has probability 1 / C(m, k), for m up to 6."""
+    noise = by_name(name)
+    for m, k in [(2, 1), (4, 2), (6, 3), (5, 5)]:
+        found = top_set_probabilities(noise, 2.0, np.full(m, 3.0), k)
+        assert list(found) == [frozenset(s) for s in itertools.combinations(range(m), k)]
+        np.testing.assert_allclose(list(found.values()), 1.0 / math.comb(m, k), rtol=2e-14)
+
+
+def test_reordering_candidates_reorders_probabilities(name):
+    """A permutation of the candidates permutes the probabilities, and tied candidates get equal ones."""
+    noise, scores = by_name(name), np.array([3.0, 0.0, 3.0, -2.0, 1.0])
+    plain = argmax_probabilities(noise, 1.3, scores)
+    order = np.array([4, 2, 0, 1, 3])
+    np.testing.assert_allclose(argmax_probabilities(noise, 1.3, scores[order]), plain[order], rtol=1e-13)
+    assert math.isclose(plain[0], plain[2], rel_tol=1e-13)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+def test_one_set_agrees_with_all_sets(name, k):
+    """subset_probability is the entry of top_set_probabilities, and argmax is its k = 1."""
+    noise, scores = by_name(name), random_scores(11, 5, 3.0)
+    found = top_set_probabilities(noise, 0.7, scores, k)
+    for subset, p in found.items():
+        assert math.isclose(subset_probability(noise, 0.7, scores, subset), p, rel_tol=1e-13)
+    if k == 1:
+        np.testing.assert_allclose(list(found.values()), argmax_probabilities(noise, 0.7, scores), rtol=1e-13)
+
+
+def test_sure_sets(name):
+    """The empty set and the set of all candidates have probability one."""
+    assert subset_probability(by_name(name), 1.0, [1.0, 2.0, 3.0], []) == 1.0
+    assert subset_probability(by_name(name), 1.0, [1.0, 2.0, 3.0], [2, 0, 1]) == 1.0
+    assert argmax_probabilities(by_name(name), 1.0, [4.0]).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("member", ["gaussian", "laplace", "logistic"])
+def test_symmetric_noise_complement(member):
+    """Under symmetric noise, S is the top set of s exactly as often as its complement is the top set of -s."""
+    noise, scores = by_name(member), random_scores(5, 5, 3.0)
+    mirrored = top_set_probabilities(noise, 1.0, -scores, 3)
+    for subset, p in top_set_probabilities(noise, 1.0, scores, 2).items():
+        assert math.isclose(p, mirrored[frozenset(range(5)) - subset], rel_tol=5e-14)
+
+
+def test_gumbel_sets_beyond_the_closed_form():
+    """For k above 10 Gumbel sets are integrated: sums over all sets are one, and k = m - 1 matches its complement."""
+    scores = random_scores(3, 12, 2.0)
+    noise = by_name("gumbel")
+    by_quadrature = top_set_probabilities(noise, 1.0, scores, 11)
+    assert abs(math.fsum(by_quadrature.values()) - 1.0) < 1e-12
+    # The last of all Gumbel ranks, by inclusion and exclusion over who comes before it.
+    weights = [mp.exp(mp.mpf(float(s))) for s in scores]
+    last = 4
+    others = [w for i, w in enumerate(weights) if i != last]
+    mp.mp.dps = 40
+    exact = mp.fsum(
+        (-1) ** size * weights[last] / (weights[last] + mp.fsum(chosen))
+        for size in range(len(others) + 1)
+        for chosen in itertools.combinations(others, size)
+    )
+    assert close(by_quadrature[frozenset(range(12)) - {last}], float(exact))
+
+
+@pytest.mark.parametrize("m", [1, 3, 4])
+def test_many_rows_agree_with_single_calls(name, m):
+    """The batch gives each row its own answer, in input order, whether rows repeat up to shift and order or not."""
+    noise, rng = by_name(name), np.random.default_rng(7)
+    matrix = np.concatenate([rng.integers(0, 4, size=(60, m)), rng.normal(size=(40, m)) * 30.0])
+    single = np.stack([argmax_probabilities(noise, 1.7, row) for row in matrix])
+    np.testing.assert_allclose(argmax_probabilities_many(noise, 1.7, matrix), single, rtol=2e-13, atol=1e-290)
+
+
+def test_many_of_none(name):
+    """A matrix without rows gives a matrix without rows."""
+    assert argmax_probabilities_many(by_name(name), 1.0, np.empty((0, 3))).shape == (0, 3)
+
+
+def worst_log_ratio(member: str, base: np.ndarray) -> float:
+    """The largest log-probability ratio over all count vectors and all monotone unit changes of them."""
+    noise, m = by_name(member), base.shape[1]
+    before = np.log(argmax_probabilities_many(noise, 1.0, base))
+    steps = np.array(list(itertools.product([0.0, 1.0], repeat=m)))
+    return max(float(np.abs(np.log(argmax_probabilities_many(noise, 1.0, base + d)) - before).max()) for d in steps)
+
+
+# Theory sheet, section 3: the share of R / b that each noise reaches over all count pairs.
+REACHED = {"exponential": 1.0, "laplace": 0.98, "half_logistic": 0.97, "gumbel": 0.96, "logistic": 0.82}
+
+
+@pytest.mark.parametrize("member", LIPSCHITZ)
+def test_lipschitz_noise_is_pure_dp_at_range_over_scale(member):
+    """No count pair at m = 3 moves a log probability by more than R / b = 1, and the worst is what theory.md states."""
+    counts = np.array(list(itertools.product(range(5), repeat=3)), dtype=float)
+    worst = worst_log_ratio(member, counts)
+    assert worst <= 1.0 + 1e-12
+    assert worst > REACHED[member] - 0.05
