@@ -1,0 +1,67 @@
+"""The checks we hand to users: exact worst cases, and lower bounds from samples that convict the wrong and clear the right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpselect as dps
+from dpselect.divergence import hockey_stick, log_ratio, renyi
+
+S = dps.Sensitivity()
+
+
+def test_divergences_of_a_known_pair() -> None:
+    """Renyi, hockey-stick and log-ratio of two-point laws agree with their definitions, infinities included."""
+    p, q = [0.75, 0.25], [0.5, 0.5]
+    assert renyi(p, q, [2.0])[0, 0] == pytest.approx(np.log(0.75**2 / 0.5 + 0.25**2 / 0.5))
+    assert hockey_stick(p, q, [0.0, 10.0])[:, 0] == pytest.approx([0.25, 0])
+    assert log_ratio(p, q)[0] == pytest.approx(np.log(1.5))
+    assert renyi([0.5, 0.5], [1.0, 0.0], [2.0])[0, 0] == np.inf
+    assert log_ratio([0.5, 0.5], [1.0, 0.0])[0] == np.inf
+    assert renyi([1.0, 0.0], [0.5, 0.5], [2.0])[0, 0] == pytest.approx(np.log(2))
+
+
+def test_changes_are_those_of_the_relation() -> None:
+    """Monotone changes are 0 or 1, others -1, 0 or 1, and no more than l0 scores move."""
+    assert set(dps.verify.changes(S, 2)) == {(0, 1), (1, 0), (1, 1)}
+    assert len(list(dps.verify.changes(dps.Sensitivity(relation="replace_one"), 3))) == 26
+    assert set(dps.verify.changes(dps.Sensitivity(l0=1), 2)) == {(0, 1), (1, 0)}
+
+
+def test_the_worst_case_of_the_exponential_mechanism() -> None:
+    """For two candidates the worst pair is known: a log-odds shift of epsilon across the middle."""
+    worst = dps.verify.worst_case(dps.ExponentialMechanism(epsilon=1.0), candidates=2, highest=6, epsilons=(0.0,))
+    exact = 1 / (1 + np.exp(-1.0)) - 0.5
+    assert worst.delta[0] == pytest.approx(exact)
+    assert worst.pairs == 2 * (6 * 7 * 2 + 6 * 6)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_a_sound_mechanism_is_cleared(epsilon: float) -> None:
+    """The sampled lower bound stays below the true epsilon (false alarm 1e-6), and comes near it where the pair is bad enough."""
+    first, second = dps.Scores([4, 0], sensitivity=S), dps.Scores([4, 1], sensitivity=S)
+    mechanism = dps.PermuteAndFlip(epsilon=epsilon)
+    found = dps.verify.lower_bound(mechanism, second, first, samples=20_000, rng=np.random.default_rng(7))
+    assert found.epsilon <= epsilon
+    if epsilon == 0.5:
+        assert found.epsilon > 0.2
+
+
+def test_a_wrong_claim_is_convicted() -> None:
+    """A mechanism with a quarter of the noise it should have is found out from samples alone."""
+    first, second = dps.Scores([3, 3], sensitivity=S), dps.Scores([3, 2], sensitivity=S)
+    claimed = 0.5
+    found = dps.verify.lower_bound(
+        dps.ExponentialMechanism(epsilon=4 * claimed), first, second, samples=20_000, rng=np.random.default_rng(8)
+    )
+    assert found.epsilon > claimed
+
+
+def test_wrong_settings_are_refused() -> None:
+    """Too few samples or a confidence outside (0, 1) raise InvalidRequest."""
+    scores = dps.Scores([1, 2], sensitivity=S)
+    with pytest.raises(dps.InvalidRequest):
+        dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, samples=5)
+    with pytest.raises(dps.InvalidRequest):
+        dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, confidence=1.0)
