@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self, final
 
 from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
 
-from accounting import Budget, RelationMismatch, calibrate
+from accounting import Budget, CalibrationError, RelationMismatch, calibrate
 from accounting.frozen import Count, Frozen
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
@@ -26,8 +27,11 @@ Knob = Literal["scale", "epsilon", "rho"]
 _KNOBS: dict[Knob, Bracket] = {"scale": (1e-3, 1e9), "epsilon": (1e-9, 1e3), "rho": (1e-18, 1e5)}
 _FAILURES = ("delta", "failure_delta")
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
-# grid is below 1 % of the threshold.
-_SHARES = (1.0, 0.99, 0.9, 0.75, 0.5, 0.25, 0.1)
+# grid is below 2 % of the threshold.
+_SHARES = (1.0, 0.9, 0.75, 0.5)
+# Mechanisms without a parameter k that still release a top k: one item, or as many as they choose up to kbar, which is then k.
+_ONE_ITEM = ("exponential_mechanism", "permute_and_flip", "report_noisy_max")
+_UP_TO_KBAR = ("stable_top_k",)
 # Standard deviations of the standard noises that `default_mechanism` weighs against each other.
 _DEVIATION: dict[NoiseName, float] = {"gumbel": math.pi / math.sqrt(6), "exponential": 1.0}
 
@@ -40,8 +44,10 @@ class TopKRequest(Frozen):
         k: how many items, >= 1.
         sensitivity: what one user may change; distinct-user counts under add_remove by default.
         candidates: size of the public catalogue; None if the candidates are read off the log, an unknown domain.
-        kbar: how many of the most popular items compete, for mechanisms that have such a number; None is `default_kbar(k)`.
-        noise: name of the noise, for mechanisms that leave a choice; None is exponential for a pure budget, else gumbel.
+        kbar: how many of the most popular items compete, for mechanisms that have such a number; None is `default_kbar(k)`, or k
+            for mechanisms that choose themselves how many to release.
+        noise: name of the noise, for mechanisms that leave a choice; None is the mechanism's default or, if it has none,
+            exponential for a pure budget and gumbel otherwise.
 
     Raises:
         InvalidRequest: a value is outside its domain, or k exceeds candidates.
@@ -98,9 +104,10 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     _require_domain(member, request)
     low, high = _KNOBS[knob]
     unit = request.sensitivity.range if knob == "scale" else 1.0
-    bracket = low * unit, high * unit
-    splits = _splits(member, failure, budget)
-    choices = [calibrated(_family(member, knob, {**settings, **split}, request), budget, bracket) for split in splits]
+    families = [_family(member, knob, {**settings, **split}, request) for split in _splits(member, failure, budget)]
+    choices = [found for family in families if (found := _affordable(family, budget, (low * unit, high * unit))) is not None]
+    if not choices:
+        raise CalibrationError(_unaffordable(member, settings, budget))
     return min(choices, key=lambda mechanism: _height(mechanism, knob, failure))
 
 
@@ -118,8 +125,7 @@ def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
     """
     if request.candidates is None:
         return fitted("limited_domain", budget, request)
-    gumbel = request.model_copy(update={"noise": "gumbel"})
-    exponential = request.model_copy(update={"noise": "exponential"})
+    gumbel, exponential = (request.model_copy(update={"noise": noise}) for noise in _DEVIATION)
     without_delta = Budget(epsilon=budget.epsilon) if budget.form == "approximate" else budget
     choices = [fitted("peeling_top_k", without_delta, exponential), fitted("oneshot_top_k", budget, gumbel)]
     return min(choices, key=_deviation)
@@ -167,40 +173,60 @@ def noise_settings(mechanism: Mechanism) -> tuple[Knob, float]:
 
 
 def _knob(member: type[Mechanism]) -> Knob:
+    names = _fields(member)
     for knob in _KNOBS:
-        if knob in member.model_fields:
+        if knob in names:
             return knob
     raise InvalidRequest(f"{member.__name__} has no single amount of noise to calibrate: configure it in the library")
 
 
 def _failure(member: type[Mechanism]) -> str | None:
-    return next((name for name in _FAILURES if name in member.model_fields), None)
+    return next((name for name in _FAILURES if name in _fields(member)), None)
+
+
+def _fields(member: type[Mechanism]) -> dict[str, FieldInfo]:
+    """The fields under the names that callers use."""
+    return {field.alias or name: field for name, field in member.model_fields.items()}
+
+
+def _kind(member: type[Mechanism]) -> str:
+    return str(member.model_fields["kind"].default)
 
 
 def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> dict[str, Any]:
     """The fields of the mechanism that follow from the request; what is None keeps the mechanism's own default."""
+    fields = _fields(member)
     public = {
         "k": request.k,
-        "kbar": request.kbar or default_kbar(request.k),
-        "noise": request.noise or ("exponential" if budget.form == "pure" else "gumbel"),
+        "kbar": request.kbar or (request.k if _kind(member) in _UP_TO_KBAR else default_kbar(request.k)),
+        "noise": request.noise or _usual_noise(fields, budget),
         "candidates": request.candidates,
         "sensitivity": request.sensitivity,
         "relation": request.sensitivity.relation,
         "l0": request.sensitivity.l0,
     }
-    return {name: value for name, value in public.items() if name in member.model_fields and value is not None}
+    return {name: value for name, value in public.items() if name in fields and value is not None}
+
+
+def _usual_noise(fields: dict[str, FieldInfo], budget: Budget) -> NoiseName | None:
+    if "noise" not in fields or not fields["noise"].is_required():
+        return None
+    return "exponential" if budget.form == "pure" else "gumbel"
 
 
 def _require_known_options(member: type[Mechanism], request: TopKRequest) -> None:
+    fields, kind = _fields(member), _kind(member)
+    if "k" not in fields and kind not in _ONE_ITEM + _UP_TO_KBAR:
+        raise InvalidRequest(f"{member.__name__} does not release a top k: use it in the library, or choose another mechanism")
+    if request.k > 1 and kind in _ONE_ITEM:
+        raise InvalidRequest(f"{member.__name__} releases one item: ask it for k=1, or choose another mechanism")
     for name in ("kbar", "noise"):
-        if getattr(request, name) is not None and name not in member.model_fields:
+        if getattr(request, name) is not None and name not in fields:
             raise InvalidRequest(f"{member.__name__} has no {name}: leave it out, or choose another mechanism")
-    if request.k > 1 and "k" not in member.model_fields:
-        raise InvalidRequest(f"{member.__name__} does not release the top k: ask it for k=1, or choose another mechanism")
 
 
 def _require_complete(member: type[Mechanism], given: set[str | None]) -> None:
-    missing = [name for name, field in member.model_fields.items() if field.is_required() and name not in given]
+    missing = [name for name, field in _fields(member).items() if field.is_required() and name not in given]
     if missing:
         raise InvalidRequest(f"{member.__name__} also needs {', '.join(missing)}: configure it in the library")
 
@@ -223,7 +249,7 @@ def _splits(member: type[Mechanism], failure: str | None, budget: Budget) -> lis
         )
     # A zCDP budget converts nothing: all of its delta is there for the failure.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    return [{failure: share * budget.delta} for share in shares]
+    return [{failure: budget.delta if share == 1 else float(f"{share * budget.delta:.12g}")} for share in shares]
 
 
 def _family(member: type[Mechanism], knob: Knob, settings: dict[str, Any], request: TopKRequest) -> Family:
@@ -233,6 +259,14 @@ def _family(member: type[Mechanism], knob: Knob, settings: dict[str, Any], reque
         return mechanism
 
     return family
+
+
+def _affordable(family: Family, budget: Budget, bracket: Bracket) -> Mechanism | None:
+    """None if this split of delta leaves too little for the conversion: another one may do."""
+    try:
+        return calibrated(family, budget, bracket)
+    except CalibrationError:
+        return None
 
 
 def _require_relation(mechanism: Mechanism, request: TopKRequest) -> None:
@@ -245,15 +279,22 @@ def _require_relation(mechanism: Mechanism, request: TopKRequest) -> None:
     mechanism.covers.require(request.sensitivity)
 
 
+def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Budget) -> str:
+    stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
+    limits = ", ".join(f"{name}={value:g}" for name, value in stated.items() if value is not None)
+    noise = f" with noise={settings['noise']!r}" if "noise" in settings else ""
+    remedy = "raise the budget, give it a delta (gaussian noise has no pure guarantee), or choose another mechanism or noise"
+    return f"no amount of noise brings {member.__name__}{noise} within {limits}: {remedy}"
+
+
 def _height(mechanism: Mechanism, knob: Knob, failure: str | None) -> float:
     """How high the threshold lies up to a constant, by which the splits of one mechanism are compared."""
     if failure is None:
         return 0.0
-    surprise = -math.log(getattr(mechanism, failure))
-    amount: float = getattr(mechanism, knob)
+    surprise, amount = -math.log(getattr(mechanism, failure)), float(getattr(mechanism, knob))
     return surprise * amount if knob == "scale" else surprise / amount
 
 
 def _deviation(mechanism: Mechanism) -> float:
     fields: dict[str, Any] = dict(mechanism)
-    return float(fields["scale"] * _DEVIATION[fields["noise"]])
+    return float(fields["scale"]) * _DEVIATION[fields["noise"]]

@@ -1,0 +1,55 @@
+"""The application: its verbs, and what holds for all of them."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+import dpselect
+from dpselect.cli import demo, mechanisms, topk
+from dpselect.cli.guard import GuardedGroup
+from dpselect.cli.options import Debug
+
+app = typer.Typer(
+    name="dpselect",
+    cls=GuardedGroup,
+    help="Which items are the most popular, told with differential privacy and with the price of telling.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # its tracebacks show local variables, and those are private data
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dpselect {dpselect.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    context: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+    _debug: Debug = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command("topk", short_help="Release the top k of a log, with its price.")(topk.topk)
+app.command("demo", short_help="The same on a log that is made up first.")(demo.demo)
+app.command("mechanisms", short_help="What the mechanisms are and guarantee.")(mechanisms.mechanisms)
+
+
+def main() -> None:
+    """The entry point of the installed script."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # An item's name that the terminal cannot write must not end a release that has been drawn.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    app(prog_name="dpselect")

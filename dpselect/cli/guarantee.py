@@ -1,0 +1,102 @@
+"""A curve as the numbers and the words of a guarantee."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting import Bound, Budget, Relation, best_epsilon
+from accounting.bounds import Route
+from accounting.relation import WORDS
+from dpselect.cli.printable import rounded_up
+from dpselect.mechanisms import Mechanism
+
+# Where a zCDP budget states no delta: a customary one, so that the price can be compared with others.
+_CUSTOMARY_DELTA = 1e-6
+ROUTES: dict[Route, str] = {
+    "pure": "sum of pure epsilons",
+    "basic": "sum of pure epsilons outside the failure",
+    "rdp": "Renyi divergence",
+    "pld": "privacy loss distribution",
+    "profile": "exact profile",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """(epsilon, delta)-differential privacy, and what proved it; epsilon is None if nothing is proved at this delta."""
+
+    delta: float
+    epsilon: float | None
+    route: Route
+    order: float | None
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What one release promises; None stands for "no such guarantee"."""
+
+    relation: Relation
+    pure_epsilon: float | None
+    rho: float | None
+    delta0: float
+    points: tuple[Point, ...]
+
+
+def guarantee(mechanism: Mechanism, budget: Budget) -> Guarantee:
+    """The price of one release of `mechanism`, at the deltas that `budget` gives reason to look at."""
+    curve = mechanism.curve
+    points = tuple(_point(delta, best_epsilon(curve, delta)) for delta in _deltas(budget, curve.delta0))
+    return Guarantee(mechanism.relation, finite(curve.pure_epsilon), finite(curve.rho), curve.delta0, points)
+
+
+def finite(value: float) -> float | None:
+    """`value`, or None for infinity, which is no guarantee and no JSON."""
+    return value if math.isfinite(value) else None
+
+
+def relation_in_words(relation: Relation) -> str:
+    """Whom the guarantee protects against what."""
+    return f"{WORDS[relation]}, with everything that the log holds about that user"
+
+
+def promise_in_words(stated: Guarantee) -> str:
+    """The guarantee as a sentence for whoever decides whether it is enough."""
+    start = "Whatever else is known, and whatever this release shows,"
+    epsilon, delta = _strongest(stated)
+    if epsilon is None:
+        return f"{start} what it tells about one user is bounded by the zCDP parameter above."
+    change = "whether a user is in the log" if stated.relation == "add_remove" else "what a user did"
+    slack = f", up to a probability of {rounded_up(delta, 3)}" if delta else ""
+    factor = f"e^{rounded_up(epsilon, 4)}"
+    if epsilon < 20:
+        factor += f" = {rounded_up(math.nextafter(math.exp(epsilon), math.inf), 3)}"
+    return f"{start} {change} changes the probability of any outcome by a factor of at most {factor}{slack}."
+
+
+def route_in_words(point: Point) -> str:
+    """Which bound gave the smallest epsilon."""
+    if point.epsilon is None:
+        return "no bound at this delta"
+    order = "" if point.order is None else f" of order {point.order:.4g}"
+    return f"{ROUTES[point.route]}{order}"
+
+
+def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:
+    if budget.form != "zcdp":
+        return (budget.delta,) if budget.delta else ()
+    if budget.delta == 0:
+        return (_CUSTOMARY_DELTA,)
+    # The failure may use up all of delta: only beyond it is there room for a conversion.
+    return (budget.delta, 2 * budget.delta) if delta0 and budget.delta < 0.5 else (budget.delta,)
+
+
+def _point(delta: float, bound: Bound) -> Point:
+    return Point(delta, finite(bound.value), bound.route, bound.order)
+
+
+def _strongest(stated: Guarantee) -> tuple[float | None, float]:
+    if stated.pure_epsilon is not None:
+        return stated.pure_epsilon, 0.0
+    last = stated.points[-1] if stated.points else None
+    return (None, 0.0) if last is None else (last.epsilon, last.delta)

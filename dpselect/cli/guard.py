@@ -1,0 +1,107 @@
+"""From an exception to one line and an exit status. No line holds private data: what may hold some is not printed."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from accounting import AccountingError, CalibrationError, InvalidArgument, InvalidBudget, RelationMismatch
+from dpselect.cli.printable import printable
+from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
+
+FAILED: Final = 1
+USAGE: Final = 2
+INTERNAL: Final = 70
+INTERRUPTED: Final = 130
+
+_DEBUG = "dpselect.debug"
+_ASKED_WRONGLY = (
+    CalibrationError,
+    DomainMismatch,
+    InvalidArgument,
+    InvalidBudget,
+    InvalidMechanism,
+    InvalidRequest,
+    RelationMismatch,
+)
+
+
+def remember_debug(context: typer.Context, asked: bool) -> bool:
+    """Callback of `--debug`, wherever it stands."""
+    if asked:
+        context.meta[_DEBUG] = True
+    return asked
+
+
+class GuardedGroup(TyperGroup):
+    """Commands whose errors are one line on stderr, and whose tracebacks appear with `--debug` only."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            if ctx.meta.get(_DEBUG) or _is_usage(error) or _is_closed_pipe(error):
+                raise
+            message, status = explained(error)
+            _complain(message)
+            raise typer.Exit(status) from None
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        try:
+            status = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except Exception as error:
+            if not standalone_mode or not _is_usage(error):
+                raise
+            _complain(_usage(error))
+            sys.exit(USAGE)
+        if standalone_mode:
+            sys.exit(status if isinstance(status, int) else 0)
+        return status
+
+
+def explained(error: Exception) -> tuple[str, int]:
+    """One line for an error, and the exit status."""
+    if isinstance(error, AccountingError):
+        return printable(str(error)), USAGE if isinstance(error, _ASKED_WRONGLY) else FAILED
+    return (
+        f"internal error ({type(error).__name__}); its message may hold private data and is not shown: run again with --debug, "
+        "where nobody else reads along"
+    ), INTERNAL
+
+
+def _complain(message: str) -> None:
+    typer.echo(f"error: {message}", err=True)
+
+
+def _is_usage(error: Exception) -> bool:
+    # The class has moved between releases of typer; what it can do has not.
+    return hasattr(error, "format_message") and hasattr(error, "exit_code")
+
+
+def _is_closed_pipe(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EPIPE
+
+
+def _usage(error: Any) -> str:
+    message = printable(" ".join(error.format_message().split()))
+    context = getattr(error, "ctx", None)
+    path = "dpselect" if context is None else context.command_path
+    return f"{message.rstrip('.')}. See '{path} --help'."

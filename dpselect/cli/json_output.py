@@ -1,0 +1,59 @@
+"""An answer as JSON for machines: standard JSON, where no guarantee is null."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import dpselect
+from accounting import Budget
+from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words
+from dpselect.cli.release import Answer
+from dpselect.cli.text import LEFT_OUT, UNRECORDED
+from dpselect.selection import Selection
+
+
+def as_data(answer: Answer) -> dict[str, Any]:
+    """The release and its price as plain data."""
+    question, mechanism = answer.question, answer.mechanism
+    return {
+        "dpselect": dpselect.__version__,
+        "selection": _selection(answer.selection),
+        "guarantee": _guarantee(guarantee(mechanism, question.budget), question.budget),
+        "mechanism": json.loads(mechanism.to_json()),
+        "curve": json.loads(mechanism.curve.to_json()),
+        "domain": "observed" if question.domain is None else "public",
+        "contributions": {"max_items_per_user": question.max_items_per_user, "salt": answer.salt},
+        "ledger": None,
+        "notes": [LEFT_OUT, UNRECORDED],
+    }
+
+
+def as_json(data: dict[str, Any] | list[dict[str, Any]]) -> str:
+    """JSON text; fails rather than write NaN or Infinity, which are not JSON."""
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True)
+
+
+def _selection(selection: Selection) -> dict[str, Any]:
+    return {
+        "labels": list(selection.labels or ()),
+        "ordered": selection.ordered,
+        "requested": selection.requested,
+        "complete": selection.complete,
+        "reason": selection.reason,
+    }
+
+
+def _guarantee(stated: Guarantee, budget: Budget) -> dict[str, Any]:
+    asked = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
+    return {
+        "budget": {name: value for name, value in asked.items() if value},
+        "relation": stated.relation,
+        "relation_in_words": relation_in_words(stated.relation),
+        "pure_epsilon": stated.pure_epsilon,
+        "rho": stated.rho,
+        "delta0": stated.delta0,
+        "points": [asdict(point) for point in stated.points],
+        "in_words": promise_in_words(stated),
+    }

@@ -1,0 +1,141 @@
+"""`dpselect mechanisms`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, get_args
+
+import typer
+from pydantic.fields import FieldInfo
+from rich.console import Console
+from rich.text import Text
+
+from accounting import Relation
+from dpselect.calibration import TopKRequest, mechanism_class, supports
+from dpselect.cli import json_output, options
+from dpselect.cli.text import facts
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism, members
+from dpselect.sensitivity import Sensitivity
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One field of a mechanism. `default` is its JSON-ready value, None where there is none or it is None."""
+
+    name: str
+    description: str
+    required: bool
+    default: str | None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a mechanism is, read off its class and its docstring."""
+
+    kind: str
+    name: str
+    summary: str
+    guarantee: str
+    domain: str
+    relations: tuple[Relation, ...]
+    topk: bool
+    parameters: tuple[Parameter, ...]
+
+
+def mechanisms(
+    kind: Annotated[str | None, typer.Argument(help="One mechanism, by its kind or its class. Default: all of them.")] = None,
+    json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    """Say what each mechanism is, what it takes and what it guarantees."""
+    chosen = [describe(member) for member in ([mechanism_class(kind)] if kind else _all())]
+    if json:
+        typer.echo(json_output.as_json([asdict(description) for description in chosen]))
+        return
+    console = Console(highlight=False)
+    for place, description in enumerate(chosen):
+        if place:
+            console.print()
+        _show(description, console)
+
+
+def describe(member: type[Mechanism]) -> Description:
+    """The description of a mechanism."""
+    kind = str(member.model_fields["kind"].default)
+    summary, guarantee, explained = _documented(member)
+    relations = _relations(kind, member)
+    return Description(
+        kind=kind,
+        name=member.__name__,
+        summary=summary,
+        guarantee=guarantee,
+        domain="unknown or public" if member.unknown_domain else "public",
+        relations=relations or (),
+        topk=relations is not None,
+        parameters=tuple(_parameter(name, field, explained) for name, field in member.model_fields.items() if name != "kind"),
+    )
+
+
+def _all() -> list[type[Mechanism]]:
+    known = members()
+    return [known[kind] for kind in sorted(known)]
+
+
+def _documented(member: type[Mechanism]) -> tuple[str, str, dict[str, str]]:
+    """Summary, what stands between it and the arguments, and the arguments of a docstring."""
+    text = inspect.cleandoc(member.__doc__ or "")
+    prose, _, arguments = text.partition("\nArgs:\n")
+    first, _, rest = prose.partition("\n\n")
+    return _line(first), _line(rest).removeprefix("Guarantee: "), dict(_arguments(arguments))
+
+
+def _arguments(section: str) -> Iterator[tuple[str, str]]:
+    own = re.split(r"\n\S", section, maxsplit=1)[0]
+    for entry in re.split(r"\n(?= {4}\S)", "\n" + own):
+        names, _, words = entry.strip().partition(": ")
+        for name in names.split(", "):
+            yield name, _line(words)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _parameter(name: str, field: FieldInfo, explained: dict[str, str]) -> Parameter:
+    shown = field.alias or name
+    default = None if field.is_required() or field.default is None else str(field.default)
+    return Parameter(shown, explained.get(shown, field.description or ""), field.is_required(), default)
+
+
+def _relations(kind: str, member: type[Mechanism]) -> tuple[Relation, ...] | None:
+    """The relations under which `topk` can use the mechanism; None if it cannot."""
+    domain = None if member.unknown_domain else 100
+    try:
+        return tuple(relation for relation in get_args(Relation) if supports(kind, _example(relation, domain)))
+    except InvalidRequest:
+        return None
+
+
+def _example(relation: Relation, candidates: int | None) -> TopKRequest:
+    return TopKRequest(k=1, sensitivity=Sensitivity(relation=relation), candidates=candidates)
+
+
+def _show(description: Description, console: Console) -> None:
+    console.print(Text.assemble((description.name, "bold"), f"  --mechanism {description.kind}" if description.topk else ""))
+    pairs = [
+        ("what", description.summary),
+        ("guarantee", description.guarantee),
+        ("domain", description.domain),
+        ("relations", ", ".join(description.relations) or "see the guarantee; configured in the library only"),
+    ]
+    console.print(facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
+
+
+def _words(parameter: Parameter) -> str:
+    if parameter.required:
+        return parameter.description
+    return f"{parameter.description} (default: {parameter.default or 'none'})"

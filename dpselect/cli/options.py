@@ -1,0 +1,55 @@
+"""Options that several verbs share, each with its help text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from accounting import Budget, InvalidBudget
+from dpselect.cli.guard import remember_debug
+
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        callback=remember_debug,
+        is_eager=True,
+        help="Show the traceback of an error. It may hold private data.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+K = Annotated[int, typer.Option("--k", min=1, help="How many items to release.")]
+Epsilon = Annotated[
+    float | None,
+    typer.Option("--epsilon", help="Budget of the whole release, in nats; the noise is chosen to spend it."),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        "--delta",
+        help="Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.",
+    ),
+]
+Rho = Annotated[
+    float | None,
+    typer.Option("--rho", help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon."),
+]
+
+
+def budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
+    """The budget that the options state.
+
+    Raises:
+        InvalidBudget: none or two of epsilon and rho are given, or a value is outside its domain.
+    """
+    if epsilon is not None and rho is not None:
+        raise InvalidBudget("--epsilon and --rho are two ways to state one budget: give one of them, with or without --delta")
+    if epsilon is None and rho is None:
+        raise InvalidBudget("no budget is stated: give --epsilon (with or without --delta), or --rho")
+    for name, value in (("--epsilon", epsilon), ("--rho", rho)):
+        if value is not None and not 0 < value < float("inf"):
+            raise InvalidBudget(f"{name}={value:g} must be a finite number above 0, in nats; 1 is a common choice")
+    if delta is not None and not 0 < delta < 1:
+        raise InvalidBudget(f"--delta={delta:g} must lie strictly between 0 and 1; leave it out for a budget without delta")
+    return Budget(epsilon=epsilon, delta=delta or 0.0, rho=rho)

@@ -1,0 +1,104 @@
+"""The one path from a question to a private answer; every verb that releases something takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from accounting import Budget, Relation
+from dpselect import events
+from dpselect.calibration import TopKRequest, default_mechanism, fitted
+from dpselect.errors import InvalidRequest
+from dpselect.events import Format, ProgressCallback
+from dpselect.mechanisms import Mechanism
+from dpselect.noise import NoiseName
+from dpselect.selection import Label, Selection
+from dpselect.sensitivity import Sensitivity
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a log: public configuration, nothing that was read."""
+
+    log: Path
+    user: str
+    item: str
+    k: int
+    budget: Budget
+    domain: Path | None = None
+    domain_column: str | None = None
+    mechanism: str | None = None
+    noise: NoiseName | None = None
+    kbar: int | None = None
+    max_items_per_user: int | None = None
+    salt: str | None = None
+    relation: Relation = "add_remove"
+    format: Format = "auto"
+    header: bool | None = None
+    buckets: int | None = None
+    memory_limit: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A release with everything that is public about it.
+
+    Attributes:
+        salt: what chose the items kept under the bound on contributions; None without a bound.
+    """
+
+    question: Question
+    mechanism: Mechanism
+    selection: Selection
+    salt: str | None
+
+
+def answer(question: Question, progress: ProgressCallback | None = None) -> Answer:
+    """Calibrate on what is public, then read the log, then draw.
+
+    Raises:
+        AccountingError: the question is ill-posed, a file cannot be read as asked, or no mechanism fits the budget.
+    """
+    catalogue = _catalogue(question)
+    mechanism = _mechanism(question, catalogue)
+    counts = events.read(
+        question.log,
+        user=question.user,
+        item=question.item,
+        max_items_per_user=question.max_items_per_user,
+        salt=question.salt,
+        format=question.format,
+        header=question.header,
+        buckets=question.buckets,
+        memory_limit=question.memory_limit,
+        progress=progress,
+    )
+    selection = mechanism.select(counts.scores(catalogue, relation=question.relation))
+    return Answer(question, mechanism, selection, counts.salt)
+
+
+def _catalogue(question: Question) -> list[Label] | None:
+    if question.domain is not None:
+        return events.read_catalogue(question.domain, question.domain_column)
+    if question.domain_column is not None:
+        raise InvalidRequest(f"--domain-column={question.domain_column!r} is a column of no catalogue: give --domain too")
+    return None
+
+
+def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
+    request = TopKRequest(
+        k=question.k,
+        sensitivity=_sensitivity(question.relation, question.max_items_per_user),
+        candidates=None if catalogue is None else len(catalogue),
+        kbar=question.kbar,
+        noise=question.noise,
+    )
+    if question.mechanism is None:
+        return default_mechanism(question.budget, request)
+    return fitted(question.mechanism, question.budget, request)
+
+
+def _sensitivity(relation: Relation, limit: int | None) -> Sensitivity:
+    """That of distinct-user counts, as the scores will declare it; drawing fails if they declare more."""
+    most = None if limit is None else limit * (2 if relation == "replace_one" else 1)
+    return Sensitivity(l0=most, relation=relation)

@@ -1,0 +1,136 @@
+"""An answer as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from accounting import Budget
+from dpselect.calibration import noise_settings
+from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words, route_in_words
+from dpselect.cli.printable import printable, rounded_up
+from dpselect.cli.release import Answer
+from dpselect.mechanisms import Mechanism
+from dpselect.selection import Label, Selection
+
+UNRECORDED = (
+    "nothing was recorded in a ledger. Every further release from these data adds to the price: keep this record, and do not "
+    "repeat the release to get another answer."
+)
+_ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
+LEFT_OUT = "rows with a null user or item were left out by rule"
+
+
+def show(answer: Answer, console: Console, notes: Mapping[Label, str] | None = None) -> None:
+    """Print the release and its price; `notes` stand beside the items, for synthetic data only."""
+    question, selection = answer.question, answer.selection
+    stated = guarantee(answer.mechanism, question.budget)
+    console.print(
+        Group(
+            Text(f"Private top {question.k} of {_column(question.item)}, by distinct {_column(question.user)}", style="bold"),
+            Text(),
+            _items(selection, notes),
+            Text(),
+            Text(outcome(selection)),
+            Text(),
+            heading("What is promised"),
+            facts(_promises(stated, question.budget)),
+            Text(),
+            heading("How it was made"),
+            facts(_means(answer)),
+            Text(),
+            Text.assemble(("Warning: ", "bold yellow"), UNRECORDED),
+        )
+    )
+
+
+def heading(words: str) -> Text:
+    """A line above facts."""
+    return Text(words, style="bold")
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names and what they stand for, in two columns."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(Text(name), Text(value))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def outcome(selection: Selection) -> str:
+    """How much of what was asked for is there."""
+    asked = "" if selection.requested is None else f" of the {selection.requested} asked for"
+    kind = "in order of rank" if selection.ordered else "as a set: their order is not released"
+    start = f"Released {len(selection)}{asked}, {kind}." if len(selection) else f"Released none{asked}."
+    return start if selection.complete else f"{start} Not complete: {printable(selection.reason)}. {_ADVICE}"
+
+
+def budget_in_words(budget: Budget) -> str:
+    """The stated budget."""
+    main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.epsilon:g}"
+    delta = f", delta {budget.delta:g}" if budget.delta else ""
+    return f"{main}{delta}, for this whole release"
+
+
+def _items(selection: Selection, notes: Mapping[Label, str] | None) -> RenderableType:
+    labels = selection.labels if selection.labels is not None else selection.indices
+    if not labels:
+        return Text("  (no item was released)")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column()
+    table.add_row(*(Text(word, style="bold") for word in ("rank" if selection.ordered else "", "item", "")))
+    for place, label in enumerate(labels, start=1):
+        mark = str(place) if selection.ordered else "-"
+        table.add_row(Text(mark), Text(printable(label)), Text((notes or {}).get(label, ""), style="dim"))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _column(name: str) -> str:
+    return f"column {name}" if name.isdecimal() else printable(name)
+
+
+def _promises(stated: Guarantee, budget: Budget) -> Iterator[tuple[str, str]]:
+    yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
+    yield "budget", budget_in_words(budget)
+    for point in stated.points:
+        epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon)
+        yield "epsilon", f"{epsilon} at delta {point.delta:g} (by {route_in_words(point)})"
+    yield "pure epsilon", "none" if stated.pure_epsilon is None else f"{rounded_up(stated.pure_epsilon)}, without any delta"
+    outside = " outside a failure of probability delta0" if stated.delta0 else ""
+    yield "zCDP", "none" if stated.rho is None else f"rho {rounded_up(stated.rho)}{outside}"
+    if stated.delta0:
+        yield "delta0", f"{rounded_up(stated.delta0)}, the probability of failure, part of delta"
+    yield "in words", promise_in_words(stated)
+
+
+def _means(answer: Answer) -> Iterator[tuple[str, str]]:
+    question, mechanism = answer.question, answer.mechanism
+    yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
+    yield "noise", noise_in_words(mechanism)
+    if question.domain is None:
+        yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"
+    else:
+        yield "items", f"the public catalogue {printable(question.domain)}; an item that nobody touched counts as 0"
+    yield "counts", f"distinct users per item; {LEFT_OUT}"
+    if answer.salt is not None:
+        yield "bound", f"at most {question.max_items_per_user} items of each user, chosen with salt {printable(answer.salt)!r}"
+
+
+def noise_in_words(mechanism: Mechanism) -> str:
+    """The amount of noise, fresh from the operating system."""
+    name, value = noise_settings(mechanism)
+    unit = {"scale": "users", "epsilon": "nats, for one item", "rho": "nats"}[name]
+    return f"{name} {value:.6g} ({unit}), drawn from the operating system's entropy"
+
+
+def _settings(mechanism: Mechanism) -> str:
+    fields = [(name, value) for name, value in mechanism if name not in ("kind", "sensitivity") and value is not None]
+    return ", ".join(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in fields)

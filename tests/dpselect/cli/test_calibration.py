@@ -1,0 +1,192 @@
+"""From a budget to a mechanism: the noise spends the budget, and only public facts decide."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.calibration import (
+    TopKRequest,
+    calibrated,
+    default_kbar,
+    default_mechanism,
+    fitted,
+    noise_settings,
+    supports,
+)
+from dpselect.errors import DomainMismatch, InvalidRequest
+from dpselect.mechanisms import members
+
+BUDGETS = [
+    acc.Budget(epsilon=1.0),
+    acc.Budget(epsilon=0.01),
+    acc.Budget(epsilon=1.0, delta=1e-6),
+    acc.Budget(epsilon=20.0, delta=1e-9),
+    acc.Budget(rho=0.1),
+    acc.Budget(rho=1e-4, delta=1e-6),
+]
+NOISES: list[Any] = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+CORE = {"exponential_mechanism", "limited_domain", "oneshot_top_k", "peeling_top_k", "permute_and_flip", "report_noisy_max"}
+
+
+def request(kind: str, **changes: Any) -> TopKRequest:
+    k = 3 if "k" in members()[kind].model_fields else 1
+    return TopKRequest(**{"k": k, "candidates": 100, **changes})
+
+
+def usable(kind: str) -> bool:
+    try:
+        return supports(kind, request(kind))
+    except InvalidRequest:
+        return False
+
+
+KINDS = sorted(kind for kind in members() if usable(kind))
+
+
+def test_the_usual_mechanisms_are_usable() -> None:
+    """The tests below cover at least the mechanisms that the command line was built for."""
+    assert set(KINDS) >= CORE
+
+
+@pytest.mark.parametrize("kind", sorted(set(members()) - set(KINDS)))
+def test_other_mechanisms_are_refused_in_words(kind: str) -> None:
+    """A mechanism that answers another question, or needs more than is known, is refused and not guessed at."""
+    with pytest.raises(InvalidRequest, match="in the library"):
+        fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), request(kind))
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
+    """The mechanism costs what the budget allows to one part in 10^4, never more; one that can fail needs a delta."""
+    can_fail = {"delta", "failure_delta"} & members()[kind].model_fields.keys()
+    if can_fail and budget.delta == 0:
+        with pytest.raises(InvalidRequest, match="delta"):
+            fitted(kind, budget, request(kind))
+        return
+    curve = fitted(kind, budget, request(kind)).curve
+    assert budget.admits(curve)
+    assert budget.cost(curve) >= budget.limit * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("noise", NOISES)
+def test_every_noise_spends_the_budget(noise: Any, relation: Any) -> None:
+    """So does every noise, under both relations."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    asked = request("oneshot_top_k", noise=noise, sensitivity=dps.Sensitivity(relation=relation))
+    mechanism = fitted("oneshot_top_k", budget, asked)
+    assert mechanism.relation == relation
+    assert budget.limit * (1 - 1e-4) <= budget.cost(mechanism.curve) <= budget.limit
+
+
+def test_noise_follows_the_range() -> None:
+    """Twice the sensitivity takes twice the noise."""
+    narrow, wide = (
+        fitted("peeling_top_k", acc.Budget(epsilon=1.0), request("peeling_top_k", sensitivity=dps.Sensitivity(linf=linf)))
+        for linf in (1.0, 2.0)
+    )
+    assert noise_settings(wide)[1] == pytest.approx(2 * noise_settings(narrow)[1])
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 40])
+def test_the_split_of_delta_is_nearly_the_best(k: int) -> None:
+    """No split of delta between failure and conversion has a threshold lower by more than 2 %."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    chosen = fitted("limited_domain", budget, TopKRequest(k=k))
+    assert isinstance(chosen, dps.LimitedDomain)
+
+    def margin(share: float) -> float:
+        def family(epsilon: float) -> dps.LimitedDomain:
+            return dps.LimitedDomain(k=k, kbar=default_kbar(k), epsilon=epsilon, delta=share * 1e-6)
+
+        mechanism = calibrated(family, budget, (1e-6, 1e3))
+        assert isinstance(mechanism, dps.LimitedDomain)
+        return mechanism.margin
+
+    best = min(margin(share) for share in (0.999, 0.95, 0.6, 0.4, 0.2, 0.05))
+    assert chosen.margin <= 1.02 * best
+
+
+def test_the_default_for_an_unknown_domain() -> None:
+    """Items read off a log go to LimitedDomain, with kbar by a public rule and the users' bound."""
+    chosen = default_mechanism(acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=5, sensitivity=dps.Sensitivity(l0=7)))
+    assert isinstance(chosen, dps.LimitedDomain)
+    assert (chosen.k, chosen.kbar, chosen.l0) == (5, 1000, 7)
+    assert [default_kbar(k) for k in (1, 100, 101, 10**6)] == [1000, 1000, 1010, 10**7]
+
+
+@pytest.mark.parametrize(
+    ("budget", "k", "kind", "noise"),
+    [
+        (acc.Budget(epsilon=1.0), 50, "peeling_top_k", "exponential"),
+        (acc.Budget(epsilon=1.0, delta=1e-6), 1, "peeling_top_k", "exponential"),
+        (acc.Budget(epsilon=1.0, delta=1e-6), 50, "oneshot_top_k", "gumbel"),
+        (acc.Budget(rho=0.1), 1, "oneshot_top_k", "gumbel"),
+    ],
+)
+def test_the_default_for_a_public_domain(budget: acc.Budget, k: int, kind: str, noise: str) -> None:
+    """Exponential noise for pure budgets and few items, Gumbel noise otherwise."""
+    chosen: Any = default_mechanism(budget, TopKRequest(k=k, candidates=100))
+    assert (chosen.kind, chosen.noise) == (kind, noise)
+
+
+def test_the_default_has_the_smaller_deviation() -> None:
+    """The default's noise has the smaller standard deviation of the two; exponential keeps to epsilon without any delta."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    for k in (1, 2, 5, 8, 10, 20):
+        asked = TopKRequest(k=k, candidates=100)
+        gumbel = fitted("oneshot_top_k", budget, asked.model_copy(update={"noise": "gumbel"}))
+        least = min(float(k), noise_settings(gumbel)[1] * math.pi / math.sqrt(6))
+        chosen: Any = default_mechanism(budget, asked)
+        deviation = chosen.scale * {"gumbel": math.pi / math.sqrt(6), "exponential": 1.0}[chosen.noise]
+        assert deviation == pytest.approx(least, rel=1e-6)
+        assert chosen.noise == "gumbel" or chosen.curve.pure_epsilon <= 1.0
+
+
+def test_an_unknown_domain_is_refused_where_the_proof_needs_a_public_one() -> None:
+    """Every mechanism for public domains refuses an unknown one, with the remedy."""
+    for kind in KINDS:
+        if not members()[kind].unknown_domain:
+            with pytest.raises(DomainMismatch, match="--domain"):
+                fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), request(kind, candidates=None))
+
+
+def test_replace_one_is_refused_where_there_is_no_guarantee() -> None:
+    """LimitedDomain has none, and says what to do; with a public domain the remedy is the other relation."""
+    swapped = dps.Sensitivity(relation="replace_one")
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    with pytest.raises(acc.RelationMismatch, match="--domain"):
+        default_mechanism(budget, TopKRequest(k=1, sensitivity=swapped))
+    with pytest.raises(acc.RelationMismatch, match="add_remove"):
+        fitted("limited_domain", budget, TopKRequest(k=1, sensitivity=swapped, candidates=9))
+    assert not supports("limited_domain", TopKRequest(k=1, sensitivity=swapped))
+    assert supports("limited_domain", TopKRequest(k=1))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"k": 0}, {"k": 1.5}, {"k": 10, "candidates": 9}, {"k": 1, "noise": "pink"}, {"k": 1, "kbar": 0}],
+)
+def test_ill_posed_requests_are_refused(fields: dict[str, Any]) -> None:
+    """A request states its rule."""
+    with pytest.raises(InvalidRequest):
+        TopKRequest(**fields)
+
+
+def test_what_a_mechanism_cannot_do_is_refused() -> None:
+    """An option that a mechanism does not have, and a k that it does not release, are refused."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidRequest, match="kbar"):
+        fitted("oneshot_top_k", budget, TopKRequest(k=1, candidates=9, kbar=5))
+    with pytest.raises(InvalidRequest, match="noise"):
+        fitted("permute_and_flip", budget, TopKRequest(k=1, candidates=9, noise="laplace"))
+    with pytest.raises(InvalidRequest, match="k=1"):
+        fitted("permute_and_flip", budget, TopKRequest(k=2, candidates=9))
+    with pytest.raises(acc.CalibrationError, match="gaussian"):
+        fitted("oneshot_top_k", acc.Budget(epsilon=1.0), TopKRequest(k=2, candidates=9, noise="gaussian"))

@@ -1,0 +1,55 @@
+"""A curve in numbers and words."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from accounting.bounds import Route
+from dpselect.cli.guarantee import ROUTES, Guarantee, Point, guarantee, promise_in_words, route_in_words
+
+
+def stated(**changes: Any) -> Guarantee:
+    fields: dict[str, Any] = {"relation": "add_remove", "pure_epsilon": None, "rho": None, "delta0": 0.0, "points": ()}
+    return Guarantee(**{**fields, **changes})
+
+
+def test_every_route_has_words() -> None:
+    """Whatever bound wins, it can be named."""
+    assert set(ROUTES) == set(get_args(Route))
+
+
+def test_no_guarantee_is_none() -> None:
+    """Infinity, which stands for no guarantee, becomes None in every number."""
+    mechanism = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=1e-6)
+    price = guarantee(mechanism, acc.Budget(epsilon=1.0, delta=1e-9))
+    assert price.pure_epsilon is None
+    assert [point.epsilon for point in price.points] == [None]
+    assert route_in_words(price.points[0]) == "no bound at this delta"
+
+
+@pytest.mark.parametrize(
+    ("budget", "deltas"),
+    [
+        (acc.Budget(epsilon=1.0), []),
+        (acc.Budget(epsilon=1.0, delta=1e-5), [1e-5]),
+        (acc.Budget(rho=0.1), [1e-6]),
+        (acc.Budget(rho=0.1, delta=1e-5), [1e-5, 2e-5]),
+    ],
+)
+def test_where_epsilon_is_stated(budget: acc.Budget, deltas: list[float]) -> None:
+    """At the stated delta; at twice it where failure uses it up; at a customary one where none is stated."""
+    mechanism = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=budget.delta or 1e-6)
+    assert [point.delta for point in guarantee(mechanism, budget).points] == deltas
+
+
+def test_words_follow_the_strongest_number() -> None:
+    """A pure guarantee is told without delta, an approximate one with it, and factors are rounded up."""
+    point = Point(1e-6, 0.5, "rdp", 12.0)
+    assert "e^1 = 2.72." in promise_in_words(stated(pure_epsilon=1.0, points=(point,)))
+    assert "e^0.5 = 1.65, up to a probability of 1e-06." in promise_in_words(stated(points=(point,)))
+    assert "e^700." in promise_in_words(stated(pure_epsilon=700.0))
+    assert "what a user did" in promise_in_words(stated(relation="replace_one", pure_epsilon=1.0))

@@ -1,0 +1,81 @@
+"""What becomes of errors: one line, the right status, and a traceback for those who ask for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dpselect import events
+from dpselect.cli import topk
+from dpselect.errors import EventLogError
+
+GOOD = ("--k", "1", "--epsilon", "1", "--delta", "1e-6")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make the reading of the log raise."""
+
+    def fail(error: BaseException) -> None:
+        def read(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(events, "read", read)
+
+    return fail
+
+
+def test_a_defect_shows_no_message(ask: Any, failing: Any) -> None:
+    """The message of an unexpected exception may quote data, so its kind alone is told, with status 70."""
+    failing(ValueError("user alice bought 4711"))
+    result = ask(*GOOD)
+    assert result.exit_code == 70
+    assert "alice" not in result.output
+    assert "4711" not in result.output
+    assert "ValueError" in result.stderr
+    assert "--debug" in result.stderr
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("error", [ValueError("the cause"), EventLogError("the cause")])
+def test_debug_lets_the_exception_through(run: Any, log: Any, failing: Any, error: Exception, where: str) -> None:
+    """With --debug, before the verb or after it, the exception itself comes out."""
+    failing(error)
+    verb = ("topk", log, "--user", "person", "--item", "shop", *GOOD)
+    result = run("--debug", *verb) if where == "before" else run(*verb, "--debug")
+    assert result.exception is error
+
+
+def test_debug_does_not_outlive_its_run(run: Any, ask: Any, failing: Any) -> None:
+    """A run with --debug leaves the next one guarded."""
+    failing(ValueError("the cause"))
+    ask(*GOOD, "--debug")
+    assert ask(*GOOD).exit_code == 70
+
+
+def test_an_interrupt_ends_cleanly(ask: Any, failing: Any) -> None:
+    """Ctrl-C leaves one line and status 130."""
+    failing(KeyboardInterrupt())
+    result = ask(*GOOD)
+    assert result.exit_code == 130
+    assert result.stderr == "error: interrupted\n"
+    assert result.stdout == ""
+
+
+def test_a_line_stays_one_line(ask: Any, failing: Any) -> None:
+    """A message with line breaks or escapes, from a column name for example, is shown as one harmless line."""
+    failing(EventLogError("column 'a\nb\x1b[31m' is not there"))
+    assert ask(*GOOD).stderr == "error: column 'a\\nb\\x1b[31m' is not there\n"
+
+
+def test_a_closed_pipe_is_no_defect(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that went away, `head` for example, is not reported as a defect."""
+
+    def closed(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(topk, "_print", closed)
+    result = ask(*GOOD)
+    assert result.exit_code == 1
+    assert "internal error" not in result.stderr

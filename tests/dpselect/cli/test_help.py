@@ -1,0 +1,83 @@
+"""Every command and every option says what it does, in the help and in docs/cli.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from dpselect.cli import app
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    root = typer.main.get_command(app)
+    yield "dpselect", root
+    yield from ((f"dpselect {name}", command) for name, command in root.commands.items())  # type: ignore[attr-defined]
+
+
+def parameters() -> Iterator[tuple[str, Any]]:
+    for path, command in commands():
+        yield from ((f"{path} {parameter.name}", parameter) for parameter in command.params)
+
+
+COMMANDS, PARAMETERS = dict(commands()), dict(parameters())
+
+
+def test_there_is_something_to_check() -> None:
+    """The walk over the commands finds all verbs, so the tests below are not empty."""
+    assert set(COMMANDS) == {"dpselect", "dpselect topk", "dpselect demo", "dpselect mechanisms"}
+    assert len(PARAMETERS) > 25
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_has_help(path: str) -> None:
+    """A command explains itself in a sentence."""
+    assert len(COMMANDS[path].help or "") > 20
+
+
+@pytest.mark.parametrize("path", PARAMETERS)
+def test_every_parameter_has_help(path: str) -> None:
+    """An argument or an option explains itself in a sentence that ends."""
+    words = getattr(PARAMETERS[path], "help", None) or ""
+    assert len(words) > 10
+    assert words.endswith(".")
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_is_on_the_page(path: str) -> None:
+    """The documentation has a section for each command."""
+    assert f"`{path}" in PAGE.read_text() or path == "dpselect"
+
+
+@pytest.mark.parametrize("path", PARAMETERS)
+def test_every_parameter_is_on_the_page(path: str) -> None:
+    """The documentation names each option, and each argument by its placeholder."""
+    parameter = PARAMETERS[path]
+    section = _section(path.rsplit(" ", 1)[0])
+    for name in _names(parameter):
+        assert f"{name}`" in section or f"{name} " in section, name
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_fits_eighty_columns(path: str, run: Any) -> None:
+    """Help is readable in a terminal of 80 columns."""
+    result = run(*path.split()[1:], "--help")
+    assert result.exit_code == 0
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+def _names(parameter: Any) -> list[str]:
+    if parameter.param_type_name == "argument":
+        return [parameter.name.upper()]
+    return [*parameter.opts, *parameter.secondary_opts]
+
+
+def _section(path: str) -> str:
+    """The part of the page about a command, with what belongs to all of them."""
+    start, *sections = PAGE.read_text().split("\n## ")
+    return start + "".join(section for section in sections if path != "dpselect" and section.startswith(f"`{path}"))

@@ -1,0 +1,96 @@
+"""The command as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import dpselect
+from dpselect.cli import app, main
+
+ROOT = Path(dpselect.__file__).resolve().parents[1]
+
+
+_SLOW = """
+import time
+from dpselect.cli import main, release
+
+def read(*_, **__):
+    print("reading", flush=True)
+    time.sleep(60)
+
+release.events.read = read
+main()
+"""
+
+
+def run_python(code: str, *arguments: object, **environment: str) -> subprocess.Popen[str]:
+    known = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **environment}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=known)
+
+
+def ran(*arguments: object, **environment: str) -> tuple[int, str, str]:
+    process = run_python("import runpy; runpy.run_module('dpselect.cli', run_name='__main__')", *arguments, **environment)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_a_release(log: Path) -> None:
+    """A process prints the answer on stdout, nothing on stderr, and leaves with 0."""
+    budget = ("--epsilon", 400, "--delta", "1e-6")
+    status, out, err = ran("topk", log, "--user", "person", "--item", "shop", "--k", 2, *budget, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["selection"]["labels"] == ["hit", "fair"]
+
+
+def test_an_error(tmp_path: Path) -> None:
+    """An error leaves stdout empty, one line on stderr and a status that is not 0; with --debug there is a traceback."""
+    arguments = ("topk", tmp_path / "none", "--user", "a", "--item", "b", "--k", 1, "--epsilon", 1, "--delta", 0.1)
+    status, out, err = ran(*arguments)
+    assert (status, out) == (1, "")
+    assert re.fullmatch(r"error: .*\n", err)
+    status, out, err = ran(*arguments, "--debug")
+    assert status == 1
+    assert "Traceback" in err
+
+
+def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
+    """On a terminal without Unicode a label comes out escaped, and the release is not lost."""
+    path = tmp_path / "log.tsv"
+    path.write_text("".join(f"{user}\tcaf\u00e9\n" for user in range(300)), encoding="utf-8")
+    arguments = ("topk", path, "--user", 1, "--item", 2, "--k", 1, "--epsilon", 400, "--delta", "1e-6")
+    status, out, _ = ran(*arguments, PYTHONIOENCODING="ascii")
+    assert status == 0
+    assert "caf\\xe9" in out
+
+
+def test_an_interrupt(log: Path) -> None:
+    """Ctrl-C while the log is read ends with status 130 and one line, without a traceback."""
+    process = run_python(_SLOW, "topk", log, "--user", "person", "--item", "shop", "--k", 1, "--epsilon", 1, "--delta", 0.1)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "reading\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "error: interrupted\n")
+
+
+def test_version_and_bare_call() -> None:
+    """--version prints the version; without arguments the help comes."""
+    assert ran("--version") == (0, f"dpselect {dpselect.__version__}\n", "")
+    status, out, err = ran()
+    assert (status, err) == (0, "")
+    assert "topk" in out
+
+
+def test_the_entry_point() -> None:
+    """What pyproject.toml calls exists."""
+    declared = (ROOT / "pyproject.toml").read_text()
+    assert 'dpselect = "dpselect.cli:main"' in declared
+    assert callable(main)
+    assert app.info.name == "dpselect"

@@ -1,0 +1,44 @@
+"""The progress bar: on a terminal only, and silent about the size of the data."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dpselect.cli import progress, release, topk
+
+
+def test_no_terminal_no_bar() -> None:
+    """Where stderr is not a terminal nothing is called and nothing written."""
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with progress.shown(console) as callback:
+        assert callback is None
+    assert console.file.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_the_bar_moves_and_tells_percentages_only() -> None:
+    """On a terminal the percentage follows the parts that are done; how many parts there are is not told."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with progress.shown(console) as callback:
+        assert callback is not None
+        callback(4327, 8654)
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue())  # type: ignore[attr-defined]
+    assert "50%" in shown
+    assert "4327" not in shown
+    assert "8654" not in shown
+
+
+def test_the_reader_drives_the_bar(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The callback handed to the reader is called once per part, up to the last."""
+    calls: list[tuple[int, int]] = []
+
+    def watched(question: release.Question, _: object) -> release.Answer:
+        return release.answer(question, lambda done, total: calls.append((done, total)))
+
+    monkeypatch.setattr(topk, "answer", watched)
+    ask("--k", 1, "--epsilon", 1, "--delta", "1e-6", "--buckets", 5)
+    assert calls == [(done, 6) for done in range(7)]

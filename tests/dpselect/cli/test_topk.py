@@ -1,0 +1,184 @@
+"""`dpselect topk`: what it releases, what it says that costs, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accounting as acc
+import dpselect as dps
+
+# With a budget of 400 the noise has scale below 0.03 and gaps are 194 and more: a wrong winner is less likely than e^-1000.
+CERTAIN = ("--epsilon", "400", "--delta", "1e-6")
+
+
+def data(result: Any) -> Any:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout, parse_constant=_refused)
+
+
+def _refused(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def test_releases_the_most_popular_items(ask: Any) -> None:
+    """Items come in order of distinct users, each row counting once per user."""
+    assert data(ask("--k", 2, *CERTAIN, "--json"))["selection"] == {
+        "labels": ["hit", "fair"],
+        "ordered": True,
+        "requested": 2,
+        "complete": True,
+        "reason": None,
+    }
+
+
+def test_a_rare_item_stays_hidden(ask: Any) -> None:
+    """Without a catalogue an item of one user does not show, and the outcome says that it is not complete."""
+    selection = data(ask("--k", 3, "--epsilon", 20, "--delta", "1e-9", "--json"))["selection"]
+    assert selection["labels"] == ["hit", "fair"]
+    assert not selection["complete"]
+    assert "threshold" in selection["reason"]
+
+
+def test_a_catalogue_counts_what_nobody_touched(ask: Any, catalogue: Path) -> None:
+    """With a public catalogue a pure budget suffices, and items that are not in the log can be released."""
+    released = data(ask("--k", 4, "--epsilon", 400, "--domain", catalogue, "--domain-column", "shop", "--json"))
+    assert released["selection"]["labels"][:2] == ["hit", "fair"]
+    assert set(released["selection"]["labels"]) == {"hit", "fair", "rare", "never"}
+    assert released["guarantee"]["pure_epsilon"] == pytest.approx(400)
+    assert released["domain"] == "public"
+
+
+BUDGETS = [
+    ("--epsilon", "1", "--delta", "1e-6"),
+    ("--epsilon", "0.01", "--delta", "1e-9"),
+    ("--epsilon", "8", "--delta", "0.01"),
+    ("--rho", "0.1", "--delta", "1e-6"),
+    ("--rho", "0.1"),
+    ("--epsilon", "1"),
+]
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=" ".join)
+@pytest.mark.parametrize("public", [False, True])
+def test_the_price_is_the_budget(ask: Any, catalogue: Path, budget: tuple[str, ...], public: bool) -> None:
+    """The mechanism in the output costs at most the stated budget, delta included, and at least 99.8 % of it."""
+    if not public and "--delta" not in budget:
+        pytest.skip("an unknown domain needs a delta; test_bad_input covers the refusal")
+    domain = ("--domain", catalogue, "--domain-column", "shop") if public else ()
+    released = data(ask("--k", 3, *budget, *domain, "--json"))
+    stated = acc.Budget(**{name.removeprefix("--"): float(value) for name, value in zip(budget[::2], budget[1::2], strict=True)})
+    curve = dps.Mechanism.from_json(json.dumps(released["mechanism"])).curve
+    assert curve == acc.Curve.from_json(json.dumps(released["curve"]))
+    assert stated.admits(curve)
+    # Exponential noise keeps to epsilon without any delta, and so leaves a little over where delta is large.
+    assert stated.cost(curve) >= 0.998 * stated.limit
+
+
+def test_the_guarantee_is_read_off_the_curve(ask: Any) -> None:
+    """Every number of the guarantee is what the curve of the mechanism says."""
+    released = data(ask("--k", 3, "--epsilon", 1, "--delta", "1e-6", "--json"))
+    curve, stated = acc.Curve.from_json(json.dumps(released["curve"])), released["guarantee"]
+    assert stated["pure_epsilon"] is None
+    assert stated["rho"] == curve.rho
+    assert stated["delta0"] == curve.delta0
+    (point,) = stated["points"]
+    assert (point["delta"], point["epsilon"]) == (1e-6, curve.epsilon(1e-6))
+    assert stated["budget"] == {"epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_relation_reaches_the_mechanism(ask: Any, catalogue: Path, relation: str) -> None:
+    """The relation asked for is that of the mechanism, and replacing a user doubles the noise."""
+    options = ("--k", 1, "--epsilon", 1, "--domain", catalogue, "--domain-column", "shop", "--relation", relation)
+    released = data(ask(*options, "--json"))
+    mechanism = dps.Mechanism.from_json(json.dumps(released["mechanism"]))
+    assert mechanism.relation == released["guarantee"]["relation"] == relation
+    assert released["mechanism"]["scale"] == pytest.approx({"add_remove": 1, "replace_one": 2}[relation])
+
+
+def test_the_salt_is_reported_where_it_chose(ask: Any) -> None:
+    """A bound on contributions reports its salt, stated or fresh; without a bound there is none."""
+    bounded = ("--k", 1, *CERTAIN, "--max-items-per-user", 1)
+    assert data(ask(*bounded, "--salt", "pepper", "--json"))["contributions"] == {"max_items_per_user": 1, "salt": "pepper"}
+    assert data(ask(*bounded, "--json"))["contributions"]["salt"]
+    assert data(ask("--k", 1, *CERTAIN, "--json"))["contributions"] == {"max_items_per_user": None, "salt": None}
+    assert "'pepper'" in ask(*bounded, "--salt", "pepper").stdout
+
+
+def test_a_bound_lowers_the_threshold(ask: Any) -> None:
+    """A bound of one item per user is known to LimitedDomain."""
+    assert data(ask("--k", 1, *CERTAIN, "--max-items-per-user", 1, "--json"))["mechanism"]["l0"] == 1
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"])
+def test_any_noise_can_be_asked_for(ask: Any, catalogue: Path, noise: str) -> None:
+    """A mechanism with a choice of noise takes the one asked for."""
+    domain = ("--domain", catalogue, "--domain-column", "shop")
+    released = data(ask("--k", 1, *CERTAIN, *domain, "--mechanism", "oneshot_top_k", "--noise", noise, "--json"))
+    assert released["mechanism"]["noise"] == noise
+    assert released["selection"]["labels"] == ["hit"]
+
+
+def test_without_a_header_columns_are_numbers(run: Any, tmp_path: Path) -> None:
+    """A gzipped TSV without a header is read by column numbers."""
+    path = tmp_path / "log.tsv.gz"
+    path.write_bytes(gzip.compress(b"".join(b"%d\thit\n" % user for user in range(300))))
+    released = data(run("topk", path, "--user", 1, "--item", 2, "--k", 1, *CERTAIN, "--json"))
+    assert released["selection"]["labels"] == ["hit"]
+
+
+def test_text_names_the_price(ask: Any) -> None:
+    """The text says what was released, whom the guarantee protects, what it costs and that no ledger knows of it."""
+    shown = " ".join(ask("--k", 2, "--epsilon", 100, "--delta", "1e-6").stdout.split())
+    for words in (
+        "1 hit 2 fair",
+        "Released 2 of the 2 asked for, in order of rank.",
+        "adding or removing any one user",
+        "budget epsilon 100, delta 1e-06, for this whole release",
+        "pure epsilon none",
+        "LimitedDomain (k=2, kbar=1000, epsilon=",
+        "rows with a null user or item were left out by rule",
+        "nothing was recorded in a ledger",
+    ):
+        assert words in shown, words
+
+
+def test_sets_are_not_ranked(ask: Any, catalogue: Path) -> None:
+    """Where only the set is released the text shows no rank."""
+    domain = ("--domain", catalogue, "--domain-column", "shop")
+    result = ask("--k", 2, *CERTAIN, *domain, "--mechanism", "oneshot_top_k", "--noise", "exponential")
+    assert "as a set" in result.stdout
+    assert not re.search(r"\brank\b", result.stdout)
+    assert re.findall(r"- +(\w+)", result.stdout) == ["fair", "hit"]
+
+
+def test_lines_fit_eighty_columns(ask: Any) -> None:
+    """The text is readable in a terminal of 80 columns."""
+    assert max(len(line) for line in ask("--k", 2, *CERTAIN).stdout.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("style", [(), ("--json",)])
+def test_no_private_number_is_shown(ask: Any, style: tuple[str, ...]) -> None:
+    """Neither a count nor the number of users, rows, pairs or items of the log is in the output."""
+    result = ask("--k", 2, "--epsilon", 100, "--delta", "1e-6", *style)
+    shown = {int(number) for number in re.findall(r"(?<![\d.])\d+(?![\d.])", result.stdout + result.stderr)}
+    assert not shown & {613, 419, 2066, 1033, 1032, 3}
+
+
+@pytest.mark.parametrize("label", ["\x1b[31mred", "[bold]loud[/bold]", "a\nb", "caf\u00e9"])
+def test_labels_cannot_command_the_terminal(run: Any, tmp_path: Path, label: str) -> None:
+    """A label is shown letter by letter: no escape sequence, no markup, no line break of its own."""
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps({"u": f"u{user}", "i": label}) + "\n" for user in range(300)))
+    result = run("topk", path, "--user", "u", "--item", "i", "--k", 1, *CERTAIN)
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    assert ascii(label)[1:-1].replace("\\xe9", "\u00e9") in result.stdout
+    asked = run("topk", path, "--user", "u", "--item", "i", "--k", 1, *CERTAIN, "--json")
+    assert data(asked)["selection"]["labels"] == [label]
