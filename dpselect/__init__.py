@@ -11,7 +11,8 @@ if getattr(_accounting, "DISTRIBUTION", None) != "dpselect":
         "virtual environment of its own"
     )
 
-from dpselect import verify
+from dpselect import events, verify
+from dpselect.calibration import TopKRequest, calibrated, default_mechanism, fitted
 from dpselect.errors import (
     DomainMismatch,
     DpSelectError,
@@ -62,5 +63,10 @@ __all__ = [
     "Selections",
     "Sensitivity",
     "SensitivityMismatch",
+    "TopKRequest",
+    "calibrated",
+    "default_mechanism",
+    "events",
+    "fitted",
     "verify",
 ]

@@ -79,7 +79,7 @@ def answer(question: Question, progress: ProgressCallback | None = None) -> Answ
 
 def _catalogue(question: Question) -> list[Label] | None:
     if question.domain is not None:
-        return events.read_catalogue(question.domain, question.domain_column)
+        return events.read_catalogue(question.domain, question.domain_column, item=question.item)
     if question.domain_column is not None:
         raise InvalidRequest(f"--domain-column={question.domain_column!r} is a column of no catalogue: give --domain too")
     return None

@@ -1,0 +1,59 @@
+"""At most so many items per user, chosen by a map that depends on nothing but the user, the item and a salt."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import final
+
+from dpselect.errors import EventLogError
+
+# Every part is preceded by its length, so that no two (user, item) pairs are written alike, whatever characters they hold.
+# Only functions that other engines have with the same result: length counts code points, sha256 is lower-case hexadecimal.
+_RANK = (
+    "sha256(concat(length(CAST(u AS VARCHAR)), ':', CAST(u AS VARCHAR), ':', "
+    "length(CAST(i AS VARCHAR)), ':', CAST(i AS VARCHAR), ':', CAST(? AS VARCHAR)))"
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt).
+
+    What is kept of one user does not depend on any other user, so neighbouring logs stay neighbours.
+    """
+
+    limit: int
+    salt: str
+
+    def kept(self, pairs: str) -> tuple[str, list[object]]:
+        """SQL (i, n, pairs) of distinct users per item after and before the bound, and its parameters."""
+        ranked = f"SELECT i, row_number() OVER (PARTITION BY u ORDER BY {_RANK}, i) AS place FROM ({pairs})"
+        return (
+            f"SELECT i, count(*) FILTER (WHERE place <= {self.limit}) AS n, count(*) AS pairs FROM ({ranked}) GROUP BY i",
+            [self.salt],
+        )
+
+
+def bound(limit: int | None, salt: str | None) -> Bound | None:
+    """The bound asked for, with a fresh salt unless one is given; None if there is none.
+
+    Raises:
+        EventLogError: `limit` is not a whole number >= 1, `salt` is not text, or there is a salt and nothing to choose.
+    """
+    if salt is not None and not isinstance(salt, str):
+        raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
+    if limit is None:
+        _require_no_salt(salt)
+        return None
+    if type(limit) is not int or limit < 1:
+        raise EventLogError(f"max_items_per_user={limit!r} must be a whole number >= 1, or None for no bound")
+    return Bound(limit, secrets.token_hex(16) if salt is None else salt)
+
+
+def _require_no_salt(salt: str | None) -> None:
+    if salt is not None:
+        raise EventLogError(
+            f"salt={salt!r} chooses which items are kept, and without max_items_per_user all are: set that too, or leave salt out"
+        )

@@ -1,0 +1,69 @@
+"""Counts over a public catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpselect.errors import EventLogError
+from dpselect.selection import Label
+
+_DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
+
+
+def aligned(
+    labels: Sequence[Label], counts: NDArray[np.int64], catalogue: Sequence[Label] | NDArray[np.generic]
+) -> tuple[list[Label], NDArray[np.int64]]:
+    """The catalogue's labels as the log's type, in the catalogue's order, and (m,) their counts.
+
+    Raises:
+        EventLogError: the catalogue is empty, names an item twice, or a label of it cannot be an item of this log.
+    """
+    convert: Callable[[Label], Label] = _integer if isinstance(labels[0], int) else str
+    names = [convert(name) for name in _listed(catalogue)]
+    require_distinct(names, "catalogue")
+    found = dict(zip(labels, counts.tolist(), strict=True))
+    return names, np.fromiter((found.get(name, 0) for name in names), dtype=np.int64, count=len(names))
+
+
+def require_distinct(names: Sequence[Label], what: str) -> None:
+    """Refuse a catalogue that names an item twice: it could be selected twice.
+
+    Raises:
+        EventLogError: with the first such label, which is public.
+    """
+    seen: set[Label] = set()
+    for name in names:
+        if name in seen:
+            raise EventLogError(f"{what} names {name!r} more than once: every item must appear once; remove the repetitions")
+        seen.add(name)
+
+
+def _listed(catalogue: Sequence[Label] | NDArray[np.generic]) -> list[Label]:
+    if isinstance(catalogue, str):
+        raise EventLogError(f"catalogue={catalogue!r} is text, not labels: read a file of them with events.read_catalogue")
+    names = catalogue.tolist() if isinstance(catalogue, np.ndarray) else list(catalogue)
+    if not names:
+        raise EventLogError("catalogue is empty: it must name at least one item; leave it out to use the items of the log")
+    return [_plain(name) for name in names]
+
+
+def _plain(name: object) -> Label:
+    value = name.item() if isinstance(name, np.generic) else name
+    if type(value) not in (int, str):
+        raise EventLogError(f"catalogue holds {value!r}, a {type(value).__name__}: labels must be int or str")
+    return value  # type: ignore[return-value]
+
+
+def _integer(name: Label) -> int:
+    if isinstance(name, int):
+        return name
+    if not _DECIMAL.fullmatch(name):
+        raise EventLogError(
+            f"catalogue holds {name!r}, and the items of this log are integers: write its labels as integers, without leading "
+            "zeros or signs, or give the log's items as text"
+        )
+    return int(name)

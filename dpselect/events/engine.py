@@ -1,0 +1,122 @@
+"""The embedded engine: one private in-memory DuckDB connection and one temporary folder for each reading."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, final
+
+import duckdb
+
+from dpselect.errors import EventLogError
+from dpselect.events.files import temporary_folder
+
+# Buckets are cut so that one fits (see buckets.py); what does not is spilled to the temporary folder.
+_DEFAULT_MEMORY = "1GiB"
+_MEMORY = re.compile(r"\s*\d+(\.\d+)?\s*([KMGT]i?B)\s*", re.IGNORECASE)
+# Rows that each thread holds back per bucket while it splits the log: few, since it does so for all buckets at once.
+_ROWS_HELD_BACK = 20_000
+
+
+@final
+class Engine:
+    """Runs SQL and turns the engine's errors, whose messages quote the data, into ones that do not."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        self.folder = folder
+        self._connection = connection
+
+    def register(self, name: str, table: object, *, what: str) -> None:
+        """Make an in-memory table known under `name`."""
+        failure = None
+        try:
+            self._connection.register(name, table)
+        except (duckdb.Error, UnicodeError) as error:
+            failure = _explained(error, what)
+        if failure is not None:
+            raise EventLogError(failure)
+
+    def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
+        """All rows of a query.
+
+        Raises:
+            EventLogError: the engine refused; the message names `what` was being read and the rule, never a value.
+        """
+        return [row for batch in self.batches(sql, parameters, what=what, rows=1_000_000) for row in batch]
+
+    def batches(
+        self, sql: str, parameters: Sequence[object] = (), *, what: str, rows: int = 100_000
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query, at most `rows` at a time."""
+        failure = None
+        try:
+            cursor = self._connection.execute(sql, list(parameters))
+            while batch := cursor.fetchmany(rows):
+                yield batch
+        except (duckdb.Error, UnicodeError, RuntimeError) as error:
+            # The engine reports Ctrl-C as an error of its own.
+            if "interrupted" in str(error).lower():
+                raise KeyboardInterrupt from None
+            failure = _explained(error, what)
+        # Raised here, not in the handler: an exception chained to the engine's would carry the data in its message.
+        if failure is not None:
+            raise EventLogError(failure)
+
+
+@contextmanager
+def opened(memory_limit: str | None = None) -> Iterator[Engine]:
+    """An engine with a temporary folder that only this user can read; both are gone afterwards.
+
+    Raises:
+        EventLogError: `memory_limit` is not a size.
+    """
+    memory = _memory(memory_limit)
+    with temporary_folder() as folder:
+        connection = duckdb.connect(":memory:", config=_configuration(memory, folder))
+        try:
+            # It would write to standard output, beside what the caller prints.
+            connection.execute("SET enable_progress_bar = false")
+            yield Engine(connection, folder)
+        finally:
+            connection.close()
+
+
+def _configuration(memory: str, folder: Path) -> dict[str, Any]:
+    return {
+        "memory_limit": memory,
+        "temp_directory": str(folder / "spill"),
+        "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 // 2**20}MiB",
+        "partitioned_write_flush_threshold": _ROWS_HELD_BACK,
+        "preserve_insertion_order": False,
+        # A log is read from this machine only: nothing may be fetched because of what a file is called or holds.
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+
+
+def _memory(limit: str | None) -> str:
+    if limit is None:
+        return _DEFAULT_MEMORY
+    if not isinstance(limit, str) or not _MEMORY.fullmatch(limit):
+        raise EventLogError(f"memory_limit={limit!r} is not a size: give a number and a unit such as '2GiB' or '800MB'")
+    return limit.strip()
+
+
+def _explained(error: Exception, what: str) -> str:
+    text = str(error)
+    if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in text:
+        return (
+            f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit, use more buckets, "
+            "or point TMPDIR at a larger disk"
+        )
+    if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
+        return f"{what} is not valid UTF-8: convert it to UTF-8 first"
+    line = re.search(r"CSV Error on Line: (\d+)", text)
+    place = f" (near line {line[1]})" if line else ""
+    return (
+        f"{what} cannot be read{place}: it is damaged, of another format than stated, or has a malformed row, and then is "
+        "refused whole; correct it, or say what a file is with format="
+    )

@@ -1,0 +1,117 @@
+"""`read`: from an event log to distinct users per item."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from dpselect.events import jsonl, staging
+from dpselect.events.bounding import Bound, bound
+from dpselect.events.columns import Asked
+from dpselect.events.counting import Counted, count
+from dpselect.events.counts import EventCounts
+from dpselect.events.engine import Engine, opened
+from dpselect.events.files import Format
+from dpselect.events.report import ReadReport
+from dpselect.events.rows import Kind
+from dpselect.events.source import rows
+from dpselect.events.staging import Staged
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with (steps done, steps in all); nothing else about the data is handed over."""
+
+
+def read(
+    source: str | os.PathLike[str] | object,
+    *,
+    user: str | int,
+    item: str | int,
+    max_items_per_user: int | None = None,
+    salt: str | None = None,
+    format: Format = "auto",
+    header: bool | None = None,
+    buckets: int | None = None,
+    memory_limit: str | None = None,
+    progress: ProgressCallback | None = None,
+) -> EventCounts:
+    """Count the distinct users of every item in a log with one row per event, in any order, repeated pairs included.
+
+    Args:
+        source: path to a file, or a pyarrow Table, pandas DataFrame or Polars DataFrame. A path is taken literally; the file is
+            CSV, TSV or JSON lines (UTF-8, each may be gzipped) or Parquet. CSV quotes as RFC 4180 does; in TSV a double quote
+            is a character like any other.
+        user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
+        item: the column of items, likewise.
+        max_items_per_user: keep at most so many distinct items of each user: those with the smallest
+            sha256(length(user) ":" user ":" length(item) ":" item ":" salt), lengths in code points, integers in decimal; ties
+            by item. The choice for one user depends on no other user, nor on the order of the log.
+        salt: text that makes that choice repeatable; a fresh random one if None. It is recorded in the result.
+        format: what a file is; "auto" goes by its name.
+        header: whether the first line of CSV or TSV has names. None: it has, unless user and item are both positions.
+        buckets: into how many parts, by user, the log is cut, 1 to 1024; None goes by size. Changes memory, never the result.
+        memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 1 GiB.
+        progress: called after the log was cut and after each part.
+
+    Returns:
+        The counts. Labels are int if the column's type is integer (Parquet, tables) or if all its values are whole numbers (JSON
+        lines), and str otherwise: always in CSV and TSV, so that "007" and "7" stay apart.
+
+    Users and items must be integers of at most 64 bits or text (enumerations and UUIDs are text); fractions, booleans, dates,
+    bytes and nested values are refused, and so is a column in which integers and text are mixed. Events with a null user or
+    item (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is refused whole;
+    blank lines, and empty fields after the last column, are not malformed.
+
+    A copy of both columns is held, for the time of the call, in a temporary folder that only this user can read (TMPDIR);
+    a process that is killed leaves it behind.
+
+    Raises:
+        EventLogError: what was asked for is wrong or cannot be read, or no event can be counted. It never quotes the data.
+    """
+    asked, limited = Asked(user, item), bound(max_items_per_user, salt)
+    staging.number_of_buckets(buckets, 0)
+    with opened(memory_limit) as engine:
+        log = rows(engine, source, asked, format=format, header=header)
+        parts = staging.number_of_buckets(buckets, log.size)
+        _report(progress, 0, parts + 1)
+        staged = staging.stage(engine, log, parts)
+        kinds = log.kinds or _json_kinds(engine, staged, asked)
+        staging.require_events(staged)
+        _report(progress, 1, parts + 1)
+        counted = count(
+            engine, staged, kinds, limited, buckets=parts, after=lambda number: _report(progress, number + 2, parts + 1)
+        )
+    return _result(staged, counted, limited)
+
+
+def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)
+
+
+def _json_kinds(engine: Engine, staged: Staged, asked: Asked) -> tuple[Kind, Kind]:
+    missing = staged.without_user == staged.rows, staged.without_item == staged.rows
+    jsonl.require_fields(engine.folder / "source", asked, missing, staged.what)
+    relation = staged.everything()
+    distinct = [f"list(DISTINCT {kind}) FILTER (WHERE {kind} IS NOT NULL)" for kind in ("uk", "ik")]
+    found = engine.run(f"SELECT {', '.join(distinct)} FROM {relation}", what=staged.what)
+    user, item = found[0]
+    return jsonl.kind_of("user", asked.user, user, staged.what), jsonl.kind_of("item", asked.item, item, staged.what)
+
+
+def _result(staged: Staged, counted: Counted, limited: Bound | None) -> EventCounts:
+    counted.counts.setflags(write=False)
+    report = ReadReport(
+        rows=staged.rows,
+        rows_without_user=staged.without_user,
+        rows_without_item=staged.without_item,
+        rows_left_out=staged.left_out,
+        pairs=counted.pairs,
+        pairs_left_out=counted.pairs - int(counted.counts.sum()),
+    )
+    return EventCounts(
+        labels=tuple(counted.labels),
+        counts=counted.counts,
+        max_items_per_user=None if limited is None else limited.limit,
+        salt=None if limited is None else limited.salt,
+        report=report,
+    )

@@ -1,0 +1,98 @@
+"""One pass over a log: it is cut by user into buckets on disk, each of which is then counted on its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from dpselect.errors import EventLogError
+from dpselect.events.engine import Engine
+from dpselect.events.rows import Rows, literal, located
+
+# At 5*10^7 events and 10^6 items: about 4*10^6 events, 0.5 GiB for integers and 0.9 GiB for 32-character texts.
+_BYTES_PER_BUCKET = 64 * 2**20
+_MOST_CHOSEN = 256
+_MOST_ASKED = 1024
+_LEFT_OUT = -1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A log on disk as Parquet, one folder per bucket. Its figures are private."""
+
+    folder: Path
+    what: str
+    rows: int
+    without_user: int
+    without_item: int
+    left_out: int
+
+    def bucket(self, number: int) -> str | None:
+        """The SQL relation of one bucket, or None if no user fell into it."""
+        folder = self.folder / f"bucket={number}"
+        return _relation(folder / "*.parquet", folder) if folder.exists() else None
+
+    def everything(self) -> str:
+        """The SQL relation of all events, counted or not."""
+        return _relation(self.folder / "*" / "*.parquet", self.folder)
+
+
+def number_of_buckets(asked: int | None, size: int) -> int:
+    """How many buckets to cut; a function of size only, so that it does not change what is counted.
+
+    Raises:
+        EventLogError: `asked` is not a number of buckets.
+    """
+    if asked is None:
+        return min(max(1, -(-size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
+    if type(asked) is not int or not 1 <= asked <= _MOST_ASKED:
+        raise EventLogError(f"buckets={asked!r} must be a whole number from 1 to {_MOST_ASKED}, or None to choose by size")
+    return asked
+
+
+def stage(engine: Engine, rows: Rows, buckets: int) -> Staged:
+    """Write the log in buckets by user; events without a user or an item go into a folder of their own.
+
+    The pass is made once because scanning the source once per bucket costs more. CPU seconds at 5*10^7 events, 16 buckets: CSV
+    20 against 52, Parquet of texts 35 against 64; Parquet of integers, 8 buckets: 11 against 14. The engine's own hash
+    serves here only: which bucket a user is in does not change any count.
+
+    Raises:
+        EventLogError: the source cannot be read, or has no event that can be counted.
+    """
+    folder = engine.folder / "staged"
+    bucket = f"CASE WHEN u IS NULL OR i IS NULL THEN {_LEFT_OUT} ELSE CAST(hash(u) % {buckets} AS BIGINT) END"
+    cut = f"SELECT *, {bucket} AS bucket FROM ({rows.sql})"
+    written = engine.run(f"COPY ({cut}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (bucket))", what=rows.what)
+    total = int(written[0][0])
+    return Staged(folder, rows.what, total, *_left_out(engine, folder, rows.what))
+
+
+def require_events(staged: Staged) -> None:
+    """Refuse a log in which nothing can be counted.
+
+    Raises:
+        EventLogError: no event has both a user and an item.
+    """
+    if staged.rows == staged.left_out:
+        raise EventLogError(
+            f"{staged.what} has no event with both a user and an item: check that user= and item= name the columns meant"
+        )
+
+
+def _left_out(engine: Engine, folder: Path, what: str) -> tuple[int, int, int]:
+    aside = folder / f"bucket={_LEFT_OUT}"
+    if not aside.exists():
+        return 0, 0, 0
+    relation = _relation(aside / "*.parquet", aside)
+    counts = engine.run(f"SELECT count_if(u IS NULL), count_if(i IS NULL), count(*) FROM {relation}", what=what)
+    without_user, without_item, both = counts[0]
+    return without_user, without_item, both
+
+
+def _relation(pattern: Path, folder: Path) -> str:
+    # Only the folder's own name is taken literally; what follows it is a pattern of ours.
+    inside = str(pattern)[len(str(folder)) :]
+    return f"read_parquet({located(folder)[:-1]}{inside}', hive_partitioning = false)"

@@ -1,0 +1,124 @@
+"""An event log to distinct users per item: CPU, wall time and peak memory, each reading in a process of its own.
+
+    python tests/benchmarks/bench_events.py [--events 50000000] [--baseline 5000000] [--items 1000000] [--bound 20]
+
+The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. The baseline, pandas' read_parquet, drop_duplicates
+and groupby, runs on a smaller log, since it holds everything in memory; dpselect runs on that log too, for the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_CHUNK = 2_000_000
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one reading took; `checksum` is the same for readings that found the same counts."""
+
+    cpu: float
+    wall: float
+    peak: float
+    checksum: int
+
+
+def write_log(path: Path, events: int, items: int) -> None:
+    """A synthetic log in chunks, so that writing it needs little memory."""
+    rng = np.random.default_rng(1)
+    names = rng.permutation(items)
+    schema = pa.schema([("user_id", pa.int64()), ("item_id", pa.int64())])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for start in range(0, events, _CHUNK):
+            size = min(_CHUNK, events - start)
+            # floor(items^U) - 1 has density proportional to 1/rank.
+            ranks = np.minimum(items ** rng.random(size), items).astype(np.int64) - 1
+            writer.write_table(pa.table([rng.integers(0, max(events // 25, 1), size), names[ranks]], schema=schema))
+
+
+def with_dpselect(path: Path, bound: int | None) -> int:
+    """Counts by `dpselect.events.read`."""
+    from dpselect import events
+
+    found = events.read(
+        path, user="user_id", item="item_id", max_items_per_user=bound, salt=None if bound is None else "benchmark"
+    )
+    return _checksum(np.array(found.labels), found.counts)
+
+
+def with_pandas(path: Path, _: int | None) -> int:
+    """Counts by pandas, in memory."""
+    import pandas as pd
+
+    counts = pd.read_parquet(path).drop_duplicates().groupby("item_id").size()
+    return _checksum(counts.index.to_numpy(), counts.to_numpy())
+
+
+def measured(read: Callable[[Path, int | None], int], path: Path, bound: int | None = None) -> Cost:
+    """Run `read` in a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_child, args=(read, path, bound, sender))
+    child.start()
+    sender.close()
+    cost: Cost = receiver.recv()
+    child.join()
+    return cost
+
+
+def _child(read: Callable[[Path, int | None], int], path: Path, bound: int | None, sender: object) -> None:
+    start = time.perf_counter()
+    checksum = read(path, bound)
+    wall = time.perf_counter() - start
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    unit = 1 if sys.platform == "darwin" else 1024
+    sender.send(Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * unit / 2**30, checksum))  # type: ignore[attr-defined]
+
+
+def _checksum(labels: np.ndarray, counts: np.ndarray) -> int:
+    return int(np.sum((labels.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ counts.astype(np.uint64)))
+
+
+def _line(name: str, events: int, cost: Cost) -> None:
+    print(f"{name:<34} {events:>12,} {cost.cpu:>8.1f} {cost.wall:>8.1f} {cost.peak:>10.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=50_000_000)
+    parser.add_argument("--baseline", type=int, default=5_000_000)
+    parser.add_argument("--items", type=int, default=1_000_000)
+    parser.add_argument("--bound", type=int, default=20)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        large, small = Path(folder) / "large.parquet", Path(folder) / "small.parquet"
+        write_log(large, options.events, options.items)
+        write_log(small, options.baseline, options.items)
+        print(f"{'':<34} {'events':>12} {'CPU s':>8} {'wall s':>8} {'peak GiB':>10}")
+        _line("dpselect.events.read", options.events, measured(with_dpselect, large))
+        _line(f"the same, {options.bound} items per user", options.events, measured(with_dpselect, large, options.bound))
+        ours, pandas = measured(with_dpselect, small), measured(with_pandas, small)
+    _line("dpselect.events.read", options.baseline, ours)
+    _line("pandas, all in memory", options.baseline, pandas)
+    if ours.checksum != pandas.checksum:
+        raise SystemExit("dpselect and pandas disagree on the counts")
+    print(
+        f"dpselect / pandas at {options.baseline:,} events: CPU {ours.cpu / pandas.cpu:.2f}, memory {ours.peak / pandas.peak:.2f}"
+    )
+    print("Same counts from both. CPU seconds include starting Python and importing.")
+
+
+if __name__ == "__main__":
+    main()

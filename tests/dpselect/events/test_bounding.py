@@ -1,0 +1,107 @@
+"""The bound on one user's items, and the sensitivity that follows from it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpselect import events
+from dpselect.events import engine
+
+sys.path.insert(0, str(Path(__file__).parent))
+from event_oracle import NAMES, Event, arrow, bounded, distinct_users
+
+COLUMNS = {"user": NAMES[0], "item": NAMES[1]}
+RNG = np.random.default_rng(7)
+LOG: list[Event] = [(int(u), int(i)) for u, i in RNG.integers(0, 60, (3_000, 2))]
+
+
+def counts(log: list[Event], **options: Any) -> dict[object, int]:
+    """Counts by label."""
+    found = events.read(arrow(log), **COLUMNS, **options)
+    return dict(zip(found.labels, found.counts.tolist(), strict=True))
+
+
+def threads(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Make the engine use so many threads."""
+    configuration: Callable[..., dict[str, Any]] = engine._configuration
+    monkeypatch.setattr(engine, "_configuration", lambda *arguments: {**configuration(*arguments), "threads": number})
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 13])
+@pytest.mark.parametrize("number", [1, 4])
+def test_choice_depends_on_the_salt_only(buckets: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row order, buckets and threads do not change which items are kept."""
+    threads(monkeypatch, number)
+    shuffled = [LOG[place] for place in np.random.default_rng(buckets).permutation(len(LOG))]
+    expected = distinct_users(bounded(LOG, 5, "s"))
+    assert counts(shuffled, max_items_per_user=5, salt="s", buckets=buckets) == expected
+
+
+def test_threads_are_really_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above does run the engine with the number of threads it states."""
+    threads(monkeypatch, 3)
+    with engine.opened() as opened:
+        assert opened.run("SELECT current_setting('threads')", what="a setting") == [(3,)]
+
+
+def test_salt_is_recorded_and_repeats_the_choice() -> None:
+    """A fresh salt differs each time, is recorded, and given back repeats the same choice."""
+    first, second = (events.read(arrow(LOG), **COLUMNS, max_items_per_user=3) for _ in range(2))
+    assert first.salt is not None
+    assert first.salt != second.salt
+    assert first.counts.tolist() != second.counts.tolist()
+    again = events.read(arrow(LOG), **COLUMNS, max_items_per_user=3, salt=first.salt)
+    assert (again.labels, again.counts.tolist()) == (first.labels, first.counts.tolist())
+
+
+def test_colons_do_not_collide() -> None:
+    """Users and items whose plain concatenations agree are ranked apart, as the documented encoding ranks them."""
+    log: list[Event] = [("a:b", "c"), ("a", "b:c"), ("a", "1:b"), ("a:1", "b"), ("a:b", "d"), ("", "c"), ("a", "")]
+    for salt in ("", "x", "c:x", "1:é"):
+        assert counts(log, max_items_per_user=1, salt=salt) == distinct_users(bounded(log, 1, salt))
+
+
+def test_lengths_are_in_code_points() -> None:
+    """Characters outside ASCII count once in the documented encoding, whatever their bytes."""
+    log: list[Event] = [("\U0001f600é", label) for label in ("é", "e\u0301", "\U0001f468\u200d\U0001f469", "z")]
+    for salt in "abcdefgh":
+        assert counts(log, max_items_per_user=2, salt=salt) == distinct_users(bounded(log, 2, salt))
+
+
+@given(log=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=2, max_size=40), limit=st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_one_user_changes_what_the_sensitivity_says(log: list[Event], limit: int) -> None:
+    """Without any one user every count falls by 0 or 1, and at most l0 of them fall."""
+    sensitivity = events.read(arrow(log), **COLUMNS, max_items_per_user=limit, salt="s").scores().sensitivity
+    everyone = counts(log, max_items_per_user=limit, salt="s")
+    for user in {user for user, _ in log}:
+        others = [event for event in log if event[0] != user]
+        without = counts(others, max_items_per_user=limit, salt="s") if others else {}
+        change = [everyone[item] - without.get(item, 0) for item in everyone]
+        assert set(without) <= set(everyone)
+        assert set(change) <= {0, 1}
+        assert sum(change) <= (sensitivity.l0 or 0) == limit
+
+
+def test_a_replaced_user_can_change_twice_as_many_counts() -> None:
+    """Under replace_one the declared l0 of 2 L is attained: L counts fall and L others rise."""
+    before, after = (
+        [("u", f"{name}{n}") for n in range(9)] + [("v", f"{k}{n}") for k in "ab" for n in range(9)] for name in "ab"
+    )
+    catalogue = [f"{name}{n}" for name in "ab" for n in range(9)]
+    first, second = (
+        events.read(arrow(log), **COLUMNS, max_items_per_user=3, salt="s").scores(catalogue, relation="replace_one")
+        for log in (before, after)
+    )
+    change = first.values - second.values
+    assert first.sensitivity.l0 == int(np.abs(change).sum()) == 6
+    assert not first.sensitivity.monotone
+    assert first.sensitivity.range == change.max() - change.min() == 2

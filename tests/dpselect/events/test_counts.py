@@ -1,0 +1,203 @@
+"""Counts of every form of log against sets of Python."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpselect import events
+from dpselect.errors import EventLogError
+from dpselect.events import engine
+
+sys.path.insert(0, str(Path(__file__).parent))
+from event_oracle import FORMS, NAMES, Event, Label, arrow, bounded, distinct_users
+
+COLUMNS = {"user": NAMES[0], "item": NAMES[1]}
+TEXTS = st.sampled_from(
+    ["7", "007", "7.0", "NULL", "nan", "a", "A", " a", "a:b", "é", "e\u0301", '"', "x,y", "l\nm", "\\N", "#", "'"]
+)
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), min_size=1, max_size=4)
+INTEGERS = st.sampled_from([0, 1, 7, -7, 10, 2, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
+
+
+def logs(values: st.SearchStrategy[Label]) -> st.SearchStrategy[list[Event]]:
+    """Logs with repeated pairs, nulls, and at least one event that counts."""
+    some = st.tuples(values, values)
+    return st.tuples(some, st.lists(some | st.tuples(st.none() | values, st.none() | values), max_size=25)).map(
+        lambda parts: [*parts[1], parts[0]]
+    )
+
+
+def as_dict(found: events.EventCounts) -> dict[Label, int]:
+    """Counts by label."""
+    return dict(zip(found.labels, found.counts.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(log=logs(TEXTS) | logs(ANY_TEXT), buckets=st.integers(1, 4))
+@settings(max_examples=25, deadline=None)
+def test_counts_of_text(form: str, log: list[Event], buckets: int) -> None:
+    """Every form of a log of text gives its distinct users per item, with no two labels merged and none split."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = events.read(FORMS[form](log, Path(folder)), **COLUMNS, buckets=buckets)
+    assert as_dict(found) == distinct_users(log)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(log=logs(INTEGERS))
+@settings(max_examples=15, deadline=None)
+def test_counts_of_integers(form: str, log: list[Event]) -> None:
+    """Integers stay integers, exactly and in numeric order, where the source has a type; in CSV they are text."""
+    as_text = form.startswith("csv")
+    with tempfile.TemporaryDirectory() as folder:
+        found = events.read(FORMS[form](log, Path(folder)), **COLUMNS)
+    expected = {str(label) if as_text else label: n for label, n in distinct_users(log).items()}
+    assert list(zip(found.labels, found.counts.tolist(), strict=True)) == sorted(expected.items())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(log=logs(TEXTS), limit=st.integers(1, 3))
+@settings(max_examples=15, deadline=None)
+def test_bounded_counts(form: str, log: list[Event], limit: int) -> None:
+    """With a bound and a salt every form keeps the very pairs that the documented order keeps."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = events.read(FORMS[form](log, Path(folder)), **COLUMNS, max_items_per_user=limit, salt="salt")
+    assert as_dict(found) == distinct_users(bounded(log, limit, "salt"))
+
+
+@given(log=logs(TEXTS.filter(lambda text: not set(text) & set("\n\t"))), positions=st.sampled_from([(1, 2), ("1", "column1")]))
+@settings(max_examples=25, deadline=None)
+def test_counts_of_tsv_without_header(log: list[Event], positions: tuple[str | int, str | int]) -> None:
+    """In TSV without a header every line is an event and a double quote is a character like any other."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.tsv"
+        path.write_text("".join(f"{user or ''}\t{item or ''}\n" for user, item in log), encoding="utf-8")
+        found = events.read(path, user=positions[0], item=positions[1])
+    assert as_dict(found) == distinct_users(log)
+
+
+@given(log=logs(TEXTS))
+@settings(max_examples=20, deadline=None)
+def test_report(log: list[Event]) -> None:
+    """The report tells rows, each kind of null, and pairs before and after the bound."""
+    found = events.read(arrow(log), **COLUMNS, max_items_per_user=1, salt="s").report
+    pairs = {event for event in log if None not in event}
+    assert found.rows == len(log)
+    assert found.rows_without_user == sum(user is None for user, _ in log)
+    assert found.rows_without_item == sum(item is None for _, item in log)
+    assert found.rows_left_out == sum(None in event for event in log)
+    assert found.pairs == len(pairs)
+    assert found.pairs_left_out == len(pairs) - len({user for user, _ in pairs})
+
+
+def test_labels_are_in_order_of_code_points() -> None:
+    """Text labels are ordered by code point, whatever the order of the log."""
+    labels = ["b", "B", "10", "9", "é", "a", "\U0001f600", "\uffff"]
+    assert events.read(arrow([("u", label) for label in labels]), **COLUMNS).labels == tuple(sorted(labels))
+
+
+@pytest.mark.parametrize(
+    "data", ["u,i\r\n1,a\r\n2,b\r\n", "u,i\n1,a\n\n2,b", "\ufeffu,i\n1,a\n2,b\n", 'u,"i"\n"1",a\n2,"b"\n', "u,i\n1,a,\n2,b\n"]
+)
+def test_spellings_of_csv(tmp_path: Path, data: str) -> None:
+    """Line ends, byte order mark, blank lines, quotes and trailing separators do not change what a CSV file says."""
+    path = tmp_path / "log.csv"
+    path.write_bytes(data.encode())
+    assert as_dict(events.read(path, user="u", item="i")) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("kind", ["object", "string", "str", "category", "Int64", "int32", "uint64"])
+def test_pandas_types(kind: str) -> None:
+    """Every pandas type of text or integers is read as what it is."""
+    values = pd.Series([3, 1, 3]) if "int" in kind.lower() else pd.Series(["3", "1", "3"])
+    table = pd.DataFrame({"u": [1, 2, 3], "i": values.astype(kind)}).set_axis([5, 5, 5])
+    expected = {1: 1, 3: 2} if "int" in kind.lower() else {"1": 1, "3": 2}
+    assert as_dict(events.read(table, user="u", item="i")) == expected
+
+
+def test_unsigned_integers_of_json_lines(tmp_path: Path) -> None:
+    """JSON integers are exact over the whole range of signed and unsigned 64 bits."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(f'{{"u": 1, "i": {2**64 - 1}}}\n{{"u": -1, "i": {-(2**63)}}}\n')
+    assert as_dict(events.read(path, user="u", item="i")) == {2**64 - 1: 1, -(2**63): 1}
+
+
+def test_many_buckets_and_spilling_do_not_change_counts(tmp_path: Path) -> None:
+    """A log larger than the memory allowed is counted exactly, in any number of buckets."""
+    rng = np.random.default_rng(1)
+    table = pa.table({"u": rng.integers(0, 300_000, 2_000_000), "i": (rng.pareto(1.0, 2_000_000) * 5).astype(np.int64) % 50_000})
+    pq.write_table(table, tmp_path / "log.parquet")
+    pairs = np.unique(np.stack([table["i"].to_numpy(), table["u"].to_numpy()], axis=1), axis=0)
+    labels, counts = np.unique(pairs[:, 0], return_counts=True)
+    for buckets, memory in ((1, "64MiB"), (37, None)):
+        found = events.read(tmp_path / "log.parquet", user="u", item="i", buckets=buckets, memory_limit=memory)
+        assert found.labels == tuple(labels.tolist())
+        assert found.counts.tolist() == counts.tolist()
+
+
+def test_quoted_line_breaks_across_the_engines_buffers(tmp_path: Path) -> None:
+    """A large CSV file full of quoted separators, quotes and line breaks is read as one thread would."""
+    labels = ['a,"b"\n1,2\n', "\n\n", '"', "x"]
+    log: list[Event] = [(f"u{number}\n" * 15, labels[number % 4] * (1 + number % 7)) for number in range(400_000)]
+    path = FORMS["csv"](log, tmp_path)
+    assert path.stat().st_size > 40_000_000
+    found = events.read(path, **COLUMNS)
+    assert as_dict(found) == distinct_users(log)
+
+
+def test_gowalla_top_place() -> None:
+    """On the public Gowalla check-ins the most visited place has 2,310 distinct users."""
+    path = Path(__file__).resolve().parents[4] / "shared" / "data" / "gowalla" / "gowalla_10core_pairs.parquet"
+    if not path.exists():
+        pytest.skip(f"needs {path}")
+    found = events.read(path, user="user_id", item="item_id")
+    assert (len(found.labels), int(found.counts.max()), found.report.pairs) == (40_981, 2_310, 1_027_370)
+    assert all(type(label) is int for label in found.labels[:10])
+
+
+def test_progress_and_cleanup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress moves bucket by bucket to its end, and no file is left behind, whether reading succeeds or fails."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    steps: list[tuple[int, int]] = []
+    events.read(arrow([("u", "i")]), **COLUMNS, buckets=3, progress=lambda done, total: steps.append((done, total)))
+    with pytest.raises(EventLogError):
+        events.read(arrow([("u", None)]), **COLUMNS)
+    assert steps == [(done, 4) for done in range(5)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_engine_is_silent() -> None:
+    """The engine's own progress bar, which it writes to standard output after two seconds, is off."""
+    with engine.opened() as opened:
+        assert opened.run("SELECT current_setting('enable_progress_bar')", what="a setting") == [(False,)]
+
+
+def test_an_interrupt_is_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C during a query is raised as KeyboardInterrupt, not as an error of the log, and leaves no file behind."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt), engine.opened() as opened:
+        opened.run("SELECT count(*) FROM range(100_000_000_000) WHERE range % 7 < 0", what="a long query")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_temporary_folder_with_pattern_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary folder whose name looks like a pattern or holds a quote is taken literally."""
+    odd = tmp_path / "t[a]*?'x"
+    odd.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(odd))
+    for form in ("csv", "jsonl.gz", "parquet"):
+        assert as_dict(events.read(FORMS[form]([("u", "a"), (None, "b")], tmp_path), **COLUMNS)) == {"a": 1}

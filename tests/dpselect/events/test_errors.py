@@ -1,0 +1,171 @@
+"""Bad input: one clear error each, which never quotes the data."""
+
+from __future__ import annotations
+
+import gzip
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpselect import events
+from dpselect.errors import EventLogError
+
+SECRET = "SECRET42"
+GOOD = f"u,i\n1,{SECRET}\n"
+PACKED = gzip.compress(("u,i\n" + f"1,{SECRET}\n" * 1000).encode())
+
+
+def refused(source: object, words: str, **options: Any) -> None:
+    """Check that reading fails with these words and that neither the message nor any chained error shows the data."""
+    with pytest.raises(EventLogError, match=words) as caught:
+        events.read(source, **{"user": "u", "item": "i", **options})
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert SECRET not in "".join(traceback.format_exception_only(caught.value))
+
+
+def written(folder: Path, name: str, data: str | bytes) -> Path:
+    """A file."""
+    path = folder / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("log.csv", "", "is empty"),
+        ("log.csv", "u,i\n", "no event"),
+        ("log.csv", f"u,i\n,{SECRET}\n{SECRET},\n", "no event"),
+        ("log.csv", f"\nu,i\n1,{SECRET}\n", "empty first line"),
+        ("log.csv", f"u,u,i\n1,2,{SECRET}\n", "more than one column"),
+        ("log.csv", f"u,i\n1,a\n{SECRET}\n", r"line 3.* malformed"),
+        ("log.csv", f"u,i\n1,{SECRET},3\n", "malformed"),
+        ("log.csv", f'u,i\n1,"{SECRET}\n2,b\n', "malformed"),
+        ("log.csv", f'u,i\n1,"{SECRET}"x\n2,b\n', "malformed"),
+        ("log.csv", f"u,i\n1,{SECRET}\r\n2,b\n", "malformed"),
+        ("log.csv", f"u,i\n1,{SECRET}".encode() + b"\xe9\n", "UTF-8"),
+        ("log.csv", GOOD.encode("utf-16"), "UTF-8"),
+        ("log.csv", f"name,i\n1,{SECRET}\n", "its columns are 'name', 'i'"),
+        ("log.csv", f"U,i\n1,{SECRET}\n", "its columns are 'U', 'i'"),
+        ("log.csv", f"1,{SECRET}\n2,b\n", "may be data"),
+        ("log.tsv", f"alice\t{SECRET}\n", "may be data"),
+        ("log.csv.gz", GOOD, "not a whole gzip"),
+        ("log.csv.gz", PACKED[:-20], "not a whole gzip"),
+        ("log.csv.gz", PACKED[:-8] + bytes(4) + PACKED[-4:], "not a whole gzip"),
+        ("log.csv.gz", PACKED + b"x", "not a whole gzip"),
+        ("log.jsonl", "", "is empty"),
+        ("log.jsonl", f'{{"u": 1, "i": "{SECRET}"\n', "malformed"),
+        ("log.jsonl", f'[{{"u": 1, "i": "{SECRET}"}}]', "malformed"),
+        ("log.jsonl", f'{{"u": 1, "i": "a"}}\n["{SECRET}"]\n', "malformed"),
+        ("log.jsonl", f'{{"u": 1, "u": "{SECRET}", "i": 1}}\n', "malformed"),
+        ("log.jsonl", f'{{"u": 1, "b": "{SECRET}"}}\n', "item='i' is not a column .* 'u', 'b'"),
+        ("log.jsonl", f'{{"u": null, "i": "{SECRET}"}}\n', "no event"),
+        ("log.jsonl", f'{{"u": 1, "i": "{SECRET}"}}\n{{"u": "1", "i": "a"}}\n', "counted apart"),
+        ("log.jsonl", f'{{"u": 1.5, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
+        ("log.jsonl", f'{{"u": 1, "i": ["{SECRET}"]}}\n', "neither text nor whole numbers"),
+        ("log.jsonl", f'{{"u": true, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
+        ("log.jsonl", f'{{"u": {2**64}, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
+        ("log.parquet", GOOD, "not a Parquet file"),
+        ("log.parquet", f"PAR1{SECRET}", "damaged"),
+        ("log.txt", GOOD, r"\.csv, \.tsv"),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, data: str | bytes, words: str) -> None:
+    """A file that is missing something, damaged or malformed is refused whole."""
+    refused(written(tmp_path, name, data), words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"user": "i"}, "same column"),
+        ({"user": 1, "item": 1}, "same column"),
+        ({"user": 1, "item": "column0"}, "same column"),
+        ({"user": 2, "item": "i"}, "same column"),
+        ({"user": 1, "item": 3}, "from 1 to 2"),
+        ({"user": 0, "item": 1}, "from 1 to 2"),
+        ({"header": False}, "from 1 to 2"),
+        ({"header": "yes"}, "header"),
+        ({"user": True}, "not a column"),
+        ({"user": 1.5}, "not a column"),
+        ({"format": "orc"}, "format='orc'"),
+        ({"max_items_per_user": 0}, "max_items_per_user=0"),
+        ({"max_items_per_user": True}, "max_items_per_user=True"),
+        ({"max_items_per_user": 2.0}, "max_items_per_user=2.0"),
+        ({"salt": "x"}, "salt='x'"),
+        ({"salt": 5, "max_items_per_user": 1}, "salt=5"),
+        ({"buckets": 0}, "buckets=0"),
+        ({"buckets": True}, "buckets=True"),
+        ({"memory_limit": "lots"}, "memory_limit='lots'"),
+        ({"memory_limit": "1KiB"}, "did not fit"),
+    ],
+)
+def test_bad_options(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    """An option outside its domain is named with its value and its rule."""
+    refused(written(tmp_path, "log.csv", GOOD), words, **options)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """A missing file, a directory, a device, a pattern and an address are each told apart from a log."""
+    written(tmp_path, "a.csv", GOOD)
+    refused(tmp_path / "b.csv", "does not exist")
+    refused(str(tmp_path / "*.csv"), "does not exist")
+    refused("https://example.org/log.csv", "'https://example.org/log.csv' does not exist")
+    refused(tmp_path, "is a directory")
+    refused("/dev/null", "not a regular file", format="csv")
+
+
+def test_names_cannot_smuggle_sql(tmp_path: Path) -> None:
+    """Paths and column names are data to the engine, whatever they hold."""
+    evil = "x') UNION SELECT 1, 2; --\"'"
+    path = written(tmp_path, "a'); DROP TABLE totals; --.csv", f'"{evil.replace(chr(34), chr(34) * 2)}",i\n1,a\n')
+    assert events.read(path, user=evil, item="i").labels == ("a",)
+    pq.write_table(pa.table({evil: [1], "i": ["a"]}), tmp_path / "b.parquet")
+    assert events.read(tmp_path / "b.parquet", user=evil, item="i").labels == ("a",)
+    refused(tmp_path / "b.parquet", "its columns are", user='" OR 1')
+
+
+@pytest.mark.parametrize("values", [[1.5], [True], [[1]], [{"a": 1}], [b"x"], pd.to_datetime(["2020-01-01"])])
+def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
+    """Fractions, booleans, nested values, bytes and times are refused as users and as items, in files and in tables."""
+    table = pa.table({"u": pa.array(values), "i": [SECRET]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    for source in (table, tmp_path / "log.parquet", table.to_pandas(), pl.from_arrow(table)):
+        refused(source, "user='u' of .* integers")
+        refused(source, "item='u' of .* integers", user="i", item="u")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (pd.DataFrame({"u": [1, "1"], "i": [SECRET, "a"]}), "mixed-integer"),
+        (pd.DataFrame({"u": [1, None], "i": [SECRET, "a"]}), "DOUBLE"),
+        (pd.DataFrame({"u": [1, 2**70], "i": [SECRET, "a"]}), "at most 64 bits"),
+        (pd.DataFrame([[1, 2, SECRET]], columns=["u", "u", "i"]), "more than one column"),
+        (pd.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
+        (pl.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
+        (pa.table({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
+        (pl.DataFrame({"u": [2**100], "i": [SECRET]}, schema={"u": pl.Int128, "i": pl.String}), "cannot be read"),
+        (pl.LazyFrame({"u": [1], "i": [SECRET]}), "collect a LazyFrame"),
+        (pa.table({"u": pa.array([], pa.string()), "i": pa.array([], pa.string())}), "no event"),
+        ({"u": [1], "i": [SECRET]}, "builtins.dict"),
+        (None, "NoneType"),
+    ],
+)
+def test_bad_tables(table: object, words: str) -> None:
+    """A table without the columns, with unfit ones, or of an unknown make is refused."""
+    refused(table, words)
+
+
+def test_options_of_files_are_refused_for_tables() -> None:
+    """format and header mean nothing for a table and are not ignored."""
+    table = pa.table({"u": [1], "i": [1]})
+    refused(table, "format='csv'", format="csv")
+    refused(table, "header=True", header=True)

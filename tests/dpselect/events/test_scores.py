@@ -1,0 +1,172 @@
+"""From counts to scores: domain, order, labels, sensitivity; and what must not be shown."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from accounting import AccountingError
+from dpselect import events
+from dpselect.errors import EventLogError
+
+TEXT = pa.table({"u": ["x", "y", "y", "z"], "i": ["b", "b", "a", "007"]})
+NUMBERS = pa.table({"u": [1, 2, 2, 3], "i": [20, 20, 3, 100]})
+
+
+def read(table: pa.Table, **options: int | str) -> events.EventCounts:
+    """Counts of a table with columns u and i."""
+    return events.read(table, user="u", item="i", **options)
+
+
+def test_without_a_catalogue_the_domain_is_observed() -> None:
+    """Items read off the log are in order of their labels and declared as observed."""
+    scores = read(NUMBERS).scores()
+    assert (scores.domain, scores.labels, scores.values.tolist()) == ("observed", (3, 20, 100), [1, 2, 1])
+
+
+def test_with_a_catalogue_the_domain_is_public() -> None:
+    """A catalogue keeps its order, counts what nobody touched as 0 and leaves out what it does not name."""
+    scores = read(TEXT).scores(["zz", "b", "7"])
+    assert (scores.domain, scores.labels, scores.values.tolist()) == ("public", ("zz", "b", "7"), [0, 2, 0])
+
+
+@pytest.mark.parametrize(
+    "catalogue", [["20", "3", "5"], [20, 3, 5], np.array([20, 3, 5]), ["20", 3, np.int32(5)], (20, "3", "5")]
+)
+def test_a_catalogue_of_text_matches_items_that_are_integers(catalogue: list[object]) -> None:
+    """Labels of a catalogue are matched as the log's type, so a file of labels works for a log of integers."""
+    scores = read(NUMBERS).scores(catalogue)
+    assert (scores.labels, scores.values.tolist()) == ((20, 3, 5), [2, 1, 0])
+
+
+def test_a_catalogue_of_integers_matches_items_that_are_text() -> None:
+    """The integer 7 names the item "7" of a log of text, not "007"."""
+    scores = read(TEXT).scores([7, "007"])
+    assert (scores.labels, scores.values.tolist()) == (("7", "007"), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "words"),
+    [
+        ([], "empty"),
+        (["20", 20], "more than once"),
+        (["007"], "integers"),
+        (["x"], "integers"),
+        ([1.5], "int or str"),
+        ([True], "int or str"),
+        ([None], "int or str"),
+        ("items.csv", "read_catalogue"),
+    ],
+)
+def test_a_senseless_catalogue_is_refused(catalogue: list[object], words: str) -> None:
+    """A catalogue that is empty, repeats an item or cannot name items of this log is refused, not counted as zeros."""
+    with pytest.raises(EventLogError, match=words):
+        read(NUMBERS).scores(catalogue)
+
+
+@pytest.mark.parametrize(
+    ("limit", "relation", "monotone", "l0"),
+    [
+        (None, "add_remove", True, None),
+        (2, "add_remove", True, 2),
+        (None, "replace_one", False, None),
+        (2, "replace_one", False, 4),
+    ],
+)
+def test_sensitivity(limit: int | None, relation: str, monotone: bool, l0: int | None) -> None:
+    """Each relation declares what one user can do under it, with and without a bound."""
+    found = read(TEXT) if limit is None else read(TEXT, max_items_per_user=limit)
+    for catalogue in (None, ["a"]):
+        sensitivity = found.scores(catalogue, relation=relation).sensitivity
+        assert (sensitivity.linf, sensitivity.monotone, sensitivity.l0, sensitivity.relation) == (1.0, monotone, l0, relation)
+
+
+def test_an_unknown_relation_is_refused() -> None:
+    """Only the two relations of the theory are accepted."""
+    with pytest.raises(AccountingError):
+        read(TEXT).scores(relation="swap")
+
+
+def test_nothing_private_is_shown_or_written() -> None:
+    """Neither repr nor str of the counts and the report depends on the data, and neither is pickled."""
+    found, other = read(TEXT), read(NUMBERS)
+    for one, two in ((found, other), (found.report, other.report)):
+        assert repr(one) == repr(two)
+        assert str(one) == f"{two}"
+        with pytest.raises(TypeError, match="private"):
+            pickle.dumps(one)
+
+
+def test_counts_are_immutable() -> None:
+    """What was read cannot be changed afterwards."""
+    found = read(TEXT)
+    with pytest.raises(ValueError, match="read-only"):
+        found.counts[0] = 5
+    with pytest.raises(AttributeError):
+        found.salt = "x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "column", "labels"),
+    [
+        ("items.csv", "item\na\n007\n\n7\n", None, ["a", "007", "7"]),
+        ("items.csv", '\ufeffid,name\r\n1,"a,b"\r\n2,c\r\n', "name", ["a,b", "c"]),
+        ("items.tsv", 'id\tname\n1\t"a\n', "name", ['"a']),
+        ("items.txt", "a,b\n\n c\r\nd\u2028e\n", None, ["a,b", " c", "d\u2028e"]),
+        ("items", "a", None, ["a"]),
+    ],
+)
+def test_read_catalogue(tmp_path: Path, name: str, data: str, column: str | None, labels: list[str]) -> None:
+    """A catalogue is a column of a file with a header, or one label per line; labels stay text in the file's order."""
+    path = tmp_path / name
+    path.write_bytes(data.encode())
+    assert events.read_catalogue(path, column) == labels
+
+
+@pytest.mark.parametrize(
+    ("data", "labels"),
+    [
+        ("a\nb\nc\n", ["a", "b", "c"]),
+        ("place\na\nb\n", ["a", "b"]),
+        ("Item_ID\na\nb\n", ["a", "b"]),
+        ("venue\n1\n-2\n", ["1", "-2"]),
+        ("7\n1\n2\n", ["7", "1", "2"]),
+        ("id,place\n1,a\n2,b\n", ["a", "b"]),
+    ],
+)
+def test_a_header_is_told_from_an_item(tmp_path: Path, data: str, labels: list[str]) -> None:
+    """No item of a catalogue is lost as a header, and no header is taken for an item, where the two can be told apart."""
+    path = tmp_path / "items.csv"
+    path.write_text(data)
+    assert events.read_catalogue(path, item="place") == labels
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "column", "words"),
+    [
+        ("items.csv", "item\na\nb\na\n", None, "'a' more than once"),
+        ("items.txt", "a\na\n", None, "'a' more than once"),
+        ("items.csv", "id,name\n1,a\n", None, "'id', 'name'"),
+        ("items.csv", "id,name\n1,a\n", "title", "'id', 'name'"),
+        ("items.csv", "id,id\n1,a\n", "id", "more than one column"),
+        ("items.csv", "id,name\n1\n", "id", "line 2"),
+        ("items.csv", "id,name\n1,\n", "name", "empty label on line 2"),
+        ("items.csv", "item\n", None, "at least one"),
+        ("items.csv", "", None, "empty"),
+        ("items.csv", 'item\n"a\n', None, "well-formed"),
+        ("items.csv", b"item\n\xe9\n", None, "UTF-8"),
+        ("items.txt", b"\xe9\n", None, "UTF-8"),
+        ("items.txt", "a\n", "item", "header"),
+        ("items.csv.gz", "item\na\n", None, "gzip"),
+    ],
+)
+def test_a_bad_catalogue_file_is_refused(tmp_path: Path, name: str, data: str | bytes, column: str | None, words: str) -> None:
+    """A catalogue that cannot be read in one way only is refused, and the error says why."""
+    path = tmp_path / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    with pytest.raises(EventLogError, match=words):
+        events.read_catalogue(path, column)
