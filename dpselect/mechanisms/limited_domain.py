@@ -11,13 +11,18 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.gaps_rows import blocks, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
+from dpselect.noise.softmax import softmax
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+
+Floats = NDArray[np.float64]
 
 _REASON = "fewer items than requested beat the noisy threshold"
 
@@ -27,7 +32,8 @@ class LimitedDomain(Mechanism):
     """At most k of the kbar most popular items, in order: those whose noisy count beats a noisy threshold (Durfee, Rogers 2019).
 
     Reads the top kbar + 1 counts only, so the domain may be unknown. Guarantee for distinct-user counts under add_remove:
-    Approximate(k * BoundedRange(epsilon), delta), Theorem C11; there is none under replace_one.
+    Approximate(k * BoundedRange(epsilon), delta), Theorem C11; there is none under replace_one. With `kbar_least` the number of
+    competitors is chosen privately, for one more BoundedRange(epsilon), Theorem S7.
 
     Args:
         k: how many items at most, >= 1.
@@ -35,6 +41,8 @@ class LimitedDomain(Mechanism):
         epsilon: nats for every released item, > 0; the noise is Gumbel with scale 1/epsilon.
         delta: in (0, 1), the chance that the threshold fails to hide an item.
         l0: the most items that one user can hold; None if unbounded.
+        kbar_least: from k to kbar: the number of competitors is then the one among kbar_least, ..., kbar whose threshold is
+            lowest, up to noise; None for exactly kbar.
     """
 
     kind: Literal["limited_domain"] = "limited_domain"
@@ -44,11 +52,14 @@ class LimitedDomain(Mechanism):
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
     l0: Count | None = Field(default=None, description="an integer >= 1, or None")
+    kbar_least: Count | None = Field(default=None, description="an integer from k to kbar, or None")
 
     @model_validator(mode="after")
     def _can_fill_k(self) -> Self:
         if self.kbar < self.k:
             raise ValueError(f"kbar={self.kbar} is less than k={self.k}: let at least k items compete")
+        if self.kbar_least is not None and not self.k <= self.kbar_least <= self.kbar:
+            raise ValueError(f"kbar_least={self.kbar_least} must lie from k={self.k} to kbar={self.kbar}")
         return self
 
     @property
@@ -57,7 +68,25 @@ class LimitedDomain(Mechanism):
 
     @property
     def curve(self) -> Approximate:
-        return Approximate(curve=self.k * BoundedRange(epsilon=self.epsilon), delta0=self.delta)
+        return self._price(self.k)
+
+    def spent(self, selection: Selection) -> Approximate:
+        """What the call that released `selection` used up: one pick per item, one more if the threshold ended it early.
+
+        At most `curve`. For a privacy filter only, one that adds up as it goes (pure epsilons, rho, or Renyi divergence of one
+        order fixed in advance): before the call `curve` must fit, after it `spent` is what counts, Theorem S8. In a plan that is
+        fixed in advance, or a bound at an order chosen afterwards, charge `curve`.
+
+        Raises:
+            InvalidRequest: the selection is not one that this mechanism releases.
+        """
+        if not (selection.ordered and selection.requested == self.k and len(selection) <= self.k):
+            raise InvalidRequest(f"this selection was not released by {self!r}: pass one that its select returned")
+        return self._price(min(self.k, len(selection) + 1))
+
+    def _price(self, picks: int) -> Approximate:
+        times = picks if self.kbar_least is None else picks + 1
+        return Approximate(curve=times * BoundedRange(epsilon=self.epsilon), delta0=self.delta)
 
     @property
     def least_candidates(self) -> int:
@@ -70,47 +99,84 @@ class LimitedDomain(Mechanism):
     @property
     def margin(self) -> float:
         """How far the threshold lies above the count of rank kbar + 1, in counts."""
-        touched = self.kbar if self.l0 is None else min(self.l0, self.kbar)
+        return self.margin_at(self.kbar)
+
+    def margin_at(self, competitors: int) -> float:
+        """How far the threshold lies above the count of rank competitors + 1, in counts."""
+        touched = competitors if self.l0 is None else min(self.l0, competitors)
         return 1 + (math.log(touched) + math.log1p(-self.delta) - math.log(self.delta)) / self.epsilon
 
+    @property
+    def _sizes(self) -> NDArray[np.int64]:
+        """The public choice of numbers of competitors."""
+        return np.arange(self.kbar if self.kbar_least is None else self.kbar_least, self.kbar + 1)
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        positions, counts, threshold = self._compete(scores)
-        chosen = positions[self._beat(counts, threshold, source)]
+        positions, counts, thresholds = self._compete(scores)
+        choice = 0
+        if self.kbar_least:
+            choice = int(source.top_k(-thresholds, by_name("gumbel"), 1 / self.epsilon, 1)[0])
+        order = self._beat(counts[None, : self._sizes[choice]], thresholds[[choice]], source)[0]
+        chosen = positions[order[order >= 0][: self.k]]
         return release(scores, chosen, ordered=True, requested=self.k, complete=len(chosen) == self.k, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        indices = np.full((len(matrix), self.k), -1, dtype=np.int64)
-        for row, values in zip(indices, matrix, strict=True):
-            positions, counts, threshold = self._compete(Scores(values, sensitivity=self.covers))
-            chosen = positions[self._beat(counts, threshold, source)]
-            row[: len(chosen)] = chosen
+        indices = np.concatenate([self._select_block(matrix[rows], source) for rows in blocks(matrix)])
         complete = np.asarray((indices >= 0).all(axis=1))
         return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
 
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        positions, counts, threshold = self._compete(scores)
-        enumerable(math.perm(len(counts), min(self.k, len(counts))))
-        exponents = self.epsilon * np.append(counts, threshold)
-        weights = np.exp(exponents - exponents.max())
-        return dict(_prefixes(positions.tolist(), weights, self.k))
+    def _select_block(self, block: Numbers, source: Sampler) -> Positions:
+        """(rows, k) released positions, -1 where there are fewer."""
+        positions = ranked_rows(block)[:, : self.kbar + 1]
+        relative, thresholds = self._thresholds(np.take_along_axis(block, positions, axis=1))
+        choices = source.top_k_rows(-thresholds, by_name("gumbel"), 1 / self.epsilon, 1)[:, 0] if self.kbar_least else None
+        indices = np.full((len(block), self.k), -1, dtype=np.int64)
+        for choice, size in enumerate(self._sizes):
+            rows = np.arange(len(block)) if choices is None else np.flatnonzero(choices == choice)
+            order = self._beat(relative[rows, :size], thresholds[rows, choice], source)
+            kept = order[:, : self.k]
+            indices[rows, : kept.shape[1]] = np.where(kept >= 0, np.take_along_axis(positions[rows], kept, axis=1), -1)
+        return indices
 
-    def _compete(self, scores: Scores) -> tuple[Positions, NDArray[np.float64], float]:
-        """Positions and counts of the top kbar, and the threshold, both relative to the count of rank kbar + 1."""
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        positions, counts, thresholds = self._compete(scores)
+        enumerable(len(thresholds) * math.perm(len(counts), min(self.k, len(counts))))
+        chances = softmax(-thresholds, 1 / self.epsilon)
+        law: dict[Any, float] = {}
+        for size, threshold, chance in zip(self._sizes, thresholds, chances.tolist(), strict=True):
+            exponents = self.epsilon * np.append(counts[:size], threshold)
+            weights = np.exp(exponents - exponents.max())
+            for outcome, probability in _prefixes(positions.tolist()[:size], weights, self.k).items():
+                law[outcome] = law.get(outcome, 0.0) + chance * probability
+        return law
+
+    def _compete(self, scores: Scores) -> tuple[Positions, Floats, Floats]:
+        """Positions and counts of the top kbar, and the threshold for every size; relative to the count of rank kbar + 1."""
         positions, counts = scores.ranked(self.kbar + 1)
         if scores.domain == "observed":
             # An item that nobody touched may or may not be listed: the two must not differ.
             positions, counts = positions[counts > 0], counts[counts > 0]
-        floor = counts[self.kbar] if len(counts) > self.kbar else counts.dtype.type(0)
-        return positions[: self.kbar], (counts[: self.kbar] - floor).astype(np.float64), self.margin
+        padded = np.pad(counts, (0, self.kbar + 1 - len(counts)))
+        relative, thresholds = self._thresholds(padded[None])
+        return positions[: self.kbar], relative[0, : min(len(counts), self.kbar)], thresholds[0]
 
-    def _beat(self, counts: NDArray[np.float64], threshold: float, source: Sampler) -> Positions:
-        contest = np.append(counts, threshold)
-        order = source.top_k(contest, by_name("gumbel"), 1 / self.epsilon, min(self.k + 1, len(contest)))
-        bottom = np.flatnonzero(order == len(counts))
-        return order[: min(self.k, int(bottom[0]) if len(bottom) else len(order))]
+    def _thresholds(self, descending: NDArray[Any]) -> tuple[Floats, Floats]:
+        """(rows, ranks) descending counts relative to rank kbar + 1, where a missing one is 0, and (rows, sizes) thresholds."""
+        missing = self.kbar + 1 - descending.shape[1]
+        padded = np.pad(descending, ((0, 0), (0, missing)))
+        relative = (padded - padded[:, -1:]).astype(np.float64)
+        thresholds = relative[:, self._sizes] + [self.margin_at(int(size)) for size in self._sizes]
+        return relative[:, : min(descending.shape[1], self.kbar)], thresholds
+
+    def _beat(self, counts: Floats, thresholds: Floats, source: Sampler) -> Positions:
+        """(rows, k + 1 or all) places in the noisy order of (rows, ranks) counts, -1 from the threshold on."""
+        contest = np.column_stack([counts, thresholds])
+        order = source.top_k_rows(contest, by_name("gumbel"), 1 / self.epsilon, min(self.k + 1, contest.shape[1]))
+        below = np.logical_or.accumulate(order == counts.shape[1], axis=1)
+        return np.where(below, -1, order)
 
 
-def _prefixes(positions: list[int], weights: NDArray[np.float64], k: int) -> dict[tuple[int, ...], float]:
+def _prefixes(positions: list[int], weights: Floats, k: int) -> dict[tuple[int, ...], float]:
     """Law of the sequence drawn without replacement, stopped by the last weight or after k."""
     law: dict[tuple[int, ...], float] = {}
 

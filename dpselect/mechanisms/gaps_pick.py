@@ -1,0 +1,31 @@
+"""The rank of the largest noisy gap: shared by every mechanism that chooses how many items to release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpselect.mechanisms.gaps import Floats
+from dpselect.mechanisms.regularizer import Regularizer, added
+from dpselect.noise import NoiseName, argmax_probabilities, by_name
+from dpselect.sampling import Sampler
+
+
+def pick_rows(
+    gaps: Floats, regularizer: Regularizer | None, noise: NoiseName, scale: float, source: Sampler
+) -> NDArray[np.int64]:
+    """(rows,) ranks j, from 1, that maximise gap + regulariser + scale * noise in every row of (rows, ranks) gaps."""
+    favoured = gaps + added(regularizer, gaps.shape[1])
+    return source.top_k_rows(favoured, by_name(noise), scale, 1)[:, 0] + 1
+
+
+def pick_law(gaps: Floats, regularizer: Regularizer | None, noise: NoiseName, scale: float) -> Floats:
+    """(ranks,) probability of every rank."""
+    return argmax_probabilities(by_name(noise), scale, gaps + added(regularizer, len(gaps)))
+
+
+def as_law(chances: Floats) -> dict[Any, float]:
+    """The probabilities of ranks 1, 2, ... as a law of outcomes."""
+    return dict(enumerate(chances.tolist(), start=1))

@@ -1,0 +1,97 @@
+"""Propose, test, release: the top k, if the gap below it is wide enough to hide every user."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+from pydantic import Field
+
+from accounting import Curve, Relation
+from accounting.frozen import Count, Positive, Probability
+from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.gaps import Floats, Top, read_top, top_set
+from dpselect.mechanisms.gaps_rows import release_rows
+from dpselect.mechanisms.gaps_rule import NOT_PASSED, GapNoise, StabilityRule
+from dpselect.mechanisms.release import release
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+
+@final
+class StabilityTest(Mechanism):
+    """The set of the k highest counts if the gap below it passes a noisy test, nothing otherwise; the set itself is exact.
+
+    Reads the k + 1 highest counts only, so the domain may be unknown. With g = 1 (add_remove) or 2 (replace_one) counts:
+    Approximate(GaussianDP(g/scale), failure_delta) for gaussian noise, LaplaceDP in its place for laplace, Theorem S4.
+
+    Args:
+        k: size of the set, >= 1.
+        noise: "gaussian" or "laplace".
+        scale: of the noise in counts, > 0 (the standard deviation for gaussian).
+        failure_delta: in (0, 1), the chance that a set that a user could change passes.
+        relation: what a neighbour is.
+    """
+
+    kind: Literal["stability_test"] = "stability_test"
+    unknown_domain: ClassVar[bool] = True
+    k: Count = Field(description="an integer >= 1")
+    noise: GapNoise = Field(default="gaussian", description="gaussian or laplace")
+    scale: Positive = Field(description="a finite scale > 0, in counts")
+    failure_delta: Probability = Field(description="a probability in (0, 1)")
+    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(relation=self.neighbours)
+
+    @property
+    def curve(self) -> Curve:
+        return self.rule.curve
+
+    @property
+    def least_candidates(self) -> int:
+        return self.k
+
+    @property
+    def most_candidates(self) -> None:
+        return None
+
+    @property
+    def rule(self) -> StabilityRule:
+        """The test by itself: pass probabilities of hypothetical gaps, for planning."""
+        return StabilityRule(self.noise, self.scale, self.failure_delta, self.neighbours)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        top = read_top(scores, self.k)
+        return released(scores, top, self.k, rule=self.rule, requested=self.k, source=source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        return release_rows(matrix, self.k, lambda gaps: np.full(len(gaps), self.k), self.rule, source, requested=self.k)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        top = read_top(scores, self.k)
+        return set_law(top, np.eye(self.k)[-1], self.rule)
+
+
+def released(scores: Scores, top: Top, size: int, *, rule: StabilityRule, requested: int | None, source: Sampler) -> Selection:
+    """Test the gap below the top `size`; release the set or nothing."""
+    positions = top_set(top, size)
+    passed = bool(rule.passes(top.gaps[size - 1 : size], source)[0]) and len(positions) > 0
+    return release(scores, positions if passed else (), ordered=False, requested=requested, complete=passed, reason=NOT_PASSED)
+
+
+def set_law(top: Top, chances: Floats, rule: StabilityRule) -> dict[Any, float]:
+    """Law of the released set when size j is proposed with probability chances[j - 1]."""
+    passing, failing = rule.pass_probability(top.gaps), rule.fail_probability(top.gaps)
+    law: dict[Any, float] = {}
+    nothing = 0.0
+    for size, chance in enumerate(chances.tolist(), start=1):
+        released_set = frozenset(top_set(top, size).tolist())
+        nothing += chance * float(failing[size - 1])
+        if chance > 0:
+            law[released_set] = law.get(released_set, 0.0) + chance * float(passing[size - 1])
+    law[frozenset()] = law.get(frozenset(), 0.0) + nothing
+    return law

@@ -1,0 +1,168 @@
+"""Stable top-k with a fixed number of items."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from accounting import Approximate, BoundedRange, Curve, Relation
+from accounting.frozen import Count, NonNegative, Positive, Probability
+from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.gaps import read_top, top_set
+from dpselect.mechanisms.gaps_pick import pick_law
+from dpselect.mechanisms.gaps_rows import Flags, blocks, tested
+from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.noisy_max import centred_rows
+from dpselect.mechanisms.regularizer_target import TargetSize
+from dpselect.mechanisms.release import release
+from dpselect.mechanisms.stable_top_k import StableTopK
+from dpselect.noise import by_name
+from dpselect.noise.quadrature import top_set_probabilities
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores, centred
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+
+@final
+class StableTopKFixed(Mechanism):
+    """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism (Zhu, Wang 2022).
+
+    `StableTopK` at rho/2 with the regulariser -penalty * |j - k| proposes the top j. If it passes, and j = k: done; j > k: k of
+    the j are peeled off; j < k: k - j more are peeled off the rest. If it does not: k are peeled off all candidates. Each of at
+    most k picks is an exponential mechanism of 2 sqrt(rho/k) nats. Peeling needs a public domain.
+
+    Guarantee, within failure_delta-approximate rho-zCDP under either relation: Approximate(BoundedRange(2 sqrt(rho/2)) +
+    GaussianDP(sqrt(rho/2)) + k * BoundedRange(2 sqrt(rho/k)), failure_delta), Theorem S6.
+
+    Args:
+        k: how many candidates to release, >= 1.
+        rho: zCDP parameter, nats, > 0: a quarter each for choice and test, one half for the picks.
+        failure_delta: in (0, 1), the chance that a set that a user could change passes.
+        penalty: counts by which a gap must be larger for every item that it is away from k, >= 0.
+        kbar: the largest size considered, >= k.
+        relation: what a neighbour is.
+    """
+
+    kind: Literal["stable_top_k_fixed"] = "stable_top_k_fixed"
+    k: Count = Field(description="an integer >= 1")
+    rho: Positive = Field(description="a finite rho > 0, in nats")
+    failure_delta: Probability = Field(description="a probability in (0, 1)")
+    penalty: NonNegative = Field(description="a finite penalty >= 0, in counts per item")
+    kbar: Count = Field(description="an integer >= k")
+    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+
+    @model_validator(mode="after")
+    def _can_reach_k(self) -> Self:
+        if self.kbar < self.k:
+            raise ValueError(f"kbar={self.kbar} is less than k={self.k}: consider sizes up to k at least")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(relation=self.neighbours)
+
+    @property
+    def curve(self) -> Curve:
+        core = self.stable.core + self.k * BoundedRange(epsilon=self._pick_epsilon)
+        return Approximate(curve=core, delta0=self.failure_delta)
+
+    @property
+    def least_candidates(self) -> int:
+        return self.k
+
+    @property
+    def most_candidates(self) -> None:
+        return None
+
+    @property
+    def stable(self) -> StableTopK:
+        """The first stage by itself."""
+        return StableTopK(
+            rho=self.rho / 2,
+            failure_delta=self.failure_delta,
+            kbar=self.kbar,
+            regularizer=TargetSize(k=self.k, penalty=self.penalty),
+            relation=self.neighbours,
+        )
+
+    @property
+    def _pick_epsilon(self) -> float:
+        return 2 * math.sqrt(self.rho / self.k)
+
+    @property
+    def pick_scale(self) -> float:
+        """Scale of the Gumbel noise of the picks, in counts, rounded up."""
+        return ratio_up(self.covers.range, self._pick_epsilon)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        top, stage = read_top(scores, self.kbar), self.stable
+        size = int(stage.propose(top.gaps[None], source)[0])
+        passed = bool(stage.rule.passes(top.gaps[size - 1 : size], source)[0])
+        chosen = self._fill(centred(scores.dense()), top_set(top, size if passed else 0), source)
+        return release(scores, chosen, ordered=False, requested=self.k)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        stage, values = self.stable, centred_rows(matrix)
+        rows = [self._fill_block(matrix[part], values[part], stage, source) for part in blocks(matrix)]
+        return Selections(np.concatenate(rows), ordered=False, requested=self.k)
+
+    def _fill_block(self, block: Numbers, values: NDArray[np.float64], stage: StableTopK, source: Sampler) -> Positions:
+        members, _ = tested(block, self.kbar, lambda gaps: stage.propose(gaps, source), stage.rule, source)
+        sizes = members.sum(axis=1)
+        result = np.empty((len(block), self.k), dtype=np.int64)
+        for size in np.unique(sizes):
+            rows = sizes == size
+            result[rows] = self._fill_rows(values[rows], members[rows], int(size), source)
+        return np.sort(result, axis=1)
+
+    def _fill_rows(self, values: NDArray[np.float64], members: Flags, size: int, source: Sampler) -> Positions:
+        """(rows, k) positions from stable sets of one size."""
+        kept = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
+        wanted = self.k - kept.shape[1]
+        if wanted == 0:
+            return kept
+        pool = _columns(members if size > self.k else ~members)
+        competing = np.take_along_axis(values, pool, axis=1)
+        picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale, wanted)
+        return np.concatenate([kept, np.take_along_axis(pool, picks, axis=1)], axis=1)
+
+    def _fill(self, values: NDArray[np.float64], stable: Positions, source: Sampler) -> Positions:
+        """k positions from a stable set (empty if there is none) and the values of all candidates."""
+        kept, pool, wanted = _plan(stable, len(values), self.k)
+        picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale, wanted) if wanted else pool[:0]
+        return np.concatenate([kept, pool[picks]])
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        enumerable(math.comb(scores.size, self.k))
+        values, top, rule = centred(scores.dense()), read_top(scores, self.kbar), self.stable.rule
+        chances = pick_law(top.gaps, self.stable.regularizer, "gumbel", self.stable.gap_scale)
+        law: dict[Any, float] = {}
+        self._add(law, values, top.positions[:0], float(chances @ rule.fail_probability(top.gaps)))
+        for size, chance in enumerate((chances * rule.pass_probability(top.gaps)).tolist(), start=1):
+            self._add(law, values, top_set(top, size), chance)
+        return law
+
+    def _add(self, law: dict[Any, float], values: NDArray[np.float64], stable: Positions, chance: float) -> None:
+        kept, pool, wanted = _plan(stable, len(values), self.k)
+        noise = by_name("gumbel")
+        picks = top_set_probabilities(noise, self.pick_scale, values[pool], wanted) if wanted else {frozenset(): 1.0}
+        for places, probability in picks.items():
+            chosen = frozenset(kept.tolist()) | {int(pool[place]) for place in places}
+            law[chosen] = law.get(chosen, 0.0) + chance * probability
+
+
+def _plan(stable: Positions, candidates: int, k: int) -> tuple[Positions, Positions, int]:
+    """Which positions are kept, and how many are picked from which others."""
+    if len(stable) > k:
+        return stable[:0], stable, k
+    return stable, np.delete(np.arange(candidates), stable), k - len(stable)
+
+
+def _columns(flags: Flags) -> Positions:
+    """(rows, count) columns that are set; every row has the same count."""
+    return np.nonzero(flags)[1].reshape(len(flags), -1)

@@ -1,0 +1,271 @@
+"""Planted bugs in the stability mechanisms: each must make a law fail, or the laws could not catch it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect import verify
+from dpselect.mechanisms import gaps_pick, gaps_rule, limited_domain, stability_test, stable_top_k, stable_top_k_fixed
+from dpselect.mechanisms.gaps import Top, read_top, top_set
+from dpselect.mechanisms.gaps_rule import StabilityRule
+from dpselect.mechanisms.gaussian_gap import GaussianGap
+from dpselect.mechanisms.large_gap import LargeGap
+from dpselect.mechanisms.stability_test import StabilityTest
+from dpselect.mechanisms.stable_top_k import StableTopK
+from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
+from dpselect.sampling import Sampler
+from dpselect.scores import Domain, Scores
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import curve_covers, misfit, outcome
+from test_stability_pay import SESSIONS, overspent, pay
+
+Patch = pytest.MonkeyPatch
+Box = tuple[int, int]
+
+
+def caught(law_of: dps.Mechanism, claimed: acc.Curve, box: Box, domain: Domain = "public") -> bool:
+    """Whether the exact worst case of one mechanism exceeds the curve claimed for another."""
+    core = claimed.core_epsilon
+    epsilons = sorted({*verify.EPSILONS, 8.0, 16.0, *((core, core / 2) if np.isfinite(core) else ())})
+    worst = verify.worst_case(law_of, candidates=box[0], highest=box[1], epsilons=epsilons, domain=domain)
+    return curve_covers(cast(dps.Mechanism, SimpleNamespace(curve=claimed)), worst) != []
+
+
+def without_delta(curve: acc.Curve) -> acc.Curve:
+    """The curve with its bad event forgotten."""
+    assert isinstance(curve, acc.Approximate)
+    return curve.curve
+
+
+TEST = {r: StabilityTest(k=1, scale=1.0, failure_delta=0.01, relation=r) for r in ("add_remove", "replace_one")}
+LAPLACE = StabilityTest(k=1, noise="laplace", scale=1.0, failure_delta=0.01)
+STABLE = {r: StableTopK(rho=1.0, failure_delta=1e-3, kbar=2, relation=r) for r in ("add_remove", "replace_one")}
+FIXED = {
+    r: StableTopKFixed(k=1, rho=1.0, failure_delta=1e-3, penalty=0.0, kbar=2, relation=r) for r in ("add_remove", "replace_one")
+}
+CHOSEN = dps.LimitedDomain(k=1, kbar_least=1, kbar=3, epsilon=1.0, delta=1e-3)
+
+
+# -- half the noise, the wrong constants, no delta ----------------------------------------------------------------------
+
+CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, Box]] = {
+    "large gap, half the noise": (LargeGap(epsilon=2.0, kbar=3), LargeGap(epsilon=1.0, kbar=3).curve, (3, 4)),
+    "large gap, range of monotone scores": (LargeGap(epsilon=1.0, kbar=3), acc.BoundedRange(epsilon=0.5), (3, 4)),
+    "large gap, add_remove constants": (
+        LargeGap(epsilon=1.0, kbar=3, relation="replace_one"),
+        LargeGap(epsilon=1.0, kbar=3).curve,
+        (3, 4),
+    ),
+    "gaussian gap, a third of the noise": (GaussianGap(scale=1.0, kbar=2), GaussianGap(scale=3.0, kbar=2).curve, (2, 6)),
+    "gaussian gap, add_remove constants": (
+        GaussianGap(scale=2.0, kbar=2, relation="replace_one"),
+        GaussianGap(scale=2.0, kbar=2).curve,
+        (3, 4),
+    ),
+    "stability test, half the noise": (
+        StabilityTest(k=1, scale=0.5, failure_delta=0.01),
+        TEST["add_remove"].curve,
+        (1, 8),
+    ),
+    "stability test, laplace, half the noise": (
+        StabilityTest(k=1, noise="laplace", scale=0.5, failure_delta=0.01),
+        LAPLACE.curve,
+        (1, 8),
+    ),
+    "stability test, delta dropped": (LAPLACE, without_delta(LAPLACE.curve), (2, 3)),
+    "stability test, add_remove cost": (TEST["replace_one"], TEST["add_remove"].curve, (2, 7)),
+    "stable top-k, half the noise": (StableTopK(rho=4.0, failure_delta=1e-3, kbar=2), STABLE["add_remove"].curve, (2, 8)),
+    "stable top-k, delta dropped": (
+        StableTopK(rho=0.01, failure_delta=0.2, kbar=2),
+        StableTopK(rho=0.01, failure_delta=1e-9, kbar=2).curve,
+        (2, 3),
+    ),
+    "fixed k, half the noise": (
+        StableTopKFixed(k=1, rho=4.0, failure_delta=1e-3, penalty=0.0, kbar=2),
+        FIXED["add_remove"].curve,
+        (2, 8),
+    ),
+    "chosen kbar, a quarter of the noise": (
+        dps.LimitedDomain(k=1, kbar_least=1, kbar=3, epsilon=4.0, delta=1e-3),
+        CHOSEN.curve,
+        (2, 6),
+    ),
+    "chosen kbar, delta dropped": (CHOSEN, dps.LimitedDomain(k=1, kbar_least=1, kbar=3, epsilon=1.0, delta=1e-9).curve, (2, 8)),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_wrong_claim_is_caught(name: str) -> None:
+    """A law that belongs to less noise, other constants or a larger delta breaks the curve."""
+    mechanism, claimed, box = CLAIMS[name]
+    assert caught(mechanism, claimed, box)
+    assert not caught(mechanism, mechanism.curve, box)
+
+
+# -- bugs inside the mechanisms -----------------------------------------------------------------------------------------
+
+
+def gap_below_the_next_item(patch: Patch) -> None:
+    """Reads gap j + 1 where gap j is meant, as published code does."""
+
+    def shifted(scores: Scores, kbar: int) -> Top:
+        top = read_top(scores, kbar + 1)
+        return Top(top.positions, np.append(top.gaps[1:], 0.0)[:kbar])
+
+    patch.setattr(stability_test, "read_top", shifted)
+    patch.setattr(stable_top_k, "read_top", shifted)
+    patch.setattr(stable_top_k_fixed, "read_top", shifted)
+
+
+def set_of_one_more(patch: Patch) -> None:
+    """Releases one item more than the gap protects."""
+
+    def longer(scores: Scores, kbar: int) -> Top:
+        return Top(read_top(scores, kbar + 1).positions, read_top(scores, kbar).gaps)
+
+    for module in (stability_test, stable_top_k, stable_top_k_fixed):
+        patch.setattr(module, "read_top", longer)
+    for module in (stability_test, stable_top_k_fixed):
+        patch.setattr(module, "top_set", lambda top, size: top_set(top, min(size + 1, len(top.positions)) if size else 0))
+
+
+def threshold_without_quantile(patch: Patch) -> None:
+    """Compares the noisy gap with g itself."""
+    patch.setattr(StabilityRule, "threshold", property(lambda _: 0.0))
+
+
+def shift_of_add_remove(patch: Patch) -> None:
+    """Takes g = 1 for both relations."""
+    patch.setattr(gaps_rule, "gap_shift", lambda _: 1.0)
+
+
+def shift_of_add_remove_everywhere(patch: Patch) -> None:
+    """Takes g = 1 for both relations, in the noise too: Example 14 of Zhu and Wang."""
+    patch.setattr(gaps_rule, "gap_shift", lambda _: 1.0)
+    patch.setattr(stable_top_k, "gap_shift", lambda _: 1.0)
+
+
+def no_noise_in_the_choice(patch: Patch) -> None:
+    """Takes the widest gap itself."""
+
+    def widest(gaps: Any, regularizer: Any, noise: Any, scale: float) -> Any:
+        return np.eye(len(gaps))[int(np.argmax(gaps))]
+
+    for module in (gaps_pick, stable_top_k, stable_top_k_fixed):
+        patch.setattr(module, "pick_law", widest)
+
+
+def picks_with_a_third_of_the_noise(patch: Patch) -> None:
+    """Every pick gets three times its epsilon."""
+    patch.setattr(StableTopKFixed, "pick_scale", property(lambda self: self.covers.range * self.k**0.5 / (6 * self.rho**0.5)))
+
+
+def picks_of_monotone_scores(patch: Patch) -> None:
+    """Picks take the range of add_remove counts under replace_one."""
+    patch.setattr(StableTopKFixed, "pick_scale", property(lambda self: self.k**0.5 / (2 * self.rho**0.5)))
+
+
+def lowest_threshold_without_noise(patch: Patch) -> None:
+    """Takes the kbar of the lowest threshold itself."""
+    patch.setattr(limited_domain, "softmax", lambda scores, _: np.eye(len(scores))[int(np.argmax(scores))])
+
+
+FIXED_TWO = StableTopKFixed(k=2, rho=1.0, failure_delta=1e-3, penalty=0.0, kbar=3)
+BUGS = [
+    (gap_below_the_next_item, TEST["add_remove"], (3, 5)),
+    (gap_below_the_next_item, STABLE["add_remove"], (3, 6)),
+    (gap_below_the_next_item, FIXED["add_remove"], (3, 6)),
+    (set_of_one_more, TEST["add_remove"], (3, 6)),
+    (set_of_one_more, STABLE["add_remove"], (3, 6)),
+    (set_of_one_more, FIXED_TWO, (3, 6)),
+    (threshold_without_quantile, TEST["add_remove"], (2, 4)),
+    (threshold_without_quantile, STABLE["add_remove"], (2, 4)),
+    (threshold_without_quantile, FIXED["add_remove"], (2, 4)),
+    (shift_of_add_remove, TEST["replace_one"], (2, 6)),
+    (shift_of_add_remove, StableTopK(rho=9.0, failure_delta=1e-3, kbar=2, relation="replace_one"), (2, 6)),
+    (shift_of_add_remove_everywhere, STABLE["replace_one"], (3, 6)),
+    (no_noise_in_the_choice, STABLE["add_remove"], (2, 8)),
+    (picks_with_a_third_of_the_noise, FIXED_TWO, (3, 5)),
+    (picks_of_monotone_scores, FIXED["replace_one"], (2, 8)),
+    (lowest_threshold_without_noise, CHOSEN, (3, 6)),
+]
+
+
+@pytest.mark.parametrize(("bug", "mechanism", "box"), BUGS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_planted_bug_is_caught(bug: Any, mechanism: dps.Mechanism, box: Box, monkeypatch: Patch) -> None:
+    """The exact law of the mechanism with the bug breaks the mechanism's own curve."""
+    bug(monkeypatch)
+    assert caught(mechanism, mechanism.curve, box)
+
+
+# -- bugs of the draw itself ---------------------------------------------------------------------------------------------
+
+
+def misdrawn(mechanism: dps.Mechanism, scores: Scores) -> float:
+    """P-value of 20,000 draws by rows against the exact law."""
+    law = mechanism.probabilities(scores)
+    many = mechanism.select_many(np.tile(scores.dense(), (20_000, 1)), rng=np.random.default_rng(20261121))
+    return misfit([outcome(s, law) for s in many], law)
+
+
+DRAWN = [
+    LargeGap(epsilon=1.0, kbar=3),
+    TEST["add_remove"],
+    STABLE["add_remove"],
+    StableTopKFixed(k=2, rho=1.0, failure_delta=1e-3, penalty=0.0, kbar=3),
+    CHOSEN,
+]
+
+
+@pytest.mark.parametrize("mechanism", DRAWN, ids=str)
+def test_a_draw_with_less_noise_is_caught(mechanism: dps.Mechanism, monkeypatch: Patch) -> None:
+    """Samplers that draw three fifths of the noise do not follow the law, and the true ones do."""
+    scores = Scores([7, 5, 1, 0], sensitivity=mechanism.covers)
+    assert misdrawn(mechanism, scores) > 1e-10
+    rows, noise = Sampler.top_k_rows, Sampler.noise
+    monkeypatch.setattr(Sampler, "top_k_rows", lambda self, m, z, scale, k: rows(self, m, z, 0.6 * scale, k))
+    if isinstance(mechanism, StabilityTest):
+        monkeypatch.setattr(Sampler, "noise", lambda self, z, count: 0.6 * noise(self, z, count))
+    assert misdrawn(mechanism, scores) < 1e-10
+
+
+# -- pay what you get ----------------------------------------------------------------------------------------------------
+
+
+def threshold_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
+    """Charges the released items and not the threshold that ended the call."""
+    return acc.Approximate(curve=len(selection) * acc.BoundedRange(epsilon=mechanism.epsilon), delta0=mechanism.delta)
+
+
+def delta_once(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
+    """Charges the picks and not the delta of the call."""
+    price = mechanism.spent(selection)
+    assert isinstance(price, acc.Approximate)
+    return price.curve
+
+
+def test_a_free_threshold_is_caught() -> None:
+    """Sessions that charge nothing for calls without an item outrun their budget."""
+    mechanism, picks, calls, vectors = SESSIONS[-1]
+    delta = calls * mechanism.delta
+    budget = acc.Budget(epsilon=picks * mechanism.epsilon, delta=delta, order="inf")
+    guarantee = acc.ApproxDP(epsilon=picks * mechanism.epsilon, delta=delta)
+    assert overspent(mechanism, budget, guarantee, threshold_for_free, vectors) > 1e-9
+
+
+@pytest.mark.parametrize(("charge", "breaks"), [(delta_once, True), (pay, False)])
+def test_a_free_delta_is_caught(charge: Any, breaks: bool) -> None:
+    """Sessions that charge delta for one call only outrun it."""
+    mechanism = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=0.01)
+    budget = acc.Budget(epsilon=4.0, delta=0.01, order="inf")
+    guarantee = acc.ApproxDP(epsilon=4.0, delta=0.01)
+    assert (overspent(mechanism, budget, guarantee, charge, [(0,), (1,)], "observed") > 1e-9) == breaks

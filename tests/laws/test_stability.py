@@ -1,0 +1,253 @@
+"""The stability mechanisms: the common laws, the proofs' own steps, and what may influence a release."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect import verify
+from dpselect.divergence import hockey_stick, renyi
+from dpselect.mechanisms.gaps import Top, gap_shift, read_top, top_set
+from dpselect.mechanisms.gaps_pick import pick_law
+from dpselect.mechanisms.large_gap import LargeGap
+from dpselect.mechanisms.regularizer_target import TargetSize
+from dpselect.mechanisms.stability_test import StabilityTest
+from dpselect.mechanisms.stable_top_k import StableTopK
+from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
+from dpselect.scores import Domain, Scores
+
+sys.path.insert(0, str(Path(__file__).parent))
+import test_mechanisms as common
+from cases import Case
+from cases_stability import CASES, DOMAINS, RELATIONS, UNKNOWN
+from mechanism_laws import SAMPLES, misfit, outcome
+
+# About 500 chi-square tests at 1e-10 each.
+FALSE_ALARM = 1e-10
+COMMON = [
+    common.test_curve_covers_every_neighbouring_pair,
+    common.test_probabilities_sum_to_one,
+    common.test_select_follows_the_law,
+    common.test_json_round_trip,
+]
+
+
+@pytest.mark.parametrize("law", COMMON, ids=lambda law: law.__name__.removeprefix("test_"))
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_common_laws(case: Case, law: Callable[[Case], None]) -> None:
+    """Every stability mechanism obeys the laws of all mechanisms."""
+    law(case)
+
+
+# -- the steps of the proofs -----------------------------------------------------------------------------------------
+
+
+Vector = tuple[int, ...]
+
+
+def pairs(relation: acc.Relation, candidates: int, highest: int) -> Iterator[tuple[Vector, Vector]]:
+    """All neighbouring pairs of a box, both ways round."""
+    changes = list(verify.changes(dps.Sensitivity(relation=relation), candidates))
+    for vector, change in itertools.product(itertools.product(range(highest + 1), repeat=candidates), changes):
+        moved = tuple(v + c for v, c in zip(vector, change, strict=True))
+        if min(moved) >= 0 and max(moved) <= highest:
+            yield vector, moved
+            yield moved, vector
+
+
+@cache
+def top_of(vector: Vector, relation: acc.Relation, domain: Domain, kbar: int) -> Top:
+    """What a gap mechanism reads of a vector."""
+    return read_top(Scores(vector, sensitivity=dps.Sensitivity(relation=relation), domain=domain), kbar)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize(("candidates", "highest", "kbar"), [(1, 6, 2), (2, 6, 3), (3, 4, 2), (4, 2, 5)])
+def test_gaps_move_by_the_stated_shift_and_wide_ones_fix_the_set(
+    relation: acc.Relation, domain: Domain, candidates: int, highest: int, kbar: int
+) -> None:
+    """Theorems S1 and S2: a neighbour moves gaps by g at most and their range by 2g; above a gap wider than g the set stays."""
+    shift, moved_most, ranged_most = gap_shift(relation), 0.0, 0.0
+    for pair in pairs(relation, candidates, highest):
+        tops = [top_of(vector, relation, domain, kbar) for vector in pair]
+        move = tops[1].gaps - tops[0].gaps
+        moved_most, ranged_most = max(moved_most, np.abs(move).max()), max(ranged_most, np.ptp(move))
+        for size in range(1, len(tops[0].gaps) + 1):
+            if max(top.gaps[size - 1] for top in tops) > shift:
+                assert _set(tops[0], size) == _set(tops[1], size)
+    assert moved_most <= shift
+    assert ranged_most <= 2 * shift
+    if candidates == 3:
+        assert (moved_most, ranged_most) == (shift, 2 * shift)
+
+
+def _set(top: Top, size: int) -> frozenset[int]:
+    return frozenset(top_set(top, size).tolist())
+
+
+@cache
+def joint(mechanism: StableTopK, vector: Vector, domain: Domain) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Probabilities of (size j, passed) and (size j, failed): what the proof composes, before j is hidden."""
+    gaps = top_of(vector, mechanism.relation, domain, mechanism.kbar).gaps
+    chances = pick_law(gaps, mechanism.regularizer, mechanism.gap_noise, mechanism.gap_scale)
+    return chances * mechanism.rule.pass_probability(gaps), chances * mechanism.rule.fail_probability(gaps)
+
+
+def excess_of_ideal(mechanism: StableTopK, domain: Domain, candidates: int, highest: int, core: acc.Curve) -> float:
+    """How far the ideal runs of neighbouring pairs exceed `core` in Renyi divergence; moved mass above delta0 counts as infinite.
+
+    The ideal run of a pair never lets a set out that differs between the two; the size j is taken to be released.
+    """
+    laws: tuple[list[Any], list[Any]] = ([], [])
+    for pair in pairs(mechanism.relation, candidates, highest):
+        tops = [top_of(vector, mechanism.relation, domain, mechanism.kbar) for vector in pair]
+        same = np.array([_set(tops[0], j) == _set(tops[1], j) for j in range(1, len(tops[0].gaps) + 1)])
+        for law, vector in zip(laws, pair, strict=True):
+            passed, failed = joint(mechanism, vector, domain)
+            if passed[~same].sum() > mechanism.failure_delta * (1 + 1e-12):
+                return np.inf
+            law.append(np.concatenate([np.where(same, passed, 0), failed + np.where(same, 0, passed)]))
+    return float((renyi(*laws, verify.ORDERS).max(axis=1) - core.rdp(verify.ORDERS)).max())
+
+
+PROOFS = [
+    (StableTopK(rho=rho, failure_delta=delta, kbar=kbar, gap_noise=noise, regularizer=r, relation=relation), domain)
+    for relation in RELATIONS
+    for domain in DOMAINS
+    for rho, delta, kbar, noise, r in (
+        (0.5, 0.1, 2, "gumbel", None),
+        (2.0, 0.01, 3, "gumbel", TargetSize(k=2, penalty=0.5)),
+        (1.0, 0.05, 2, "gaussian", None),
+    )
+]
+
+
+@pytest.mark.parametrize(("mechanism", "domain"), PROOFS, ids=str)
+def test_outside_the_bad_event_the_renyi_curve_holds(mechanism: StableTopK, domain: Domain) -> None:
+    """Theorem S5 step by step: changed sets pass with probability failure_delta at most; without them the core curve holds."""
+    for candidates, highest in ((1, 5), (2, 5), (3, 3)):
+        assert excess_of_ideal(mechanism, domain, candidates, highest, mechanism.core) <= 1e-9
+
+
+@pytest.mark.parametrize(("mechanism", "domain"), PROOFS, ids=str)
+def test_the_curve_covers_the_size_that_is_hidden(mechanism: StableTopK, domain: Domain) -> None:
+    """The guarantee holds even for an observer who sees the proposed size when the test fails."""
+    laws: tuple[list[Any], list[Any]] = ([], [])
+    for pair in pairs(mechanism.relation, 2, 5):
+        tables: list[dict[object, float]] = []
+        for vector in pair:
+            top, chances = top_of(vector, mechanism.relation, domain, mechanism.kbar), joint(mechanism, vector, domain)
+            sizes = range(1, len(top.gaps) + 1)
+            passed = dict(zip([(j, _set(top, j)) for j in sizes], chances[0], strict=True))
+            tables.append({**passed, **dict(zip(sizes, chances[1], strict=True))})
+        keys = list({**tables[0], **tables[1]})
+        for law, table in zip(laws, tables, strict=True):
+            row = [table.get(key, 0.0) for key in keys]
+            law.append(np.pad(row, (0, 3 * mechanism.kbar - len(row))))
+    exact = hockey_stick(*laws, verify.EPSILONS).max(axis=1)
+    claimed = np.array([acc.best_delta(mechanism.curve, e).value for e in verify.EPSILONS])
+    assert np.all(exact <= claimed * (1 + 1e-9) + 1e-12)
+
+
+# -- what may influence a release -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", UNKNOWN, ids=str)
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("head", [(7, 4, 2), (3, 3, 1), (2, 2, 2), (5, 1, 1), (1, 0, 0)])
+def test_only_the_highest_counts_matter(mechanism: dps.Mechanism, domain: Domain, head: tuple[int, ...]) -> None:
+    """Whatever lies below the kbar + 1 highest counts, absent or present, leaves the law and a seeded draw as they are."""
+    tails = [(), (0,), (head[-1],) * 3, (0, head[-1], 0), tuple(range(head[-1] + 1))]
+    sensitivity = mechanism.covers
+    scores = [Scores(head + tail, sensitivity=sensitivity, domain=domain) for tail in tails]
+    laws = [mechanism.probabilities(s) for s in scores]
+    draws = [[mechanism.select(s, rng=np.random.default_rng(seed)).indices for seed in range(20)] for s in scores]
+    assert all(law == laws[0] for law in laws[1:])
+    assert all(draw == draws[0] for draw in draws[1:])
+
+
+@pytest.mark.parametrize("mechanism", UNKNOWN, ids=str)
+@pytest.mark.parametrize("counts", [(3, 0), (1, 0, 0, 0), (0, 0, 0)])
+def test_an_item_that_nobody_touched_is_the_same_as_one_not_listed(mechanism: dps.Mechanism, counts: tuple[int, ...]) -> None:
+    """In an observed domain a count of zero says nothing; where no item is there, none is released."""
+    listed = Scores(counts, sensitivity=mechanism.covers, domain="observed")
+    present = [c for c in counts if c] or [0]
+    unlisted = Scores(present, sensitivity=mechanism.covers, domain="observed")
+    assert mechanism.probabilities(listed) == mechanism.probabilities(unlisted)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_an_observed_domain_with_too_few_items_never_releases_them(k: int) -> None:
+    """A set of k items needs k items: with fewer, an observed domain releases nothing whatever the noise."""
+    mechanism = StabilityTest(k=k, scale=1.0, failure_delta=0.5)
+    scores = Scores(np.r_[np.full(k - 1, 50), 0], sensitivity=dps.Sensitivity(), domain="observed")
+    assert mechanism.probabilities(scores) == {frozenset(): 1.0}
+    assert not any(mechanism.select(scores).complete for _ in range(50))
+
+
+def test_ties_at_the_cut_go_by_label_in_an_observed_domain() -> None:
+    """With a gap of zero the rare set that passes is the one first by label, in whatever order the rows come."""
+    mechanism = StabilityTest(k=2, scale=1.0, failure_delta=0.9)
+    for labels in itertools.permutations(("a", "b", "c")):
+        scores = Scores([4, 4, 4], sensitivity=dps.Sensitivity(), labels=labels, domain="observed")
+        released = {mechanism.select(scores, rng=np.random.default_rng(seed)).labels for seed in range(20)}
+        assert released == {("a", "b"), ()}
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_nothing_is_released_when_the_test_fails(domain: Domain) -> None:
+    """A failed test releases no item and no size, and says why in words that do not depend on the data."""
+    mechanism = StableTopK(rho=1.0, failure_delta=1e-12, kbar=3)
+    selection = mechanism.select(Scores([5, 5, 5, 5], sensitivity=dps.Sensitivity(), labels="abcd", domain=domain))
+    assert (selection.indices, selection.labels, selection.requested, selection.complete) == ((), (), None, False)
+    assert selection.reason == "stability test did not pass"
+
+
+def test_a_fixed_k_needs_a_public_domain() -> None:
+    """Peeling reads candidates that no gap hides, so observed candidates are refused before anything is drawn."""
+    mechanism = StableTopKFixed(k=1, rho=1.0, failure_delta=1e-6, penalty=0.0, kbar=2)
+    with pytest.raises(dps.DomainMismatch, match="public"):
+        mechanism.check(Scores([3, 1], sensitivity=dps.Sensitivity(), domain="observed"))
+
+
+# -- many rounds --------------------------------------------------------------------------------------------------------
+
+
+ROWS = [
+    StableTopK(rho=1.0, failure_delta=0.05, kbar=2),
+    StableTopK(rho=1.0, failure_delta=0.3, kbar=9, relation="replace_one"),
+    StabilityTest(k=2, noise="laplace", scale=1.0, failure_delta=0.3),
+    StableTopKFixed(k=2, rho=1.0, failure_delta=0.2, penalty=0.1, kbar=3),
+    LargeGap(epsilon=1.0, kbar=2),
+]
+
+
+@pytest.mark.parametrize("mechanism", ROWS, ids=str)
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_rows_follow_the_law_of_their_own_scores(mechanism: dps.Mechanism, dtype: type[np.generic]) -> None:
+    """In a matrix of different rows, tied ones included, every row has the law of its own scores."""
+    rows = [(6, 1, 5, 0, 1), (2, 2, 2, 2, 2), (0, 3, 0, 3, 3), (9, 9, 8, 0, 0)]
+    matrix = np.tile(np.array(rows, dtype=dtype), (SAMPLES // 4, 1))
+    many = mechanism.select_many(matrix, rng=np.random.default_rng(20261121))
+    for start, row in enumerate(rows):
+        law = mechanism.probabilities(Scores(row, sensitivity=mechanism.covers))
+        assert misfit([outcome(s, law) for s in many[start::4]], law) > FALSE_ALARM
+
+
+def test_rows_with_one_column_and_one_row() -> None:
+    """The smallest matrices work, and report what passed."""
+    certain = StableTopK(rho=1.0, failure_delta=0.5, kbar=3)
+    assert certain.select_many([[1000]])[0].indices == (0,)
+    never = StableTopK(rho=1.0, failure_delta=1e-12, kbar=3).select_many([[0], [0]])
+    assert [s.indices for s in never] == [(), ()]
+    assert not never.complete.any()
