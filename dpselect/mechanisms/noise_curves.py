@@ -1,14 +1,22 @@
-"""What the largest of noisy scores costs, for every noise. Theorems C8 and C9."""
+"""What the largest of noisy scores costs, for every noise. Theorems C8, C9, C10 and M2."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 
+import numpy as np
+
 from accounting import BoundedRange, Curve, GaussianDP, GaussianMax, PureDP, tighter
+from accounting.curves.profile_table import ProfileTable
 from dpselect.errors import InvalidMechanism
 from dpselect.noise import NoiseName, by_name
 from dpselect.sensitivity import Sensitivity
+
+# Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
+_FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
+_FAMILY_POINTS, _LEAST_DELTA = 24, 1e-60
+_UP = 1 + 1e-12
 
 
 def ratio_up(numerator: float, denominator: float) -> float:
@@ -36,7 +44,27 @@ def best_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidate
     if by_name(noise).symmetric and candidates is not None:
         # With symmetric noise the set left out is the top set of the negated scores.
         times = min(k, max(candidates - k, 0))
-    return PureDP(epsilon=ratio_up(times * sensitivity.range, scale))
+    pure = PureDP(epsilon=ratio_up(times * sensitivity.range, scale))
+    if noise != "laplace" or candidates is None or times == 0:
+        return pure
+    return _with_family(pure, times, candidates, ratio_up(sensitivity.range, scale))
+
+
+def _with_family(pure: PureDP, times: int, candidates: int, ratio: float) -> Curve:
+    """One-shot Laplace noise: the pure bound, and the points of the sqrt(k) family where they say more. Theorem M2."""
+
+    def log_delta(epsilon: float) -> float:
+        return math.log(candidates) - (epsilon / (4 * ratio)) ** 2 / times
+
+    def epsilon_at(delta: float) -> float:
+        return 4 * ratio * math.sqrt(times * math.log(candidates / delta))
+
+    least, most = epsilon_at(_FAMILY_DELTA) * _UP, min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), pure.epsilon0)
+    if candidates < 2 or least >= most:
+        return pure
+    family = {float(e): math.exp(log_delta(float(e))) * _UP for e in np.linspace(least, most, _FAMILY_POINTS)}
+    kept = {e: d for e, d in family.items() if e < pure.epsilon0 and d < pure.profile(e)}
+    return ProfileTable(epsilons=(*kept, pure.epsilon0), deltas=(*kept.values(), 0.0)) if kept else pure
 
 
 def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:

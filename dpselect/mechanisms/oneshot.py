@@ -7,11 +7,13 @@ from typing import Any, Literal, Self, final
 
 from pydantic import Field, model_validator
 
-from accounting import Curve
+from accounting import Curve, LaplaceDP
 from accounting.frozen import Count, Positive
+from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import best_set, require_gaussian_width
+from dpselect.mechanisms.noise_curves import best_set, ratio_up, require_gaussian_width
 from dpselect.mechanisms.noisy_max import centred_rows
+from dpselect.mechanisms.oneshot_values import with_values
 from dpselect.mechanisms.release import release
 from dpselect.noise import NoiseName, by_name
 from dpselect.noise.quadrature import ordered_probabilities, top_set_probabilities
@@ -27,7 +29,8 @@ class OneshotTopK(Mechanism):
 
     Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). The others
     release the set: PureDP(k R/scale), for laplace and logistic min(k, candidates - k) in place of k (Theorem C10); gaussian
-    is the Gaussian mechanism on the centred scores (Theorem C9).
+    is the Gaussian mechanism on the centred scores (Theorem C9). laplace with `candidates` stated also has the sqrt(k) family
+    of Qiao, Su and Zhang (2021), which joins the pure bound in one ProfileTable where it says more (Theorem M2).
 
     Args:
         k: how many candidates to release, >= 1.
@@ -35,6 +38,8 @@ class OneshotTopK(Mechanism):
         scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
         sensitivity: what one user may change.
         candidates: the public number of candidates at most, where the guarantee uses it.
+        value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
+            score units, and adds k * LaplaceDP(linf/value_scale) to the price (Theorem M3): the noise that chose is never shown.
     """
 
     kind: Literal["oneshot_top_k"] = "oneshot_top_k"
@@ -43,6 +48,7 @@ class OneshotTopK(Mechanism):
     scale: Positive = Field(description="a finite scale > 0, in score units")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
     candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
+    value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
@@ -62,7 +68,27 @@ class OneshotTopK(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        return best_set(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        chosen = best_set(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        if self.value_scale is None:
+            return chosen
+        return chosen + self.k * LaplaceDP(epsilon=ratio_up(self.sensitivity.linf, self.value_scale))
+
+    def true_set_bound(self, gap: float, candidates: int) -> float:
+        """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
+
+        Args:
+            gap: the least difference between scores adjacent in rank, score units, >= 0: an assumption, not read off data.
+            candidates: how many candidates there are.
+
+        Raises:
+            InvalidRequest: the noise is not laplace, which alone the theorem covers, or an argument is outside its domain.
+        """
+        if self.noise != "laplace":
+            raise InvalidRequest(f"the bound is proved for noise='laplace', not {self.noise!r}: simulate instead")
+        if not 0 <= gap < math.inf or candidates < 1:
+            raise InvalidRequest(f"gap={gap!r} must be finite and >= 0, and candidates={candidates!r} at least 1")
+        width = gap / self.scale
+        return max(0.0, 1 - (candidates - 1) * (2 + width) / 4 * math.exp(-width))
 
     @property
     def least_candidates(self) -> int:
@@ -74,15 +100,20 @@ class OneshotTopK(Mechanism):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         best = source.top_k(centred(scores.dense()), by_name(self.noise), self.scale, self.k)
-        return release(scores, best, ordered=self.ordered, requested=self.k)
+        chosen = release(scores, best, ordered=self.ordered, requested=self.k)
+        return chosen if self.value_scale is None else with_values(chosen, scores, self.value_scale, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        if self.value_scale is not None:
+            raise InvalidRequest("select_many releases no values: call select for every row, or leave value_scale out")
         best = source.top_k_rows(centred_rows(matrix), by_name(self.noise), self.scale, self.k)
         if not self.ordered:
             best.sort(axis=1)
         return Selections(best, ordered=self.ordered, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        if self.value_scale is not None:
+            raise NoClosedForm("released values have a density, not probabilities: ask the same mechanism without value_scale")
         values, noise = centred(scores.dense()), by_name(self.noise)
         if self.ordered:
             enumerable(math.perm(len(values), self.k))

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import final
+from collections.abc import Callable
+from typing import ClassVar, final
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
-
-_CHUNK = 1 << 16  # items whose noise fits the cache
+from dpselect.sampling import comparisons, exact, lazy, plain, rows
+from dpselect.sampling.contest import Problem
+from dpselect.sampling.heights import Floats, Indices, Numbers
 
 
 class Sampler(ABC):
     """Noise, noisy rankings and coin flips from uniformly random 64-bit words.
 
-    Noise is computed in float64 here, from 52 random bits a draw: the law is that of the real-valued noise up to rounding.
+    Methods named exact return what infinitely precise noise would: see docs/sampling.md. `noise` and `uniform` compute in float64
+    from 52 random bits a draw: their law is the real-valued one up to rounding.
     """
+
+    exact: ClassVar[bool]
+    """Whether rankings are exact; if not they are computed from `noise`."""
 
     @abstractmethod
     def words(self, count: int) -> NDArray[np.uint64]:
         """(count,) independent uniformly random 64-bit words."""
+
+    @property
+    @abstractmethod
+    def constant_work(self) -> bool:
+        """Whether rankings draw the noise of every candidate, whatever the scores."""
 
     @final
     def uniform(self, count: int) -> Floats:
@@ -43,68 +52,77 @@ class Sampler(ABC):
         return noise.from_uniform(uniform, out=uniform)
 
     @final
-    def top_k(self, values: Floats, noise: Noise, scale: float, k: int) -> Indices:
-        """(k,) positions of the k largest values + scale * noise, largest first; values (m,) with m >= k."""
-        best = _Best(k)
-        for start in range(0, len(values), _CHUNK):
-            chunk = values[start : start + _CHUNK]
-            noisy = self.noise(noise, len(chunk))
-            noisy *= scale
-            noisy += chunk
-            best.offer(noisy, start)
-        return best.ranked()
+    def top_k(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
+        """(k,) positions of the k largest values + scale * noise, largest first; values (m,) int64 or float64 with m >= k.
+
+        Exact if `self.exact` (Theorems X2 and X6): scores and scale are the real numbers that they represent.
+        """
+        if not self.exact:
+            return plain.top_k(values, self._draw(noise), scale, k)
+        problem = Problem(values, noise, float(scale), k, self.words)
+        return exact.drawn_all(problem) if self.constant_work else exact.top_k(problem)
 
     @final
-    def top_k_rows(self, matrix: Floats, noise: Noise, scale: float, k: int) -> Indices:
-        """(rounds, k) the same for every row of a (rounds, m) matrix, a block of rows at a time."""
-        rounds, candidates = matrix.shape
-        step = max(1, _CHUNK // candidates)
-        result = np.empty((rounds, k), dtype=np.int64)
-        for start in range(0, rounds, step):
-            block = matrix[start : start + step]
-            noisy = self.noise(noise, block.size).reshape(block.shape)
-            noisy *= scale
-            noisy += block
-            result[start : start + step] = _largest_rows(noisy, k)
-        return result
+    def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Indices:
+        """(rounds, k) the same for every row of a (rounds, m) matrix."""
+        if not self.exact:
+            return plain.top_k_rows(matrix, self._draw(noise), scale, k)
+        return rows.top_k_rows(Problem(matrix, noise, float(scale), k, self.words))
+
+    @final
+    def top_k_grouped(
+        self, values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int
+    ) -> tuple[Indices, Indices]:
+        """The k largest where `multiplicities[g]` candidates share the score `values[g]`: their groups and places in them.
+
+        (k,) each, largest first. Exact for every sampler (Theorem X6); nothing of the size of the candidates is held.
+        """
+        chosen = exact.grouped(Problem(values, noise, float(scale), k, self.words), multiplicities)
+        return chosen.index, chosen.member
+
+    @final
+    def exceeds(self, noise: Noise, scale: float, levels: Floats) -> NDArray[np.bool_]:
+        """(count,) whether scale * Z > level for an own draw of the noise each; levels (count,) in score units.
+
+        Exact for every sampler (Theorem X2): P[True] is sf(level / scale) of the real numbers that the floats represent.
+        """
+        return comparisons.exceeds(noise, float(scale), levels, self.words)
+
+    @final
+    def rounded(self, values: Numbers, noise: Noise, scale: float, grid: float) -> Floats:
+        """(count,) values + scale * noise, each rounded to the nearest multiple of `grid`, a power of two.
+
+        Exact for every sampler (Theorem X7): the multiple is that of the real-valued sum. As a float it is rounded again if it
+        has more than 53 bits.
+        """
+        return comparisons.rounded(values, noise, float(scale), grid, self.words)
+
+    @final
+    def bernoulli(self, probability: Callable[[], arb]) -> bool:
+        """True with the exact probability p of which `probability()` is a ball at Arb's working precision. Theorem X4."""
+        return lazy.bernoulli(probability, self.words)
 
     @final
     def subset(self, size: int, count: int) -> Indices:
-        """(count,) distinct positions below `size`, uniform over sets, in random order."""
-        return np.argsort(self.words(size), kind="stable")[:count].astype(np.int64)
+        """(count,) distinct positions below `size`, uniform over sets, in random order; exact."""
+        while True:
+            keys = self.words(size)
+            order = np.argsort(keys, kind="stable")
+            # Given that all keys differ every order is equally likely; the sort's own rule must not break a tie.
+            if (np.diff(keys[order]) != 0).all():
+                return order[:count].astype(np.int64)
 
+    @final
+    def below(self, bounds: Indices) -> Indices:
+        """(count,) independent uniform integers, each at least 0 and less than its bound >= 1; exact, by rejection."""
+        limits = bounds.astype(np.uint64)
+        # The words up to here split evenly among the residues.
+        last = ~np.uint64(0) - (~np.uint64(0) % limits + np.uint64(1)) % limits
+        words = self.words(len(limits))
+        while len(late := np.flatnonzero(words > last)):
+            words[late] = self.words(len(late))
+        return (words % limits).astype(np.int64)
 
-class _Best:
-    """The k largest numbers offered so far, with their positions."""
-
-    def __init__(self, k: int) -> None:
-        self._k, self._level, self._held = k, -np.inf, 0
-        self._values: list[Floats] = []
-        self._positions: list[Indices] = []
-
-    def offer(self, noisy: Floats, start: int) -> None:
-        above = np.flatnonzero(noisy > self._level)
-        self._values.append(noisy[above])
-        self._positions.append(above + start)
-        self._held += len(above)
-        if self._held > 2 * self._k + 1024:
-            self._prune()
-
-    def _prune(self) -> None:
-        values, positions = np.concatenate(self._values), np.concatenate(self._positions)
-        kept = np.argpartition(values, len(values) - self._k)[len(values) - self._k :]
-        self._values, self._positions, self._held = [values[kept]], [positions[kept]], self._k
-        self._level = float(values[kept].min())
-
-    def ranked(self) -> Indices:
-        values, positions = np.concatenate(self._values), np.concatenate(self._positions)
-        return positions[np.argsort(-values, kind="stable")[: self._k]]
-
-
-def _largest_rows(noisy: Floats, k: int) -> Indices:
-    if k == 1:
-        return np.argmax(noisy, axis=1)[:, None]
-    columns = noisy.shape[1]
-    kept = np.argpartition(noisy, columns - k, axis=1)[:, columns - k :]
-    rank = np.argsort(-np.take_along_axis(noisy, kept, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(kept, rank, axis=1)
+    @final
+    def _draw(self, noise: Noise) -> plain.NoiseDraw:
+        return lambda count: self.noise(noise, count)

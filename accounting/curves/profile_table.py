@@ -1,0 +1,137 @@
+"""Several (epsilon, delta) guarantees that hold at once for one mechanism."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, final
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from accounting.curves.base import Curve, Floats
+from accounting.curves.pure_dp import PureDP
+from accounting.frozen import NonNegative
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+_RHO_ORDERS = 1 + np.geomspace(1e-6, 1e8, 3000)
+_OUTWARD = 1 + 1e-12  # a sum of at most a few hundred positive terms, each good to a few ulps
+
+
+class _Pair(NamedTuple):
+    """A dominating pair: losses +-`losses` with probability `likely` (of +) and `likely * exp(-loss)` (of -), 0 otherwise."""
+
+    losses: Floats
+    likely: Floats
+
+
+@final
+class ProfileTable(Curve):
+    """(epsilons[i], deltas[i])-DP for every i. Dominated by one pair of laws, which composes exactly. Theorem M1.
+
+    Args:
+        epsilons: nats, >= 0, strictly increasing.
+        deltas: strictly decreasing, each in [0, 1); the last is the probability of the event that `rdp` leaves out.
+    """
+
+    kind: Literal["profile_table"] = "profile_table"
+    epsilons: tuple[NonNegative, ...] = Field(min_length=1, description="increasing epsilons >= 0, in nats")
+    deltas: tuple[Annotated[NonNegative, Field(lt=1)], ...] = Field(min_length=1, description="decreasing deltas in [0, 1)")
+
+    @model_validator(mode="after")
+    def _is_a_profile(self) -> Self:
+        if len(self.epsilons) != len(self.deltas):
+            raise ValueError(f"{len(self.epsilons)} epsilons but {len(self.deltas)} deltas: give one delta per epsilon")
+        if any(a >= b for a, b in pairwise(self.epsilons)) or any(a <= b for a, b in pairwise(self.deltas)):
+            raise ValueError("epsilons must increase and deltas decrease strictly: sort the points and drop the dominated ones")
+        return self
+
+    def _rdp(self, orders: Floats) -> Floats:
+        if self.core_epsilon == 0 or not len(self._pair.losses):
+            return np.zeros_like(orders)
+        # With weights w on losses +-e, the moment is 1 + sum of 4 w exp(-e/2) sinh(a e/2) sinh((a-1) e/2): nothing cancels.
+        losses, likely = self._pair
+        logs = _log_sinh(np.outer(orders, losses) / 2) + _log_sinh(np.outer(orders - 1, losses) / 2)
+        logs += np.log(4 * likely / (1 - self.delta0)) - losses / 2
+        top = logs.max(axis=1)
+        excess = top + np.log(np.exp(logs - top[:, None]).sum(axis=1))
+        return np.minimum(np.logaddexp(0, excess) / (orders - 1) * _OUTWARD, self.core_epsilon)
+
+    @property
+    def rho(self) -> float:
+        return self._rho
+
+    @cached_property
+    def _rho(self) -> float:
+        # Renyi divergence does not decrease with the order: between neighbours of the grid it is at most that of the larger.
+        values = self._rdp(_RHO_ORDERS)
+        between = float(np.max(values / np.append(1.0, _RHO_ORDERS[:-1])))
+        return min(max(between, self.core_epsilon / float(_RHO_ORDERS[-1])), PureDP(epsilon=self.core_epsilon).rho * _OUTWARD)
+
+    @property
+    def delta0(self) -> float:
+        return self.deltas[-1]
+
+    @property
+    def core_epsilon(self) -> float:
+        return self.epsilons[-1]
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return ()
+
+    def profile(self, epsilon: float) -> float:
+        points = self._hull
+        if epsilon >= points[-1][0]:
+            return self.delta0
+        place = next(i for i, (e, _) in enumerate(points) if e > epsilon)
+        (low, first), (high, second) = points[place - 1], points[place]
+        share = math.expm1(epsilon - low) / math.expm1(high - low)
+        return min(first, (first + share * (second - first)) * _OUTWARD)
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        from dp_accounting.pld import privacy_loss_distribution
+
+        losses, likely = self._pair
+        rounded: dict[int, float] = {}
+        unlikely = likely * np.exp(-losses)
+        neutral = max(0.0, 1 - self.delta0 - float(likely.sum() + unlikely.sum()))
+        for loss, mass in zip([*losses, *-losses, 0.0], [*likely, *unlikely, neutral], strict=True):
+            cell = math.ceil(loss / interval)
+            rounded[cell] = rounded.get(cell, 0.0) + float(mass)
+        return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(
+            rounded, self.delta0, interval, pessimistic_estimate=True, symmetric=True
+        )
+
+    @cached_property
+    def _hull(self) -> list[tuple[float, float]]:
+        """Vertices of the smallest convex bound in exp(epsilon), from epsilon 0 on."""
+        at_zero = min(d + (1 - d) * math.tanh(e / 2) for e, d in zip(self.epsilons, self.deltas, strict=True))
+        hull = [(0.0, at_zero)]
+        for point in zip(self.epsilons, self.deltas, strict=True):
+            if point[0] == 0:
+                continue
+            while len(hull) > 1 and _slope(hull[-2], hull[-1]) >= _slope(hull[-1], point):
+                hull.pop()
+            hull.append(point)
+        return hull
+
+    @cached_property
+    def _pair(self) -> _Pair:
+        """The bound's kinks: the law under which the ratio is exp(loss) puts there the change of slope."""
+        slopes = [_slope(a, b) for a, b in pairwise(self._hull)] + [0.0]
+        losses = np.array([e for e, _ in self._hull[1:]])
+        likely = np.diff(slopes) * np.exp(losses)
+        return _Pair(losses[likely > 0], likely[likely > 0])
+
+
+def _slope(first: tuple[float, float], second: tuple[float, float]) -> float:
+    """Of delta in exp(epsilon)."""
+    return (second[1] - first[1]) / (math.exp(first[0]) * math.expm1(second[0] - first[0]))
+
+
+def _log_sinh(x: Floats) -> Floats:
+    return x + np.log(-np.expm1(-2 * x)) - math.log(2)
