@@ -11,7 +11,7 @@ if getattr(_accounting, "DISTRIBUTION", None) != "dpselect":
         "virtual environment of its own"
     )
 
-from dpselect import events, verify
+from dpselect import events, ranking, verify
 from dpselect.calibration import TopKRequest, calibrated, default_mechanism, fitted
 from dpselect.errors import (
     DomainMismatch,
@@ -24,14 +24,28 @@ from dpselect.errors import (
     SensitivityMismatch,
 )
 from dpselect.mechanisms import (
+    AboveThreshold,
     AnyMechanism,
+    CanonicalTopK,
     ExponentialMechanism,
+    FirstStable,
+    GaussianGap,
+    JointTopK,
+    LargeGap,
+    LargeMargin,
     LimitedDomain,
+    ListedSizes,
     Mechanism,
     OneshotTopK,
+    OnlineStableQueries,
     PeelingTopK,
     PermuteAndFlip,
     ReportNoisyMax,
+    StabilityTest,
+    StableTopK,
+    StableTopKFixed,
+    TargetSize,
+    TopStable,
 )
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
@@ -43,6 +57,21 @@ except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "ranking",
+    "LargeMargin",
+    "TopStable",
+    "OnlineStableQueries",
+    "FirstStable",
+    "AboveThreshold",
+    "ListedSizes",
+    "TargetSize",
+    "StableTopKFixed",
+    "StableTopK",
+    "StabilityTest",
+    "GaussianGap",
+    "LargeGap",
+    "JointTopK",
+    "CanonicalTopK",
     "AnyMechanism",
     "DomainMismatch",
     "DpSelectError",

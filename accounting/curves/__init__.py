@@ -8,8 +8,10 @@ from accounting.curves.composed import Composed, zero
 from accounting.curves.gaussian import GaussianDP
 from accounting.curves.gaussian_max import GaussianMax
 from accounting.curves.laplace import LaplaceDP
+from accounting.curves.profile_table import ProfileTable
 from accounting.curves.pure_dp import PureDP
 from accounting.curves.renyi_table import RenyiTable
+from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.curves.tighter import Tighter, tighter
 from accounting.curves.zcdp import ZCDP
 
@@ -24,8 +26,10 @@ __all__ = [
     "GaussianDP",
     "GaussianMax",
     "LaplaceDP",
+    "ProfileTable",
     "PureDP",
     "RenyiTable",
+    "SparseVectorDP",
     "Tighter",
     "tighter",
     "zero",

@@ -9,6 +9,8 @@ from pydantic import Field
 from accounting.curves.base import Curve, Floats
 from accounting.curves.pure_dp import PureDP
 from accounting.frozen import NonNegative
+from accounting.pld.banded import Banded, two_atoms
+from accounting.pld.loss import Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -53,9 +55,10 @@ class ApproxDP(Curve):
     def profile(self, epsilon: float) -> float:
         return self.failure + (1 - self.failure) * self._core.profile(epsilon)
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        from dp_accounting.pld import common, privacy_loss_distribution
+    def losses(self) -> Losses:
+        if self.epsilon0 == 0:
+            return Losses(added=self.failure)
+        return Losses(((1, Banded.pure(self.epsilon0, self.failure)),))
 
-        return privacy_loss_distribution.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(self.epsilon0, self.failure), value_discretization_interval=interval
-        )
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        return two_atoms(Banded.pure(self.epsilon0, self.failure), interval)

@@ -9,6 +9,7 @@ from pydantic import Field
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import NonNegative
+from accounting.pld.loss import Dominated, Losses, failing
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -50,5 +51,16 @@ class Approximate(Curve):
         inner = self.curve.profile(epsilon)
         return None if inner is None else min(1.0, inner + self.added)
 
+    def losses(self) -> Losses | None:
+        inner = self.curve.losses() if isinstance(self.curve, Dominated) else None
+        return None if inner is None else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
+
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        return None
+        inner = self.curve.pld(interval)
+        # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b, hence the division.
+        return None if inner is None else inner.compose(failing(min(1.0, self.added / (1 - self._lost) * (1 + 1e-9)), interval))
+
+    @property
+    def _lost(self) -> float:
+        """Most that the inner distribution puts at infinity, dp-accounting's truncation included."""
+        return min(self.curve.delta0 + 1e-9, 0.5 + self.curve.delta0 / 2)

@@ -10,6 +10,8 @@ from pydantic import Field
 
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
+from accounting.pld.banded import Banded
+from accounting.pld.loss import Losses, failing, to_dp_accounting
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -66,8 +68,12 @@ class BoundedRange(OneParameter):
             return 0.0
         return math.expm1((epsilon - self.epsilon0) / 2) ** 2 / -math.expm1(-self.epsilon0)
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        return None
+    def losses(self) -> Losses:
+        return Losses(((1, Banded.bounded_range(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        """The pair of Theorem P3: every bounded-range pair is dominated by it, one fixed after the other (see `adaptive`)."""
+        return to_dp_accounting(Banded.bounded_range(self.epsilon0), interval) if self.epsilon0 > 0 else failing(0.0, interval)
 
 
 def _rise(base: Floats, step: Floats) -> Floats:

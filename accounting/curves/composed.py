@@ -15,6 +15,7 @@ from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidArgument, InvalidCurve
 from accounting.frozen import Count
+from accounting.pld.loss import Dominated, Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -102,6 +103,15 @@ class Composed(Curve):
             return None
         # Gaussian mechanisms compose to one whose squared mu is the sum; 2 rho is mu^2. Rounded up.
         return GaussianDP(mu=math.nextafter(math.sqrt(2 * self.rho), math.inf)).profile(epsilon) if self.parts else 0.0
+
+    def losses(self) -> Losses | None:
+        if not all(isinstance(curve, Dominated) for _, curve in self.parts):
+            return None
+        found = [(count, curve.losses()) for count, curve in self.parts if isinstance(curve, Dominated)]
+        known = [(count, losses) for count, losses in found if losses is not None]
+        steps = tuple((count * n, loss) for count, losses in known for n, loss in losses.steps)
+        added = decimal_sum((count, losses.added) for count, losses in known)
+        return Losses(steps, added) if len(known) == len(found) else None
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         from dp_accounting.pld import privacy_loss_distribution

@@ -10,6 +10,8 @@ from scipy.special import log_ndtr
 
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
+from accounting.pld.loss import Losses
+from accounting.pld.normal import Normal
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -52,6 +54,9 @@ class GaussianDP(OneParameter):
         value = math.exp(first) * (max(0.0, -math.expm1(min(0.0, second - first))) + pad)
         # A Gaussian has no pure guarantee: where the product underflows, the least positive float still is an upper bound.
         return min(1.0, max(value, 5e-324))
+
+    def losses(self) -> Losses:
+        return Losses(((1, Normal(self.mu)),)) if self.mu > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld import privacy_loss_distribution

@@ -11,6 +11,9 @@ from pydantic import Field
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.gaussian import GaussianDP
 from accounting.frozen import Count, NonNegative
+from accounting.pld.hull import Hull
+from accounting.pld.loss import Loss, Losses, failing, to_dp_accounting
+from accounting.pld.normal import Normal
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -59,5 +62,13 @@ class GaussianMax(Undoubted):
         one = GaussianDP(mu=0.0 if self.candidates == 1 else self.mu).profile(epsilon)
         return min(1.0, self.candidates * one)
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        return None
+    @property
+    def _pair(self) -> Loss:
+        """The pair of the union bound (Theorem P4)."""
+        return Hull(((float(self.candidates), 0.0, Normal(self.mu)),))
+
+    def losses(self) -> Losses:
+        return Losses(((1, self._pair),)) if self.mu > 0 else Losses()
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        return to_dp_accounting(self._pair, interval) if self.mu > 0 else failing(0.0, interval)

@@ -10,6 +10,8 @@ from pydantic import Field
 
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
+from accounting.pld.banded import Banded
+from accounting.pld.loss import Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -51,7 +53,10 @@ class LaplaceDP(OneParameter):
         return self.epsilon0
 
     def profile(self, epsilon: float) -> float:
-        return max(0.0, -math.expm1((epsilon - self.epsilon0) / 2))
+        return max(0.0, -math.expm1(min(0.0, epsilon - self.epsilon0) / 2))
+
+    def losses(self) -> Losses:
+        return Losses(((1, Banded.laplace(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld import privacy_loss_distribution

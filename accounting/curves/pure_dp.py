@@ -10,6 +10,8 @@ from pydantic import Field
 
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
+from accounting.pld.banded import Banded, two_atoms
+from accounting.pld.loss import Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -52,11 +54,11 @@ class PureDP(OneParameter):
         return self.epsilon0
 
     def profile(self, epsilon: float) -> float:
-        return max(0.0, -math.expm1(epsilon - self.epsilon0) / (1 + math.exp(-self.epsilon0)))
+        return max(0.0, -math.expm1(min(0.0, epsilon - self.epsilon0)) / (1 + math.exp(-self.epsilon0)))
+
+    def losses(self) -> Losses:
+        return Losses(((1, Banded.pure(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        from dp_accounting.pld import common, privacy_loss_distribution
-
-        return privacy_loss_distribution.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(self.epsilon0, 0.0), value_discretization_interval=interval
-        )
+        # dp-accounting's from_privacy_parameters overflows at epsilon 710 and rounds atoms to the next grid point.
+        return two_atoms(Banded.pure(self.epsilon0), interval)

@@ -8,6 +8,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from accounting.curves.base import AnyCurve, Curve, Floats
+from accounting.pld.hull import Hull
+from accounting.pld.loss import Dominated, Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -52,6 +54,15 @@ class Tighter(Curve):
     def profile(self, epsilon: float) -> float | None:
         known = [value for curve in self.curves if (value := curve.profile(epsilon)) is not None]
         return min(known, default=None)
+
+    def losses(self) -> Losses | None:
+        """Of single steps the hull of their profiles (Theorem P4), else the member's whose steps are the smallest."""
+        known = [found for c in self.curves if isinstance(c, Dominated) and (found := c.losses()) is not None]
+        if len(known) < 2:
+            return next(iter(known), None)
+        if all(len(losses.steps) == 1 and losses.steps[0][0] == 1 for losses in known):
+            return Losses(((1, Hull(tuple((1.0, losses.added, losses.steps[0][1]) for losses in known))),))
+        return min(known, key=lambda losses: sum(n * loss.scale**2 for n, loss in losses.steps))
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         return next((pld for curve in self.curves if (pld := curve.pld(interval)) is not None), None)

@@ -1,7 +1,8 @@
-"""The index of the largest noisy score: shared by every mechanism that releases one candidate."""
+"""The largest noisy scores: shared by every mechanism that adds independent noise and releases positions."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from dpselect.mechanisms.base import enumerable
@@ -15,13 +16,21 @@ from dpselect.selection import Selection, Selections
 
 def select(scores: Scores, noise: Noise, scale: float, source: Sampler) -> Selection:
     """One candidate, drawn once."""
-    winner = source.top_k(centred(scores.dense()), noise, scale, 1)
-    return release(scores, winner, ordered=True, requested=1)
+    return release(scores, largest(scores, noise, scale, 1, source), ordered=True, requested=1)
 
 
 def select_many(matrix: Numbers, noise: Noise, scale: float, source: Sampler) -> Selections:
     """One candidate per row."""
-    return Selections(source.top_k_rows(centred_rows(matrix), noise, scale, 1), ordered=True, requested=1)
+    return Selections(source.top_k_rows(matrix, noise, scale, 1), ordered=True, requested=1)
+
+
+def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
+    """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never expanded."""
+    if scores.multiplicities is None:
+        return source.top_k(scores.values, noise, scale, k).tolist()
+    groups, members = source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k)
+    first = list(itertools.accumulate(scores.multiplicities.tolist(), initial=0))
+    return [first[group] + member for group, member in zip(groups.tolist(), members.tolist(), strict=True)]
 
 
 def probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -13,7 +14,7 @@ from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import best_one, require_gaussian_width
-from dpselect.mechanisms.noisy_max import centred_rows
+from dpselect.mechanisms.noisy_max import largest
 from dpselect.mechanisms.release import release
 from dpselect.noise import NoiseName, by_name
 from dpselect.noise.base import Noise
@@ -69,13 +70,20 @@ class PeelingTopK(Mechanism):
         return self.candidates
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        order = peel(centred(scores.dense()), by_name(self.noise), self.scale, self.k, source)
-        return release(scores, order, ordered=True, requested=self.k)
+        return release(scores, self._peeled(scores, source), ordered=True, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        values, noise = centred_rows(matrix), by_name(self.noise)
-        rows = [peel(row, noise, self.scale, self.k, source) for row in values]
+        noise = by_name(self.noise)
+        if noise.name == "gumbel":
+            return Selections(source.top_k_rows(matrix, noise, self.scale, self.k), ordered=True, requested=self.k)
+        rows = [peel(row, noise, self.scale, self.k, source) for row in matrix]
         return Selections(np.stack(rows), ordered=True, requested=self.k)
+
+    def _peeled(self, scores: Scores, source: Sampler) -> Iterable[int]:
+        noise = by_name(self.noise)
+        if noise.name == "gumbel":
+            return largest(scores, noise, self.scale, self.k, source)  # one draw serves all rounds
+        return peel(scores.dense(), noise, self.scale, self.k, source)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         values = centred(scores.dense())
@@ -83,10 +91,8 @@ class PeelingTopK(Mechanism):
         return _sequences(values, by_name(self.noise), self.scale, self.k)
 
 
-def peel(values: NDArray[np.float64], noise: Noise, scale: float, k: int, source: Sampler) -> Positions:
-    """(k,) positions in the order in which they are peeled off; with Gumbel noise one draw serves all rounds."""
-    if noise.name == "gumbel":
-        return source.top_k(values, noise, scale, k)
+def peel(values: Numbers, noise: Noise, scale: float, k: int, source: Sampler) -> Positions:
+    """(k,) positions in the order in which they are peeled off, with fresh noise in every round."""
     left = np.arange(len(values))
     order = np.empty(k, dtype=np.int64)
     for place in range(k):

@@ -1,114 +1,13 @@
-"""One case per member and configuration. A new mechanism adds its line here; `test_architecture.py` fails if it does not."""
+"""All cases. A new mechanism adds its cases to one of these files; `test_architecture.py` fails if it does not."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import cases_canonical
+import cases_foundation
+import cases_sparse_vector
+import cases_stability
+from case import COUNTS, HALF, REPLACED, TWO_ITEMS, TWO_ITEMS_TWO_SIDED, TWO_SIDED, Case
 
-import dpselect as dps
-from dpselect.scores import Domain
+CASES: list[Case] = [*cases_foundation.CASES, *cases_canonical.CASES, *cases_stability.CASES, *cases_sparse_vector.CASES]
 
-COUNTS = dps.Sensitivity()
-REPLACED = dps.Sensitivity(relation="replace_one")
-TWO_SIDED = dps.Sensitivity(monotone=False)
-TWO_ITEMS = dps.Sensitivity(l0=2)
-TWO_ITEMS_TWO_SIDED = dps.Sensitivity(l0=2, monotone=False)
-HALF = dps.Sensitivity(linf=0.5)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A mechanism and the boxes of count vectors on which its law is enumerated.
-
-    boxes: (candidates, highest count) pairs.
-    tight: whether the pure epsilon is reached within 1e-6 on the largest box.
-    """
-
-    mechanism: dps.Mechanism
-    boxes: tuple[tuple[int, int], ...] = ((1, 3), (2, 5), (3, 3))
-    tight: bool = False
-    domain: Domain = "public"
-
-    def __str__(self) -> str:
-        return f"{self.mechanism!r}-{self.domain}".replace(" ", "")
-
-
-def _noises() -> list[dps.Mechanism]:
-    return [
-        dps.ReportNoisyMax(noise=noise, scale=0.7, sensitivity=sensitivity)
-        for noise in ("gumbel", "laplace", "logistic", "half_logistic")
-        for sensitivity in (COUNTS, REPLACED, TWO_SIDED, TWO_ITEMS, HALF)
-    ]
-
-
-def _gaussians() -> list[dps.Mechanism]:
-    return [
-        dps.ReportNoisyMax(noise="gaussian", scale=1.3, sensitivity=sensitivity, candidates=candidates)
-        for sensitivity in (COUNTS, REPLACED, TWO_ITEMS, TWO_ITEMS_TWO_SIDED)
-        for candidates in (3, 40)
-    ] + [dps.ReportNoisyMax(noise="gaussian", scale=1.0, sensitivity=TWO_ITEMS)]
-
-
-def _oneshots() -> list[Case]:
-    boxes = {1: ((1, 3), (2, 4), (3, 2)), 2: ((2, 3), (3, 3)), 3: ((3, 2), (4, 1))}
-    return [
-        Case(
-            dps.OneshotTopK(
-                k=k, noise=noise, scale=0.8, sensitivity=sensitivity, candidates=3 if noise in ("gaussian", "laplace") else None
-            ),
-            tuple(box for box in boxes[k] if box[0] <= 3 or noise not in ("gaussian", "laplace")),
-        )
-        for k in (1, 2, 3)
-        for noise in ("gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian")
-        for sensitivity in (COUNTS, REPLACED)
-    ]
-
-
-def _peelings() -> list[Case]:
-    return [
-        Case(
-            dps.PeelingTopK(k=k, noise=noise, scale=0.8, sensitivity=sensitivity, candidates=3 if noise == "gaussian" else None),
-            ((k, 2), (3, 2)),
-        )
-        for k in (1, 2, 3)
-        for noise in ("gumbel", "exponential", "laplace", "gaussian")
-        for sensitivity in (COUNTS, REPLACED)
-    ]
-
-
-def _limited_domains() -> list[Case]:
-    settings = [
-        (1, 1, 1.0, 1e-2, None),
-        (1, 2, 0.5, 0.05, None),
-        (2, 2, 1.0, 1e-2, None),
-        (2, 3, 0.7, 0.1, 1),
-        (2, 3, 0.7, 1e-3, 2),
-        (3, 3, 2.0, 0.3, None),
-    ]
-    return [
-        Case(
-            dps.LimitedDomain(k=k, kbar=kbar, epsilon=epsilon, delta=delta, l0=l0),
-            ((1, 4), (2, 4), (3, 3), (4, 2)),
-            domain=domain,
-        )
-        for k, kbar, epsilon, delta, l0 in settings
-        for domain in ("public", "observed")
-    ]
-
-
-CASES: list[Case] = [
-    *[Case(dps.ExponentialMechanism(epsilon=e, sensitivity=s)) for e in (0.1, 1.0, 5.0) for s in (COUNTS, REPLACED, HALF)],
-    *[
-        Case(dps.PermuteAndFlip(epsilon=e, sensitivity=s), ((1, 2), (2, 8), (3, 8)), tight=True)
-        for e in (0.5, 1.0, 3.0)
-        for s in (COUNTS, REPLACED)
-    ],
-    *[Case(mechanism) for mechanism in _noises()],
-    *[
-        Case(dps.ReportNoisyMax(noise="exponential", scale=0.7, sensitivity=s), ((2, 8), (3, 6)), tight=True)
-        for s in (COUNTS, REPLACED, HALF)
-    ],
-    *[Case(mechanism) for mechanism in _gaussians()],
-    *_oneshots(),
-    *_peelings(),
-    *_limited_domains(),
-]
+__all__ = ["CASES", "COUNTS", "HALF", "REPLACED", "TWO_ITEMS", "TWO_ITEMS_TWO_SIDED", "TWO_SIDED", "Case"]

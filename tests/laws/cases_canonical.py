@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cases import COUNTS, HALF, REPLACED, TWO_SIDED, Case
+from case import COUNTS, HALF, REPLACED, TWO_SIDED, Case
 
 from dpselect.mechanisms.canonical import CanonicalTopK, LipschitzNoise
 from dpselect.mechanisms.joint import JointTopK

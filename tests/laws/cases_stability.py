@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from cases import Case
+from case import Case
 
 import accounting as acc
 import dpselect as dps

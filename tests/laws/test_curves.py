@@ -27,6 +27,8 @@ CURVES: list[acc.Curve] = [
     acc.ZCDP(rho=0.05),
     acc.ApproxDP(epsilon=0.5, delta=1e-4),
     acc.RenyiTable(orders=(1.5, 2, 8, 64, 512), values=(0.1, 0.2, 0.5, 3, 30)),
+    acc.ProfileTable(epsilons=(0.01, 0.02, 0.5), deltas=(1e-3, 1e-9, 0.0)),
+    acc.SparseVectorDP(epsilon1=0.4, epsilon2=0.7),
     acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-7),
     acc.tighter(acc.GaussianDP(mu=0.8), acc.GaussianMax(mu=0.4, candidates=10)),
     3 * acc.BoundedRange(epsilon=0.2) + acc.GaussianDP(mu=0.1) + 2 * acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1e-9),
@@ -176,9 +178,9 @@ def test_composition_algebra(curves: list[acc.Curve], count: int) -> None:
 @pytest.mark.parametrize("delta", [1e-5, 1e-3, 0.1])
 @pytest.mark.filterwarnings("ignore::accounting.errors.GridEdgeWarning")
 def test_epsilon_and_delta_are_inverse(curve: acc.Curve, delta: float) -> None:
-    """delta(epsilon(d)) never exceeds d, and epsilon falls as delta grows."""
+    """delta(epsilon(d)) is at most d, to the accuracy of the search over orders (1e-7), and epsilon falls as delta grows."""
     epsilon = curve.epsilon(delta)
-    assert curve.delta(epsilon) <= delta * (1 + 1e-9)
+    assert curve.delta(epsilon) <= delta * (1 + 1e-7)
     assert curve.epsilon(2 * delta) <= epsilon
 
 

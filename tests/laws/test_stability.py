@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,26 +26,11 @@ from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
 from dpselect.scores import Domain, Scores
 
 sys.path.insert(0, str(Path(__file__).parent))
-import test_mechanisms as common
-from cases import Case
-from cases_stability import CASES, DOMAINS, RELATIONS, UNKNOWN
+from cases_stability import DOMAINS, RELATIONS, UNKNOWN
 from mechanism_laws import SAMPLES, misfit, outcome
 
 # About 500 chi-square tests at 1e-10 each.
 FALSE_ALARM = 1e-10
-COMMON = [
-    common.test_curve_covers_every_neighbouring_pair,
-    common.test_probabilities_sum_to_one,
-    common.test_select_follows_the_law,
-    common.test_json_round_trip,
-]
-
-
-@pytest.mark.parametrize("law", COMMON, ids=lambda law: law.__name__.removeprefix("test_"))
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_common_laws(case: Case, law: Callable[[Case], None]) -> None:
-    """Every stability mechanism obeys the laws of all mechanisms."""
-    law(case)
 
 
 # -- the steps of the proofs -----------------------------------------------------------------------------------------

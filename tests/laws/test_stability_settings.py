@@ -20,7 +20,6 @@ from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
 from dpselect.scores import Scores
 
 sys.path.insert(0, str(Path(__file__).parent))
-import cases  # noqa: F401 - before cases_stability, which it imports in turn
 from cases_stability import CASES, UNKNOWN
 
 # -- planning helpers -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,149 @@
+"""Pairwise comparisons: who was compared with whom is public, who won is private."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpselect.ranking.errors import InvalidComparisons
+from dpselect.selection import Label
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@final
+class Comparisons:
+    """Outcomes of comparisons between public items. Immutable; its repr shows no outcome.
+
+    Neighbouring inputs differ in the winner of some comparisons. The items, the pairs that were compared, how often, and the
+    weights are public: they are the same in every neighbour.
+
+    Args:
+        winners: (n,) labels, int or str.
+        losers: (n,) labels.
+        weights: (n,) finite numbers > 0; None for 1 each.
+        items: the public catalogue; None for all labels that occur, in order.
+
+    Raises:
+        InvalidComparisons: no comparisons, different lengths, missing or unusable labels or weights, an item compared with
+            itself, or one that the catalogue does not list.
+    """
+
+    __slots__ = ("_losers", "_weights", "_winners", "items")
+
+    _losers: Places
+    _weights: Floats
+    _winners: Places
+    items: tuple[Label, ...]
+
+    def __init__(self, winners: Any, losers: Any, weights: Any = None, *, items: Iterable[Label] | None = None) -> None:
+        won, lost = _labels(winners, "winners"), _labels(losers, "losers")
+        if len(won) != len(lost) or not won:
+            raise InvalidComparisons("winners and losers must be two columns of the same length, with at least one comparison")
+        names = _catalogue({*won, *lost}) if items is None else _named(items)
+        place = {name: i for i, name in enumerate(names)}
+        self._set(items=names, _winners=_places(won, place), _losers=_places(lost, place), _weights=_weights(weights, len(won)))
+        if np.any(self._winners == self._losers):
+            raise InvalidComparisons("an item is compared with itself: drop such rows at the source")
+
+    def restricted(self, items: Iterable[Label]) -> Comparisons:
+        """Only the comparisons among these items, which have to be chosen without looking at outcomes.
+
+        Raises:
+            InvalidComparisons: an item is unknown or named twice, or no comparison is left.
+        """
+        names = _named(items)
+        if not set(names) <= set(self.items):
+            raise InvalidComparisons("items names one that is not in the catalogue of these comparisons")
+        listed = np.array([name in set(names) for name in self.items])
+        kept = listed[self._winners] & listed[self._losers]
+        labels = np.empty(len(self.items), dtype=object)
+        labels[:] = self.items
+        return Comparisons(labels[self._winners[kept]], labels[self._losers[kept]], self._weights[kept], items=names)
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return len(self.items)
+
+    def wins(self) -> Any:
+        """(m, m) sparse: entry (i, j) is the weight of the comparisons that j won against i. Private."""
+        shape = (self.size, self.size)
+        return sparse.csr_array(sparse.coo_array((self._weights, (self._losers, self._winners)), shape=shape))
+
+    def graph(self) -> Any:
+        """(m, m) sparse and symmetric: the weight of all comparisons of every pair. Public."""
+        wins = self.wins()
+        return sparse.csr_array(wins + wins.T)
+
+    def least_per_pair(self) -> float:
+        """The least, over the pairs compared, of total weight over largest single weight: the paper's L. Public."""
+        low, high = np.minimum(self._winners, self._losers), np.maximum(self._winners, self._losers)
+        _, pair = np.unique(low * self.size + high, return_inverse=True)
+        largest = np.zeros(int(pair.max()) + 1)
+        np.maximum.at(largest, pair, self._weights)
+        return float((np.bincount(pair, weights=self._weights) / largest).min())
+
+    def largest_degree(self) -> int:
+        """The most others that any item was compared with. Public."""
+        return int(np.diff(self.graph().indptr).max())
+
+    def __len__(self) -> int:
+        return len(self._winners)
+
+    def __repr__(self) -> str:
+        return f"Comparisons(<outcomes hidden>, comparisons={len(self)}, items={self.size})"
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"Comparisons are immutable: {name!r} cannot be set")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Comparisons hold private data and are not pickled: pass the source they are read from instead")
+
+    def _set(self, **fields: object) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+
+def _labels(column: Any, name: str) -> list[Label]:
+    values = np.asarray(column)
+    if values.ndim != 1:
+        raise InvalidComparisons(f"{name} must be one column of labels, not an array of shape {values.shape}")
+    labels = values.tolist()
+    if not all(type(label) in (int, str) for label in labels):
+        raise InvalidComparisons(f"{name} must be int or str with none missing: drop or convert such rows at the source")
+    return labels
+
+
+def _catalogue(names: set[Label]) -> tuple[Label, ...]:
+    return tuple(sorted(names, key=lambda name: (isinstance(name, str), name)))
+
+
+def _named(items: Iterable[Label]) -> tuple[Label, ...]:
+    names = tuple(_labels(list(items), "items"))
+    if len(set(names)) != len(names) or len(names) < 2:
+        raise InvalidComparisons("items must name at least two items, each once")
+    return names
+
+
+def _places(labels: Sequence[Label], place: dict[Label, int]) -> Places:
+    if not all(label in place for label in labels):
+        raise InvalidComparisons("a comparison names an item that is not in items: list it, or drop the comparison at the source")
+    return np.array([place[label] for label in labels], dtype=np.int64)
+
+
+def _weights(weights: Any, count: int) -> Floats:
+    if weights is None:
+        return np.ones(count)
+    try:
+        array = np.asarray(weights).astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidComparisons("weights must be numbers") from None
+    if array.shape != (count,) or not np.all(np.isfinite(array) & (array > 0)):
+        raise InvalidComparisons("weights must be finite numbers > 0, one per comparison")
+    return array

@@ -1,0 +1,126 @@
+"""Spectral ranking: the top k by rank centrality of pairwise comparisons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self, final
+
+from pydantic import Field, model_validator
+from scipy.sparse.csgraph import connected_components
+
+from accounting import Curve
+from accounting.frozen import Count, NonNegative, Positive, Real
+from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.noise_curves import best_set, ratio_up
+from dpselect.mechanisms.noisy_max import centred_rows
+from dpselect.mechanisms.release import release
+from dpselect.noise import by_name
+from dpselect.noise.quadrature import top_set_probabilities
+from dpselect.ranking.chain import steps_for, transition, walk
+from dpselect.ranking.comparisons import Comparisons
+from dpselect.ranking.errors import InvalidComparisons
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores, centred
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+_ROUNDING = 1e-11  # more than float64 adds to one step of a walk among _MOST_ITEMS, in l1
+_MOST_ITEMS = 10_000
+
+
+@final
+class SpectralTopK(Mechanism):
+    """The k items with the largest rank centrality, one Laplace noise on each (Qiao, Su, Zhang 2021, Algorithm 3); a set.
+
+    `scores(comparisons)` computes the centralities and `select` releases from them. Neighbours differ in the winner of at most
+    `flips` comparisons; which pairs were compared, and how often, is public. Guarantee: that of one-shot Laplace noise of scale
+    2 k linf/epsilon, so at most PureDP(epsilon), on scores that move by at most
+    linf = flips/(normaliser * per_pair * (1 - ergodicity)), Theorem K2.
+
+    **Assumption.** Every input that could occur has an ergodicity coefficient of at most `ergodicity`; the guarantee holds for
+    such inputs. It is yours to justify, and is never checked on the data, because a refusal would be a release. On a complete
+    graph with a normaliser of at least the number of items, 1 - 1/normaliser needs no justification: Theorem K3.
+
+    Args:
+        k: how many items to release, >= 1.
+        epsilon: nats, > 0.
+        normaliser: d, at least the most others that an item is compared with.
+        per_pair: L, at least 1: comparisons of every compared pair at least, or its total over its largest single weight.
+        ergodicity: rho, in [0, 1): the assumed bound on the ergodicity coefficient.
+        flips: comparisons whose winner one user may change, >= 1.
+        candidates: the public number of items at most; may sharpen the guarantee.
+    """
+
+    kind: Literal["spectral_top_k"] = "spectral_top_k"
+    k: Count = Field(description="an integer >= 1")
+    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
+    normaliser: Positive = Field(description="a finite number, at least the largest degree")
+    per_pair: Annotated[Real, Field(ge=1)] = Field(description="a finite number >= 1")
+    ergodicity: Annotated[NonNegative, Field(le=0.9999)] = Field(description="a number in [0, 0.9999]")
+    flips: Count = Field(default=1, description="an integer >= 1")
+    candidates: Count | None = Field(default=None, description="a public number of items >= k, or None")
+
+    @model_validator(mode="after")
+    def _can_fill_k(self) -> Self:
+        if self.candidates is not None and self.candidates < self.k:
+            raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        step = ratio_up(self.flips, self.normaliser * self.per_pair) * (1 + 1e-15) + _ROUNDING
+        return Sensitivity(linf=ratio_up(step, 1 - self.ergodicity) * (1 + 1e-15), relation="replace_one")
+
+    @property
+    def curve(self) -> Curve:
+        return best_set("laplace", self.scale, self.covers, self.candidates, self.k)
+
+    @property
+    def scale(self) -> float:
+        """Scale of the Laplace noise, in units of probability."""
+        return ratio_up(self.k * self.covers.range, self.epsilon)
+
+    @property
+    def least_candidates(self) -> int:
+        return self.k
+
+    @property
+    def most_candidates(self) -> int:
+        return _MOST_ITEMS if self.candidates is None else min(self.candidates, _MOST_ITEMS)
+
+    def scores(self, comparisons: Comparisons) -> Scores:
+        """The rank centrality of every item: private, to be passed to `select`.
+
+        A walk of a fixed number of steps, which `ergodicity` alone decides: a bound on its change needs no convergence. Only what
+        is public, the graph, is checked.
+
+        Raises:
+            InvalidComparisons: the graph is not connected, an item has more neighbours than `normaliser`, or a pair fewer
+                comparisons than `per_pair`.
+        """
+        self._check_graph(comparisons)
+        place = walk(transition(comparisons, self.normaliser), steps_for(self.ergodicity))
+        return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
+
+    def _check_graph(self, comparisons: Comparisons) -> None:
+        parts = int(connected_components(comparisons.graph(), directed=False)[0])
+        if parts > 1:
+            raise InvalidComparisons(
+                f"the comparisons fall into {parts} parts with no comparison between them: rank each part by itself (restricted)"
+            )
+        if comparisons.largest_degree() > self.normaliser:
+            raise InvalidComparisons(f"normaliser={self.normaliser} is less than the largest number of neighbours of an item")
+        if comparisons.least_per_pair() < self.per_pair * (1 - 1e-12):
+            raise InvalidComparisons(f"a pair has fewer comparisons than per_pair={self.per_pair}: state fewer, or drop the pair")
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        best = source.top_k(centred(scores.dense()), by_name("laplace"), self.scale, self.k)
+        return release(scores, best, ordered=False, requested=self.k)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        best = source.top_k_rows(centred_rows(matrix), by_name("laplace"), self.scale, self.k)
+        best.sort(axis=1)
+        return Selections(best, ordered=False, requested=self.k)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        enumerable(scores.size, 64)
+        return dict(top_set_probabilities(by_name("laplace"), self.scale, centred(scores.dense()), self.k))

@@ -1,0 +1,32 @@
+"""`Case`: a mechanism and the boxes on which its law is enumerated, and the sensitivities that cases share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dpselect as dps
+from dpselect.scores import Domain
+
+COUNTS = dps.Sensitivity()
+REPLACED = dps.Sensitivity(relation="replace_one")
+TWO_SIDED = dps.Sensitivity(monotone=False)
+TWO_ITEMS = dps.Sensitivity(l0=2)
+TWO_ITEMS_TWO_SIDED = dps.Sensitivity(l0=2, monotone=False)
+HALF = dps.Sensitivity(linf=0.5)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mechanism and the boxes of count vectors on which its law is enumerated.
+
+    boxes: (candidates, highest count) pairs.
+    tight: whether the pure epsilon is reached within 1e-6 on the largest box.
+    """
+
+    mechanism: dps.Mechanism
+    boxes: tuple[tuple[int, int], ...] = ((1, 3), (2, 5), (3, 3))
+    tight: bool = False
+    domain: Domain = "public"
+
+    def __str__(self) -> str:
+        return f"{self.mechanism!r}-{self.domain}".replace(" ", "")

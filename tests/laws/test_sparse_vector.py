@@ -1,0 +1,252 @@
+"""The sparse vector family: the common laws, the proofs' own steps, and what may influence a release."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from accounting.curves.sparse_vector import SparseVectorDP
+from dpselect import verify
+from dpselect.divergence import renyi
+from dpselect.mechanisms.above_threshold import AboveThreshold
+from dpselect.mechanisms.first_stable import FirstStable
+from dpselect.mechanisms.large_margin import LargeMargin
+from dpselect.mechanisms.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.stable_rule import StableRule, log_failure
+from dpselect.mechanisms.top_stable import TopStable
+from dpselect.ranking.spectral_top_k import SpectralTopK
+
+sys.path.insert(0, str(Path(__file__).parent))
+from case import TWO_SIDED
+from mechanism_laws import SAMPLES, misfit, outcome
+
+# About 150 chi-square tests at 1e-10 each.
+FALSE_ALARM = 1e-10
+
+
+# -- larger counts than the common laws use, so that every outcome occurs ------------------------------------------------------
+
+LARGE: list[tuple[dps.Mechanism, tuple[float, ...]]] = [
+    (FirstStable(epsilon=3.0, delta=0.05, candidates=4), (3, 6, 0, 9)),
+    (OnlineStableQueries(epsilon=3.0, delta=0.05, c=2), (7, 0, 9, 5, 12)),
+    (TopStable(k=2, kbar=3, epsilon=3.0, delta=0.05), (20, 14, 14, 7, 0)),
+    (TopStable(k=1, kbar=3, epsilon=3.0, delta=0.05, epsilon_em=0.1), (20, 15, 12, 3, 3)),
+    (TopStable(k=2, kbar=4, epsilon=3.0, delta=0.05, search="from_k"), (9, 19, 12, 9, 1)),
+    (LargeMargin(epsilon=6.0, delta=0.2), (30, 29, 28, 3)),
+    (AboveThreshold(threshold=5.0, scale=2.0, c=2), (3, 6, 5, 9, 1)),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "values"), LARGE, ids=lambda value: str(value).replace(" ", ""))
+def test_select_follows_the_law_on_large_scores(mechanism: dps.Mechanism, values: tuple[float, ...]) -> None:
+    """Frequencies of `select` and `select_many` agree with the exact probabilities where the threshold is often passed."""
+    rng = np.random.default_rng(5)
+    scores = dps.Scores(values, sensitivity=mechanism.covers)
+    law = mechanism.probabilities(scores)
+    assert sum(p > 0.02 for p in law.values()) >= 3
+    many = mechanism.select_many(np.tile(scores.values, (SAMPLES, 1)), rng=rng)
+    singles = [outcome(mechanism.select(scores, rng=rng), law) for _ in range(2000)]
+    assert misfit(singles, law) > FALSE_ALARM
+    assert misfit([outcome(s, law) for s in many], law) > FALSE_ALARM
+
+
+# -- Theorems V1 and V2: the sparse vector technique ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon1", [1e-9, 1e-3, 0.4, 2.0, 50.0])
+@pytest.mark.parametrize("epsilon2", [1e-9, 1e-3, 0.7, 3.0, 50.0])
+def test_the_curve_is_its_formula(epsilon1: float, epsilon2: float) -> None:
+    """Theorem V1: rdp is the smaller of the two bounds, in 60 digits; rho bounds rdp/order and is its limit at order 1."""
+    orders = 1 + np.geomspace(1e-6, 1e5, 23)
+    curve = SparseVectorDP(epsilon1=epsilon1, epsilon2=epsilon2)
+    with mp.workdps(60):
+        exact = [_formula(mp.mpf(epsilon1), mp.mpf(epsilon2), mp.mpf(float(a))) for a in orders]
+    assert curve.rdp(orders) == pytest.approx(np.array([float(e) for e in exact]), rel=1e-12)
+    assert np.all(curve.rdp(orders) <= orders * curve.rho * (1 + 1e-12))
+    assert curve.rdp(orders)[0] == pytest.approx(curve.rho, rel=1e-2)
+    assert curve.pure_epsilon == pytest.approx(epsilon1 + epsilon2, rel=1e-15)
+
+
+def _formula(e1: mp.mpf, e2: mp.mpf, a: mp.mpf) -> mp.mpf:
+    e = e1 + e2
+    pure = mp.log((mp.exp(a * e) + mp.exp((1 - a) * e)) / (1 + mp.exp(e))) / (a - 1)
+    laplace = mp.log(a / (2 * a - 1) * mp.exp((a - 1) * e1) + (a - 1) / (2 * a - 1) * mp.exp(-a * e1)) / (a - 1)
+    return min(pure, laplace + e2)
+
+
+def _opposed(queries: int, answer: float, relation: acc.Relation) -> tuple[dps.Scores, dps.Scores]:
+    """Equal answers; one user moves all but the last up and, where a user can, the last down."""
+    sensitivity = dps.Sensitivity(relation=relation)
+    move = np.append(np.ones(queries - 1), -1.0 if relation == "replace_one" else 0.0)
+    base = np.full(queries, answer)
+    return tuple(dps.Scores(v, sensitivity=sensitivity, kind="utilities") for v in (base, base + move))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_pure_guarantee_is_exact(relation: acc.Relation) -> None:
+    """Theorem V1 cannot be improved: with many queries far below the threshold the log-ratio reaches epsilon1 + epsilon2."""
+    mechanism = AboveThreshold(threshold=0.0, scale=1.0, answer_scale=1.5, sensitivity=dps.Sensitivity(relation=relation))
+    worst_ratio = 0.0
+    for answer in (-1.0, 3.0, 8.0, 14.0):
+        laws = [mechanism.probabilities(s) for s in _opposed(40, answer, relation)]
+        table = np.array([[law[key] for key in laws[0]] for law in laws])
+        claimed = mechanism.curve.rdp(verify.ORDERS)
+        for p, q in ((table[0], table[1]), (table[1], table[0])):
+            assert np.all(renyi(p, q, verify.ORDERS)[:, 0] <= claimed * (1 + 1e-9))
+            worst_ratio = max(worst_ratio, float(np.log(p / q).max()))
+    assert 0.999 * mechanism.curve.pure_epsilon < worst_ratio <= mechanism.curve.pure_epsilon * (1 + 1e-9)
+
+
+def test_given_the_threshold_a_run_is_not_pure() -> None:
+    """Theorem V1 adds the constant epsilon2, not PureDP(epsilon2): for a known threshold that is exceeded by this pair."""
+    epsilon2, queries = 0.1, 60
+    below = 0.5 * math.exp(-epsilon2)
+    first = np.array([0.5 * 0.5**i for i in range(queries)] + [0.5**queries])
+    second = np.array([below * (1 - below) ** i for i in range(queries)] + [(1 - below) ** queries])
+    exact = renyi(first, second, [2.0])[0, 0]
+    assert exact > 1.5 * acc.PureDP(epsilon=epsilon2).rdp(2.0)
+    assert exact <= epsilon2
+
+
+@pytest.mark.parametrize("c", [1, 2, 3])
+def test_the_gaussian_curve_is_that_of_its_formula(c: int) -> None:
+    """Theorem V2: order D^2/2 (1/s1^2 + 4c/s2^2) + ln(outcomes)/(order - 1); a single query needs no union."""
+    mechanism = AboveThreshold(
+        threshold=0.0,
+        scale=2.0,
+        answer_scale=3.0,
+        c=c,
+        noise="gaussian",
+        sensitivity=TWO_SIDED,
+        candidates=50,
+    )
+    outcomes = sum(math.comb(50, t) for t in range(c + 1))
+    orders = np.array([40.0, 100.0])
+    expected = orders / 2 * (1 / 4 + 4 * c / 9) + math.log(outcomes) / (orders - 1)
+    assert mechanism.curve.rdp(orders) == pytest.approx(expected, rel=1e-12)
+    one = mechanism.model_copy(update={"candidates": 1, "c": 1})
+    assert one.curve.rho == pytest.approx(1 / 18, rel=1e-12)
+
+
+@pytest.mark.parametrize(("noise", "c"), [("laplace", 1), ("laplace", 5), ("gaussian", 1), ("gaussian", 5)])
+def test_the_default_ratio_of_noise_is_the_best(noise: Any, c: int) -> None:
+    """Of all ratios with the same price, the default minimises the variance of answer minus threshold."""
+
+    def spread(ratio: float | None) -> float:
+        at = AboveThreshold(
+            threshold=0.0,
+            scale=1.0,
+            answer_scale=ratio,
+            c=c,
+            noise=noise,
+            sensitivity=TWO_SIDED,
+            candidates=9,
+        )
+        shift, answers = at.answer_shift, at.noise_on_answers
+        price = 1 + c * shift / answers if noise == "laplace" else math.sqrt(1 + c * shift**2 / answers**2)
+        return price * math.hypot(1.0, answers)
+
+    default = spread(None)
+    assert all(default <= spread(ratio) * (1 + 1e-12) for ratio in np.geomspace(0.1, 30, 400).tolist())
+
+
+# -- Theorem V3: what is unstable hardly ever passes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 0.2, 0.999999, 1.0, 1.000001, 1.1746, 18.0, 1e6])
+@pytest.mark.parametrize("height", [0.0, 1e-9, 0.3, 7.0, 60.0, 700.0])
+def test_failure_probability_is_exact(ratio: float, height: float) -> None:
+    """Theorem V3: the closed form, continued through its singular point c = 1, in 60 digits."""
+    with mp.workdps(60):
+        c, d = mp.mpf(ratio), mp.exp(-mp.mpf(height))
+        exact = d * (2 + mp.mpf(height)) / 4 if c == 1 else (d**c - c**2 * d) / (2 * (1 - c**2))
+        assert log_failure(height, ratio) == pytest.approx(float(mp.log(exact)), rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize("split", [0.05, 0.333, 1 / 3, 0.37, 0.9])
+@pytest.mark.parametrize(("epsilon", "delta", "tests"), [(1.0, 1e-6, 50), (0.1, 1e-12, 1), (7.0, 0.3, 2), (1.0, 0.9, 1)])
+def test_the_threshold_is_the_least_and_on_the_safe_side(split: float, epsilon: float, delta: float, tests: int) -> None:
+    """tests * delta_max stays at most delta, and within 1e-9 of it unless the threshold is 0 already."""
+    rule = StableRule(epsilon, split, delta, tests)
+    spent = tests * math.exp(log_failure(rule.threshold / rule.test_scale, rule.test_scale / rule.scale))
+    assert spent <= delta
+    assert rule.threshold == 0 or spent >= delta * (1 - 1e-9)
+    assert rule.curve.pure_epsilon <= epsilon
+    assert rule.curve.pure_epsilon >= epsilon * (1 - 1e-15)
+
+
+@pytest.mark.parametrize("split", [0.1, 1 / 3, 0.37])
+def test_failure_probability_agrees_with_the_law(split: float) -> None:
+    """A single query at distance 0 passes with exactly the failure probability that the rule allows."""
+    mechanism = FirstStable(epsilon=1.3, delta=0.02, candidates=1, split=split)
+    law = mechanism.probabilities(dps.Scores([0], sensitivity=mechanism.covers))
+    assert law[frozenset({0})] == pytest.approx(0.02, rel=1e-9)
+
+
+# -- refusals -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: AboveThreshold(threshold=1, scale=1, noise="gaussian"), "candidates"),
+        (lambda: AboveThreshold(threshold=1, scale=1, noise="gaussian", c=500, candidates=10**6), "laplace"),
+        (lambda: AboveThreshold(threshold=math.nan, scale=1), "finite"),
+        (lambda: AboveThreshold(threshold=1, scale=0), "greater than 0"),
+        (lambda: AboveThreshold(threshold=1, scale=1, c=0), "greater than or equal to 1"),
+        (lambda: FirstStable(epsilon=1, delta=0, candidates=2), "delta"),
+        (lambda: FirstStable(epsilon=1, delta=0.1, candidates=2, split=1), "split"),
+        (lambda: OnlineStableQueries(epsilon=1, delta=0.1, c=0), "c"),
+        (lambda: TopStable(k=3, kbar=2, epsilon=1, delta=0.1), "kbar=2 is less than k=3"),
+        (lambda: TopStable(k=1, kbar=2, epsilon=1, delta=0.1, epsilon_em=-1), "epsilon_em"),
+        (lambda: LargeMargin(epsilon=-1, delta=0.1), "epsilon"),
+        (lambda: SpectralTopK(k=1, epsilon=1, normaliser=3, per_pair=4, ergodicity=1), "ergodicity"),
+        (lambda: SpectralTopK(k=3, epsilon=1, normaliser=3, per_pair=4, ergodicity=0.5, candidates=2), "fewer items"),
+    ],
+)
+def test_what_has_no_proof_is_refused(make: Callable[[], dps.Mechanism], says: str) -> None:
+    """A configuration without a guarantee cannot be built; the message names the field and the rule."""
+    with pytest.raises(dps.InvalidMechanism, match=says):
+        make()
+
+
+def test_top_stable_refuses_replaced_users() -> None:
+    """Under replace_one a gap moves by 2: Top Stable has no guarantee and says so before drawing."""
+    scores = dps.Scores([5, 3, 1], sensitivity=dps.Sensitivity(relation="replace_one"))
+    with pytest.raises(acc.RelationMismatch):
+        TopStable(k=1, kbar=2, epsilon=1.0, delta=0.1).select(scores)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        FirstStable(epsilon=1.0, delta=0.1, candidates=3),
+        OnlineStableQueries(epsilon=1.0, delta=0.1, c=1),
+        LargeMargin(epsilon=1.0, delta=0.1),
+        AboveThreshold(threshold=1.0, scale=1.0),
+        SpectralTopK(k=1, epsilon=1.0, normaliser=3, per_pair=4, ergodicity=0.5),
+    ],
+    ids=lambda m: m.kind,
+)
+def test_a_public_domain_is_asked_for(mechanism: dps.Mechanism) -> None:
+    """Candidates that were read off the data are refused by all but Top Stable."""
+    with pytest.raises(dps.DomainMismatch):
+        mechanism.select(dps.Scores([5, 3, 1], sensitivity=mechanism.covers, domain="observed"))
+
+
+def test_huge_scores_keep_their_sensitivity() -> None:
+    """Beyond 2^53, where float64 would round a change of 1 to one of 2, scores are clamped: equal answers have equal laws."""
+    mechanism = AboveThreshold(threshold=0.0, scale=1.0)
+    laws = [
+        mechanism.probabilities(dps.Scores([value], sensitivity=dps.Sensitivity())) for value in (2**53 + 1, 2**53 + 2, 2**62)
+    ]
+    assert laws[0] == laws[1] == laws[2]

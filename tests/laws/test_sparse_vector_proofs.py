@@ -1,0 +1,213 @@
+"""Stable queries, Top Stable and large margin: the proofs' own steps, with the answers, and what may influence a release."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect import verify
+from dpselect.mechanisms.first_stable import FirstStable
+from dpselect.mechanisms.large_margin import LargeMargin
+from dpselect.mechanisms.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.top_stable import TopStable
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import misfit
+from stable_answers import answered_laws, neighbours, worlds, worst
+
+FALSE_ALARM = 1e-10
+
+# -- Theorems V4 and V5: with the answers ---------------------------------------------------------------------------------------
+
+ANSWERED: list[FirstStable | OnlineStableQueries] = [
+    FirstStable(epsilon=1.0, delta=0.05, candidates=3),
+    FirstStable(epsilon=4.0, delta=0.01, candidates=3, split=0.6),
+    OnlineStableQueries(epsilon=1.0, delta=0.05, c=1),
+    OnlineStableQueries(epsilon=3.0, delta=0.01, c=2),
+]
+
+
+@pytest.mark.parametrize("mechanism", ANSWERED, ids=str)
+def test_the_guarantee_includes_the_true_answers(mechanism: FirstStable | OnlineStableQueries) -> None:
+    """Theorems V4 and V5: released queries together with their exact answers stay within the curve, in random small worlds."""
+    epsilons = (*verify.EPSILONS, mechanism.curve.core_epsilon)
+    claimed = np.array([acc.best_delta(mechanism.curve, e).value for e in epsilons])
+    for queries in worlds(3, 12):
+        found = worst(neighbours(answered_laws(mechanism, queries)), epsilons)
+        assert np.all(found.delta <= claimed * (1 + 1e-9) + 1e-12)
+
+
+@pytest.mark.parametrize("c", [1, 2, 3])
+def test_one_failure_per_run_is_all_that_counts(c: int) -> None:
+    """Theorem V5: however many unstable queries are asked, one passes with probability at most delta, nearly reached."""
+    mechanism = OnlineStableQueries(epsilon=2.0, delta=1e-3, c=c)
+    for asked in (c, c + 1, 12):
+        law = mechanism.probabilities(dps.Scores(np.zeros(asked), sensitivity=mechanism.covers))
+        assert 0.99e-3 < sum(p for chosen, p in law.items() if chosen) <= 1e-3
+
+
+def test_a_session_follows_the_law_and_ends() -> None:
+    """Queries asked one by one have the law of `probabilities`; the c-th unstable one, and no other, ends the session."""
+    mechanism, rng = OnlineStableQueries(epsilon=3.0, delta=0.05, c=2), np.random.default_rng(3)
+    steps = (7, 0, 9, 5)
+    law = mechanism.probabilities(dps.Scores(steps, sensitivity=mechanism.covers))
+    seen: list[object] = []
+    for _ in range(4000):
+        session = mechanism.session(rng=rng)
+        seen.append(frozenset(i for i, distance in enumerate(steps) if session.is_open and session.answer(distance)))
+        assert session.is_open == (session.unstable < 2)
+    assert misfit(seen, law) > FALSE_ALARM
+    closed = OnlineStableQueries(epsilon=1.0, delta=1e-9, c=1).session(rng=rng)
+    closed.answer(0)
+    with pytest.raises(dps.InvalidRequest, match="over"):
+        closed.answer(10**6)
+    assert repr(closed) == "StableSession(asked=1, unstable=1, is_open=False)"
+    with pytest.raises(TypeError):
+        closed.__reduce__()
+
+
+@pytest.mark.parametrize("distance", [-1.2345, math.nan, math.inf, "1.2345", True, None])
+def test_a_session_refuses_what_is_no_distance(distance: Any) -> None:
+    """A distance is a finite number >= 0; the message does not repeat it."""
+    session = OnlineStableQueries(epsilon=1.0, delta=1e-3, c=1).session()
+    with pytest.raises(dps.InvalidScores) as error:
+        session.answer(distance)
+    assert str(error.value).startswith("distance must be a")
+    assert "1.2345" not in str(error.value)
+
+
+# -- Theorem V6: Top Stable -----------------------------------------------------------------------------------------------------
+
+UNKNOWN = [
+    TopStable(k=1, kbar=2, epsilon=2.0, delta=0.3),
+    TopStable(k=2, kbar=2, epsilon=5.0, delta=0.3, search="from_k"),
+    TopStable(k=1, kbar=2, epsilon=5.0, delta=0.3, epsilon_em=0.5),
+]
+
+
+@pytest.mark.parametrize("mechanism", UNKNOWN, ids=str)
+@pytest.mark.parametrize("domain", ["public", "observed"])
+@pytest.mark.parametrize("head", [(9, 4, 2), (3, 3, 1), (2, 2, 2), (8, 1, 1), (1, 0, 0)])
+def test_only_the_highest_counts_matter(mechanism: TopStable, domain: Any, head: tuple[int, ...]) -> None:
+    """Whatever lies below the kbar + 1 highest counts, absent or present, leaves the law and a seeded draw as they are."""
+    tails = [(), (0,), (head[-1],) * 3, (0, head[-1], 0), tuple(range(head[-1] + 1))]
+    scores = [dps.Scores(head + tail, sensitivity=mechanism.covers, domain=domain) for tail in tails]
+    laws = [mechanism.probabilities(s) for s in scores]
+    draws = [[mechanism.select(s, rng=np.random.default_rng(seed)).indices for seed in range(20)] for s in scores]
+    assert all(law == laws[0] for law in laws[1:])
+    assert all(draw == draws[0] for draw in draws[1:])
+
+
+@pytest.mark.parametrize("mechanism", UNKNOWN, ids=str)
+@pytest.mark.parametrize("counts", [(7, 0), (1, 0, 0, 0), (0, 0, 0)])
+def test_an_item_that_nobody_touched_is_the_same_as_one_not_listed(mechanism: TopStable, counts: tuple[int, ...]) -> None:
+    """In an observed domain a count of zero says nothing; where no item is there, none is released."""
+    listed = dps.Scores(counts, sensitivity=mechanism.covers, domain="observed")
+    present = [c for c in counts if c] or [0]
+    unlisted = dps.Scores(present, sensitivity=mechanism.covers, domain="observed")
+    assert mechanism.probabilities(listed) == mechanism.probabilities(unlisted)
+
+
+def test_ties_at_the_edge_of_a_set_go_by_label() -> None:
+    """In an observed domain the order of the rows never matters: ties are broken by the items' own names."""
+    mechanism = TopStable(k=2, kbar=2, epsilon=8.0, delta=0.4)
+    orders = [("b", "a", "c"), ("c", "b", "a"), ("a", "c", "b")]
+    counts = {"a": 9, "b": 9, "c": 9}
+    laws = []
+    for labels in orders:
+        scores = dps.Scores([counts[x] for x in labels], sensitivity=mechanism.covers, labels=list(labels), domain="observed")
+        law = mechanism.probabilities(scores)
+        laws.append({frozenset(labels[i] for i in chosen): p for chosen, p in law.items()})
+    assert laws[0] == laws[1] == laws[2]
+
+
+@pytest.mark.parametrize("domain", ["public", "observed"])
+@pytest.mark.parametrize(("candidates", "highest"), [(2, 6), (3, 4), (4, 2)])
+def test_a_gap_of_two_fixes_the_set_and_moves_by_one(domain: Any, candidates: int, highest: int) -> None:
+    """Theorem V6, the two facts it rests on: distances move by at most 1, and at a distance of 1 or more no neighbour differs."""
+    from dpselect.mechanisms.gaps import read_top, top_set
+
+    sensitivity = dps.Sensitivity()
+    for vector in itertools.product(range(highest), repeat=candidates):
+        for change in verify.changes(sensitivity, candidates):
+            pair = [np.array(vector), np.array(vector) + np.array(change)]
+            tops = [read_top(dps.Scores(v, sensitivity=sensitivity, domain=domain), 3) for v in pair]
+            assert np.abs(tops[0].gaps - tops[1].gaps).max() <= 1
+            for size in range(1, len(tops[0].gaps) + 1):
+                if max(top.gaps[size - 1] for top in tops) >= 2:
+                    assert set(top_set(tops[0], size).tolist()) == set(top_set(tops[1], size).tolist())
+
+
+# -- Theorem V7: large margin ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "failure"), [(1, 0.1), (2, 0.05), (3, 0.3)])
+def test_the_utility_of_the_large_margin_mechanism(size: int, failure: float) -> None:
+    """Theorem V7: with the lead it asks for, the released score is within the bound of the best but for a chance of `failure`."""
+    mechanism = LargeMargin(epsilon=2.0, delta=0.05)
+    lead, error = mechanism.needed_lead(size, failure), mechanism.error_bound(size, failure)
+    best = 1000.0
+    for close in (0.0, 0.3 * error, error, 2 * error):
+        top = best - close * np.arange(size) / max(size - 1, 1)
+        values = np.append(top, np.full(40, best - lead))
+        law = mechanism.probabilities(dps.Scores(values, sensitivity=mechanism.covers))
+        assert sum(p for i, p in law.items() if values[i] < best - error) <= failure
+
+
+def test_the_margins_are_the_papers() -> None:
+    """T(r) and the lead as printed, in score units; both grow with r."""
+    mechanism = LargeMargin(epsilon=0.5, delta=1e-3)
+    e, d = 0.5, 1e-3
+    for r in (1, 2, 10):
+        ahead = 6 * (1 + math.log(3 * r / d) / e)
+        fixed = 3 / e * math.log(3 / (2 * d)) + 6 / e * math.log(3 / d)
+        margin = fixed + 12 / e * math.log(3 * r * (r + 1) / d) + ahead
+        assert mechanism.margin(r) == pytest.approx(margin, rel=1e-12)
+        assert mechanism.needed_lead(r, 0.1) == pytest.approx(margin + 21 / e * math.log(30), rel=1e-12)
+        assert mechanism.error_bound(r, 0.1) == pytest.approx(6 * math.log(20 * r) / e, rel=1e-12)
+
+
+def _steps(mechanism: LargeMargin, values: tuple[int, ...], other: tuple[int, ...]) -> tuple[dict[Any, float], float]:
+    """Law of (l, released candidate), those that the other input's top l lacks merged into one; and the chance of those."""
+    rank, others = (sorted(range(len(v)), key=lambda i, v=v: (-v[i], i)) for v in (values, other))
+    ordered = np.array(values)[rank]
+    law: dict[Any, float] = {}
+    for size, chance in enumerate(mechanism._size_law(ordered).tolist(), start=1):
+        shares = np.exp((ordered[:size] - ordered[0]) * mechanism.epsilon / 6)
+        for i, share in zip(rank, (shares / shares.sum()).tolist(), strict=False):
+            key = (size, i if i in others[:size] else "moved")
+            law[key] = law.get(key, 0.0) + chance * share
+    return law, sum(p for (_, i), p in law.items() if i == "moved")
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.01), (3.0, 0.3), (8.0, 0.6)])
+def test_outside_the_bad_event_the_three_steps_hold(epsilon: float, delta: float) -> None:
+    """Theorem V7 step by step: a candidate that a user can move out of the top l is released with probability delta at most;
+    merged with the one that moves in, the law of l and the choice stays within the composed core curve."""
+    mechanism = LargeMargin(epsilon=epsilon, delta=delta)
+    claimed = mechanism.core.rdp(verify.ORDERS)
+    high = round(mechanism.margin(2))
+    for base in ((2, 2, 2), (3, 2, 0), (high, high - 1, 1), (high + 9, 1, 1), (high + 30, 30, 1), (0, high, high)):
+        for change in verify.changes(mechanism.covers, 3):
+            pair = base, tuple(b + c for b, c in zip(base, change, strict=True))
+            laws, moved = zip(*(_steps(mechanism, x, y) for x, y in (pair, pair[::-1])), strict=True)
+            assert max(moved) <= delta
+            found = worst([tuple(laws)])  # type: ignore[list-item]
+            assert np.all(found.rdp <= claimed * (1 + 1e-9) + 1e-10)
+            assert found.pure_epsilon <= mechanism.core.core_epsilon * (1 + 1e-9)
+
+
+def test_composed_large_margins_cost_less_than_their_points() -> None:
+    """Theorem V7: thirty uses cost little more than half of what (epsilon, delta) points would, and one costs epsilon."""
+    mechanism = LargeMargin(epsilon=0.3, delta=1e-9)
+    assert mechanism.curve.epsilon(1e-9) == pytest.approx(0.3, rel=1e-9)
+    points = 30 * acc.ApproxDP(epsilon=0.3, delta=1e-9)
+    assert (30 * mechanism.curve).epsilon(1e-6) < 0.6 * points.epsilon(1e-6)
