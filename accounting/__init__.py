@@ -5,8 +5,8 @@ This package never imports `dpselect`. Epsilons and rhos are in nats.
 
 from accounting.accountant import Accountant, Breakdown, Share
 from accounting.bounds import Bound, best_delta, best_epsilon
-from accounting.budget import Budget
-from accounting.calibrate import calibrate
+from accounting.budget import Budget, Price, Remaining
+from accounting.calibrate import calibrate, calibrate_count
 from accounting.curves import (
     ZCDP,
     AnyCurve,
@@ -34,13 +34,34 @@ from accounting.errors import (
     InvalidArgument,
     InvalidBudget,
     InvalidCurve,
+    MissingExtra,
+    NoEquivalent,
     RelationMismatch,
+    Unaffordable,
 )
+from accounting.filter import Charge, PrivacyFilter
+from accounting.filter_odometer import PrivacyOdometer
+from accounting.group import group_privacy
+from accounting.interop import from_dp_event, to_dp_event
 from accounting.relation import Relation
+from accounting.subsampling import poisson_sampled
 
 DISTRIBUTION = "dpselect"
 
 __all__ = [
+    "MissingExtra",
+    "NoEquivalent",
+    "Unaffordable",
+    "poisson_sampled",
+    "group_privacy",
+    "to_dp_event",
+    "from_dp_event",
+    "calibrate_count",
+    "PrivacyOdometer",
+    "Charge",
+    "PrivacyFilter",
+    "Remaining",
+    "Price",
     "DISTRIBUTION",
     "ZCDP",
     "Accountant",

@@ -4,48 +4,71 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 from accounting.budget import Budget
-from accounting.curves import Curve
+from accounting.calibrate_search import Search
+from accounting.curves import Composed, Curve
 from accounting.errors import CalibrationError, InvalidArgument
 
-_RELATIVE = 1e-10
 _PROBES = 5
+_DECADES = 15
+_MOST = 2**62
 
 
-def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[float, float] = (1e-6, 1e6)) -> float:
-    """The costliest parameter in `bracket` that `budget` still admits, to one part in 10^9 and on the safe side.
+def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[float, float] | None = None) -> float:
+    """The costliest parameter that `budget` still admits, to one part in 10^9 and on the safe side.
 
     Args:
-        family: maps a positive parameter to a curve; its cost may rise (an epsilon) or fall (a noise scale), not both.
-        budget: what the curve may cost.
-        bracket: least and greatest parameter to consider, both positive.
+        family: maps a positive parameter to a curve; its cost may rise (an epsilon) or fall (a noise scale), not both. Where
+            it raises an AccountingError, ValueError or ArithmeticError, the parameter is outside its domain, an interval.
+        budget: what the curve may cost, as a plan that is fixed in advance.
+        bracket: least and greatest parameter to consider, both positive. If None, decades are searched outward from 1.
 
     Returns:
-        A parameter that the budget admits. If it admits all of the bracket, the costlier end.
+        A parameter that the budget admits, while one part in 10^9 further towards the costlier side it does not, or the domain
+        ends. If the budget admits all of a given bracket, its costlier end.
 
     Raises:
         InvalidArgument: the bracket is not two positive numbers in order.
-        CalibrationError: nothing in the bracket is admitted, or the cost is not monotone in the parameter.
+        CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the parameter.
     """
-    low, high = _checked(bracket)
-    rising = _direction(family, budget, low, high)
-    cheap, dear = (low, high) if rising else (high, low)
-    if not budget.admits(family(cheap)):
+    search = Search(family, budget)
+    if bracket is not None:
+        search.probe(*_spread(*_checked(bracket)))
+        return search.safe_end()
+    _outward(search)
+    if search.all_admitted():
         raise CalibrationError(
-            f"budget {budget!r} admits no parameter in [{low:g}, {high:g}]: the cheapest, {cheap:g}, costs "
-            f"{budget.cost(family(cheap)):g} against {budget.limit:g}. Widen the bracket, or raise the budget or its delta."
+            f"{budget!r} admits every parameter from 1e-{_DECADES} to 1e{_DECADES} that was tried: there is no costliest one. "
+            "Give a bracket, or a smaller budget"
         )
-    return dear if budget.admits(family(dear)) else _bisect(family, budget, cheap, dear)
+    return search.safe_end()
 
 
-def _bisect(family: Callable[[float], Curve], budget: Budget, safe: float, unsafe: float) -> float:
-    while abs(unsafe - safe) > _RELATIVE * safe:
-        # Halving in the logarithm first: the bracket may span many decades.
-        middle = math.sqrt(safe * unsafe) if max(safe, unsafe) > 1.01 * min(safe, unsafe) else (safe + unsafe) / 2
-        safe, unsafe = (middle, unsafe) if budget.admits(family(middle)) else (safe, middle)
-    return safe
+def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> int:
+    """The greatest count that `budget` admits, as a plan that is fixed in advance; 0 if it admits not even one.
+
+    Args:
+        family: a curve to repeat, or a map from a count >= 1 to a curve whose cost rises with it.
+        budget: what the whole may cost. `Budget.how_many` counts charges that are chosen one after the other instead.
+
+    Raises:
+        CalibrationError: the budget admits any number.
+    """
+    curve = _repeated(family) if isinstance(family, Curve) else family
+    low, high = 0, 1
+    while budget.admits(curve(high)):
+        low, high = high, 2 * high
+        if high > _MOST:
+            raise CalibrationError(f"{budget!r} admits any number: the cost does not rise with the count")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if budget.admits(curve(middle)) else (low, middle)
+    return low
+
+
+def _repeated(curve: Curve) -> Callable[[int], Curve]:
+    return lambda count: Composed.of([(count, curve)])
 
 
 def _checked(bracket: tuple[float, float]) -> tuple[float, float]:
@@ -55,16 +78,15 @@ def _checked(bracket: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def _direction(family: Callable[[float], Curve], budget: Budget, low: float, high: float) -> bool:
-    """True if the cost rises with the parameter."""
-    points = [low * (high / low) ** (i / (_PROBES - 1)) for i in range(_PROBES)]
-    costs = [budget.cost(family(point)) for point in points]
-    slack = 1e-9
-    rises = all(a <= b * (1 + slack) for a, b in pairwise(costs))
-    falls = all(a * (1 + slack) >= b for a, b in pairwise(costs))
-    if not rises and not falls:
-        raise CalibrationError(
-            f"the cost is not monotone over [{low:g}, {high:g}]: calibrate needs a family whose cost only rises or only falls "
-            "with its parameter; narrow the bracket to one branch"
-        )
-    return rises and costs[0] < costs[-1] if rises and falls else rises
+def _spread(low: float, high: float) -> list[float]:
+    inner = [low * (high / low) ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)]
+    return [low, *inner, high]
+
+
+def _outward(search: Search) -> None:
+    """Probe ever more distant decades around 1, on the sides that may matter, until one parameter is admitted and one is not."""
+    search.probe_decade(0)
+    for decade in range(1, _DECADES + 1):
+        if search.is_bracketed():
+            return
+        search.probe_decade(decade)

@@ -10,25 +10,46 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context, Decimal
 
 _EXACT = Context(prec=400, rounding=ROUND_CEILING)
-_UNITS = 10**24
+_ZERO = Decimal(0)
+_STEP = Decimal("1e-24")
 
 
 def decimal_sum(terms: Iterable[tuple[int, float]]) -> float:
     """Sum of count * value as the least float that stands for at least it; inf if a value is."""
-    total = Decimal(0)
+    total = _ZERO
     for count, value in terms:
         if value == math.inf:
             return math.inf
         if value:
-            total = _EXACT.fma(Decimal(count), Decimal(repr(float(value))), total)
+            total = _EXACT.fma(Decimal(count), exact(value), total)
     return _up(total)
 
 
 def steps(value: float) -> int:
     """`value` as a whole number of fixed-point steps of 10^-24, rounded up."""
-    return int((Decimal(repr(float(value))) * _UNITS).to_integral_value(rounding=ROUND_CEILING, context=_EXACT))
+    return units_up(exact(value), _STEP)
+
+
+def exact(value: float) -> Decimal:
+    """The shortest decimal that prints `value`: what the person who typed it meant."""
+    return Decimal(repr(float(value)))
+
+
+def times_up(value: Decimal, factor: Decimal) -> Decimal:
+    """`value` times `factor`, rounded up."""
+    return _EXACT.multiply(value, factor)
+
+
+def units_up(value: Decimal, unit: Decimal) -> int:
+    """`value` as a whole number of `unit`, rounded up."""
+    return int(_EXACT.divide(value, unit).to_integral_value(rounding=ROUND_CEILING, context=_EXACT))
+
+
+def float_up(units: int, unit: Decimal, more: Decimal = _ZERO) -> float:
+    """The least float that stands for at least `units` of `unit`, and `more`."""
+    return _up(_EXACT.fma(Decimal(units), unit, more))
 
 
 def _up(total: Decimal) -> float:
     nearest = float(total)
-    return nearest if Decimal(repr(nearest)) >= total else math.nextafter(nearest, math.inf)
+    return nearest if exact(nearest) >= total else math.nextafter(nearest, math.inf)

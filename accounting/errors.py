@@ -6,6 +6,11 @@ come out as pydantic's own, which prints its input.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accounting.filter_price import Price, Remaining
+
 
 class AccountingError(Exception):
     """Base of every error raised by `accounting` and `dpselect`."""
@@ -19,6 +24,10 @@ class InvalidCurve(AccountingError):
     """A privacy curve was built from values that are no privacy guarantee."""
 
 
+class NoEquivalent(InvalidCurve):
+    """A curve, event, group or sample has no counterpart with a proof; the message says why and what to do instead."""
+
+
 class InvalidBudget(AccountingError):
     """A budget was stated in no known form, or with a value outside its domain."""
 
@@ -27,12 +36,39 @@ class RelationMismatch(AccountingError):
     """Guarantees under different neighbouring relations were about to be mixed."""
 
 
+class Unaffordable(InvalidBudget):
+    """A curve that no budget of this form (and order, and delta) can ever pay for."""
+
+
 class BudgetExceeded(AccountingError):
-    """A charge does not fit into what is left of a budget; nothing was charged."""
+    """A charge does not fit into what is left of a budget; nothing was charged.
+
+    Attributes (None where the raiser did not say):
+        requested: the price that was refused.
+        spent: what had been charged before.
+        remaining: what is left, in nats and probability.
+        would_fit: how many of the requested number of runs still fit.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        requested: Price | None = None,
+        spent: Price | None = None,
+        remaining: Remaining | None = None,
+        would_fit: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit
 
 
 class CalibrationError(AccountingError):
     """No parameter in the bracket meets the budget, or the family is not monotone."""
+
+
+class MissingExtra(AccountingError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
 
 
 class GridEdgeWarning(UserWarning):

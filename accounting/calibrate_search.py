@@ -1,0 +1,201 @@
+"""The search behind `calibrate`: what was probed, which side is costlier, and how the two ends close in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+from accounting.budget import Budget
+from accounting.curves import Curve
+from accounting.errors import AccountingError, CalibrationError, Unaffordable
+
+_RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
+_BEYOND = 1.9e-9  # how far past the result the budget is seen to refuse
+_SLACK = 1e-6  # relative noise of a cost that is no break of monotony
+_SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised cost may waver
+_NUDGE = 1.001  # two probes this far apart show the direction of the cost
+_NEAR = 0.1  # logarithmic width below which the cost is read as a power of the parameter
+
+
+class Search:
+    """Costs of the parameters probed so far; None for a parameter outside the family's domain."""
+
+    def __init__(self, family: Callable[[float], Curve], budget: Budget) -> None:
+        self._family, self._budget = family, budget
+        self._costs: dict[float, float | None] = {}
+        self._outside: Exception | None = None
+
+    def probe(self, *parameters: float) -> None:
+        """Evaluate the cost at each parameter."""
+        for parameter in parameters:
+            if parameter not in self._costs:
+                self._costs[parameter] = self._cost(parameter)
+
+    def _cost(self, parameter: float) -> float | None:
+        try:
+            curve = self._family(parameter)
+        except (AccountingError, ValueError, ArithmeticError) as error:
+            self._outside = error
+            return None
+        return self._budget.cost(curve)
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    def admits(self, parameter: float) -> bool:
+        """Whether the parameter is in the domain and within the budget."""
+        self.probe(parameter)
+        cost = self._costs[parameter]
+        return cost is not None and self._budget.covers(cost)
+
+    def all_admitted(self) -> bool:
+        """Whether the cost varies and no probe was too costly or outside the domain."""
+        return self._rising() is not None and all(self.admits(parameter) for parameter in self._costs)
+
+    def is_bracketed(self) -> bool:
+        """Whether some probe in the domain is admitted and its neighbour on the costlier side is not."""
+        rising = self._rising()
+        ends = None if rising is None else self._ends(rising)
+        return ends is not None and ends[1] is not None
+
+    def probe_decade(self, decade: int) -> None:
+        """Probe 10^decade and 10^-decade, as far as they may matter; in pairs while the direction is unknown."""
+        rising = self._rising()
+        for side in self._open_sides(rising):
+            start = 10.0 ** (side * decade)
+            self.probe(start, *([] if rising is not None else [_NUDGE * start]))
+
+    def _open_sides(self, rising: bool | None) -> list[int]:
+        inside = self._inside()
+        sides = [1, -1]
+        if rising is not None:
+            up = rising == self.admits(inside[-1] if rising else inside[0])
+            sides = [1] if up else [-1]
+        ends = {1: max(self._costs, default=1.0), -1: min(self._costs, default=1.0)}
+        return [side for side in sides if not inside or self._costs[ends[side]] is not None]
+
+    def _inside(self) -> list[float]:
+        return sorted(parameter for parameter, cost in self._costs.items() if cost is not None)
+
+    def _rising(self, slack: float = _SLACK) -> bool | None:
+        """True if the cost rises with the parameter, False if it falls, None if no two probes differ."""
+        costs = [cost for parameter in self._inside() if (cost := self._costs[parameter]) is not None]
+        rises = all(a <= b * (1 + slack) for a, b in pairwise(costs))
+        falls = all(a * (1 + slack) >= b for a, b in pairwise(costs))
+        if not rises and not falls:
+            raise CalibrationError(
+                f"the cost is not monotone between {min(self._costs):g} and {max(self._costs):g}: calibrate needs a family whose "
+                "cost only rises or only falls with its parameter; narrow the bracket to one branch"
+            )
+        return None if rises and falls else rises
+
+    # -- the result ---------------------------------------------------------------------------------------------------
+
+    def safe_end(self) -> float:
+        """The costliest admitted parameter, once the probes show where it must lie."""
+        if not self._inside() and self._outside is not None:
+            raise self._outside
+        self._nudge()
+        rising = self._rising()
+        if rising is None:
+            raise CalibrationError(f"{self._tried()} costs the same, {self._versus(self._inside()[0])}. {self._remedy()}")
+        ends = self._ends(rising) or self._from_the_edge(rising)
+        if ends is None:
+            cheapest = self._inside()[0 if rising else -1]
+            raise CalibrationError(
+                f"{self._budget!r} admits no parameter: {self._tried()} costs too much, the cheapest, {cheapest:g}, costs "
+                f"{self._versus(cheapest)}. Widen the bracket, or raise the budget or its delta"
+            )
+        safe, unsafe = ends
+        return safe if unsafe is None else self._close(safe, unsafe)
+
+    def _nudge(self) -> None:
+        """A single probe in the domain shows no direction: probe next to it, within what was probed."""
+        inside = self._inside()
+        if len(inside) == 1:
+            around = (inside[0] / _NUDGE, inside[0] * _NUDGE)
+            self.probe(*(parameter for parameter in around if min(self._costs) <= parameter <= max(self._costs)))
+
+    def _tried(self) -> str:
+        return f"every parameter tried from {min(self._costs):g} to {max(self._costs):g}"
+
+    def _versus(self, parameter: float) -> str:
+        return f"{self._costs[parameter]:g} against {self._budget.limit:g}"
+
+    def _remedy(self) -> str:
+        """Why a cost that is the same everywhere may be infinite: the form of the budget cannot pay for such curves."""
+        try:
+            self._budget.price(self._family(self._inside()[0]))
+        except Unaffordable as error:
+            return str(error)
+        if self._family(self._inside()[0]).delta0 > self._budget.delta:
+            return "Its bad events (delta0) are likelier than the delta of the budget: lower them, or raise the delta"
+        return "Check that the family uses its parameter, or widen the bracket"
+
+    def _ends(self, rising: bool) -> tuple[float, float | None] | None:
+        """The costliest admitted probe and the next one on the costlier side, None if there is none."""
+        towards_cost = sorted(self._costs, reverse=not rising)
+        admitted = [i for i, parameter in enumerate(towards_cost) if self.admits(parameter)]
+        if not admitted:
+            return None
+        last = admitted[-1]
+        return towards_cost[last], towards_cost[last + 1] if last + 1 < len(towards_cost) else None
+
+    def _from_the_edge(self, rising: bool) -> tuple[float, float] | None:
+        """Where the cheap side of the domain ends between two probes, look for an admitted parameter next to its edge."""
+        towards_cost = sorted(self._costs, reverse=not rising)
+        first = next(i for i, parameter in enumerate(towards_cost) if self._costs[parameter] is not None)
+        if first == 0:
+            return None
+        outside, inside = towards_cost[first - 1], towards_cost[first]
+        while _apart(outside, inside) > _RELATIVE:
+            middle = math.sqrt(outside) * math.sqrt(inside)
+            if self.admits(middle):
+                return middle, inside
+            outside, inside = (middle, inside) if self._costs[middle] is None else (outside, middle)
+        return None
+
+    def _close(self, safe: float, unsafe: float) -> float:
+        """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above the limit nearby."""
+        safe, unsafe = self._meet(safe, unsafe)
+        step = math.copysign(_BEYOND, unsafe - safe)
+        while self.admits(safe * math.exp(step)):
+            safe, unsafe = self._meet(*self._stride(safe * math.exp(step), step))
+        self._rising(_SLACK_NEARBY)
+        return self._narrowed_to(safe, unsafe, [float(f"{safe:.{digits}g}") for digits in (9, 6)])[0]
+
+    def _stride(self, safe: float, step: float) -> tuple[float, float]:
+        """Double the step until it leads out of the budget."""
+        while self.admits(further := safe * math.exp(step)):
+            safe, step = further, 2 * step
+        return safe, further
+
+    def _meet(self, safe: float, unsafe: float) -> tuple[float, float]:
+        """Bring the two ends together; every round at least halves the logarithm of their ratio."""
+        while (width := _apart(safe, unsafe)) > _RELATIVE:
+            safe, unsafe = self._narrowed(safe, unsafe, self._guesses(safe, unsafe, width))
+            if _apart(safe, unsafe) > width / 2:
+                safe, unsafe = self._narrowed(safe, unsafe, [0.5])
+        return safe, unsafe
+
+    def _guesses(self, safe: float, unsafe: float, width: float) -> list[float]:
+        """Shares of the way to `unsafe`: near the goal a power law's guess, a little short of it and a little past it."""
+        low, high = self._costs[safe], self._costs[unsafe]
+        if width > _NEAR or low is None or high is None or not 0 < low < high < math.inf:
+            return [0.5]
+        share = math.log(self._budget.limit / low) / math.log(high / low)
+        aside = max(width, _RELATIVE / (3 * width))
+        return [share - aside, share + aside]
+
+    def _narrowed(self, safe: float, unsafe: float, shares: list[float]) -> tuple[float, float]:
+        return self._narrowed_to(safe, unsafe, [safe ** (1 - share) * unsafe**share for share in shares])
+
+    def _narrowed_to(self, safe: float, unsafe: float, points: list[float]) -> tuple[float, float]:
+        for point in points:
+            if min(safe, unsafe) < point < max(safe, unsafe):
+                safe, unsafe = (point, unsafe) if self.admits(point) else (safe, point)
+        return safe, unsafe
+
+
+def _apart(safe: float, unsafe: float) -> float:
+    return abs(math.log(unsafe) - math.log(safe))

@@ -1,0 +1,133 @@
+"""`PrivacyFilter`: charge what is chosen along the way and never pass the budget. In memory; `Ledger` keeps it in a file."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import final
+
+from accounting.accountant import Priced
+from accounting.budget import Budget
+from accounting.curves import Composed, Curve
+from accounting.errors import BudgetExceeded, InvalidArgument
+from accounting.filter_item import read_item
+from accounting.filter_price import NOTHING, Price, Remaining
+from accounting.relation import Relation, same_relation
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One line of a filter: what ran, how often, under which label, and its price."""
+
+    curve: Curve
+    count: int
+    label: str | None
+    price: Price
+
+
+@final
+class PrivacyFilter:
+    """Keeps a sequence of charges within `budget`, whatever made the caller choose them. Theorems F1 to F3.
+
+    Each mechanism may depend on all earlier answers. The whole sequence satisfies the budget: pure or (epsilon, delta)
+    differential privacy, or delta-approximate rho-zCDP. Safe to share between threads. Charge first, then draw the noise.
+
+    Args:
+        budget: what may be spent.
+        relation: the neighbouring relation; if None, the first mechanism states it.
+    """
+
+    def __init__(self, budget: Budget, relation: Relation | None = None) -> None:
+        self._budget = budget
+        self._relation = same_relation(None, relation)
+        self._spent = NOTHING
+        self._charges: list[Charge] = []
+        self._lock = threading.Lock()
+
+    def charge(
+        self, item: Curve | Priced, count: int = 1, label: str | None = None, *, relation: Relation | None = None
+    ) -> Price:
+        """Charge `count` runs of a curve or mechanism, reserved together and priced as one composition; the price.
+
+        Raises:
+            BudgetExceeded: it does not fit; nothing is charged. Its attributes say what was asked, spent and left.
+            Unaffordable: the form of the budget can never pay for it; nothing is charged.
+            RelationMismatch: the relation differs from that of earlier charges.
+            InvalidArgument: count is not an integer >= 1, or item has no curve.
+        """
+        curve, stated = read_item(item, relation)
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InvalidArgument(f"count={count!r} must be an integer >= 1: how many runs are charged")
+        price = self._budget.price(Composed.of([(count, curve)]))
+        with self._lock:
+            relation = same_relation(self._relation, stated)
+            if not self._budget.fits(self._spent, price):
+                raise self._refusal(curve, count, price)
+            self._relation, self._spent = relation, self._spent.plus(price)
+            self._charges.append(Charge(curve, count, label, price))
+        return price
+
+    def _refusal(self, curve: Curve, count: int, price: Price) -> BudgetExceeded:
+        left, name = self._budget.remaining(self._spent), type(curve).__name__
+        fit = min(count - 1, self._budget.how_many(curve, self._spent)) if count > 1 else 0
+        return BudgetExceeded(
+            f"{count} x {name} costs {price.in_words(self._budget.measure)}, but only {left} are left of {self._budget!r}; "
+            f"{fit} of them would still fit. Nothing was charged: add noise, run fewer, or stop here.",
+            requested=price,
+            spent=self._spent,
+            remaining=left,
+            would_fit=fit,
+        )
+
+    @property
+    def budget(self) -> Budget:
+        """What may be spent."""
+        return self._budget
+
+    @property
+    def relation(self) -> Relation | None:
+        """The common neighbouring relation; None while nothing has stated one."""
+        return self._relation
+
+    @property
+    def spent(self) -> Price:
+        """The sum of the prices so far."""
+        return self._spent
+
+    @property
+    def remaining(self) -> Remaining:
+        """What is left, in nats and failure probability, rounded down."""
+        return self._budget.remaining(self._spent)
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Every charge, in order."""
+        return tuple(self._charges)
+
+    def can_afford(self, item: Curve | Priced) -> bool:
+        """Whether one run of a curve or mechanism may still be charged."""
+        return self._budget.can_afford(self._spent, self._read(item))
+
+    def how_many(self, item: Curve | Priced) -> int:
+        """How many separate runs of a curve or mechanism still fit.
+
+        Raises:
+            Unaffordable: the form of the budget can never pay for it.
+        """
+        return self._budget.how_many(self._read(item), self._spent)
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon (nats) at `delta` of what was charged, read as a plan that had been fixed in advance.
+
+        If the charges were chosen after seeing answers, this number is no guarantee: the budget is, and a `PrivacyOdometer`
+        gives a running total that is.
+        """
+        return Composed.of([(charge.count, charge.curve) for charge in self._charges]).epsilon(delta)
+
+    def _read(self, item: Curve | Priced) -> Curve:
+        curve, stated = read_item(item, None)
+        same_relation(self._relation, stated)
+        return curve
+
+    def __repr__(self) -> str:
+        return f"PrivacyFilter({self._budget!r}, relation={self._relation!r}, charges={len(self._charges)})"

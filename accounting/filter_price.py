@@ -1,0 +1,77 @@
+"""Prices of a filter: whole units, so that they add up exactly in any order, in any process and in any database."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+from accounting.curves import Curve
+from accounting.decimal_sum import exact, times_up, units_up
+
+Measure = float | Literal["epsilon", "rho"]  # a float is the order of a Renyi divergence
+
+MAIN_UNIT, FAILURE_UNIT = Decimal("1e-12"), Decimal("1e-18")
+MOST = 9 * 10**18  # units of 10^-12 nats that a signed 64-bit integer holds
+
+# A Renyi bound is a handful of floating-point operations, good to a few ulps, and the laws hold it to one part in 10^12.
+_OUTWARD = Decimal("1.000000000001")
+
+
+class Price(NamedTuple):
+    """What a filter has charged, in whole units: `main` of 10^-12 nats, `failure` of 10^-18. Integers add up exactly."""
+
+    main: int
+    failure: int
+
+    def plus(self, other: Price) -> Price:
+        """The two prices together."""
+        return Price(self.main + other.main, self.failure + other.failure)
+
+    def times(self, count: int) -> Price:
+        """The price of `count` such charges."""
+        return Price(count * self.main, count * self.failure)
+
+    def in_words(self, measure: Measure) -> str:
+        """The price as an error message says it."""
+        main, failure = float(self.main * MAIN_UNIT), float(self.failure * FAILURE_UNIT)
+        return str(Remaining(main, failure, measure))
+
+
+NOTHING = Price(0, 0)
+
+
+class Remaining(NamedTuple):
+    """What is left of a budget: `main` in nats of what `measure` adds up, `failure` a probability; both rounded down."""
+
+    main: float
+    failure: float
+    measure: Measure
+
+    def __str__(self) -> str:
+        return f"{self.main:.6g} nats of {in_words(self.measure)} and {self.failure:.3g} of failure"
+
+
+def in_words(measure: Measure) -> str:
+    """`measure` as an error message says it."""
+    if measure == "epsilon":
+        return "pure epsilon"
+    return "rho" if measure == "rho" else f"Renyi divergence of order {measure:g}"
+
+
+def main_cost(curve: Curve, measure: Measure) -> float:
+    """What `curve` adds to the sum, in nats; inf if it has no such guarantee."""
+    if measure == "rho":
+        return curve.rho
+    return curve.core_epsilon if measure == "epsilon" else float(curve.rdp(measure))
+
+
+def itemised(curve: Curve, measure: Measure) -> Price | None:
+    """The price of `curve`, rounded up; None if it is infinite or beyond what a price can count."""
+    main = main_cost(curve, measure)
+    if not math.isfinite(main):
+        return None
+    units = units_up(exact(main) if isinstance(measure, str) else times_up(exact(main), _OUTWARD), MAIN_UNIT)
+    # A cost that underflows to 0 is no gift: only a curve that reveals nothing is free.
+    units = max(units, 1) if curve.core_epsilon > 0 else units
+    return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None

@@ -1,0 +1,141 @@
+"""Group privacy: from one user's protection to that of a group, or from one event's to that of a user with several.
+
+A curve holds for inputs that differ by one neighbouring step: one user added or removed, or one replaced. Inputs that differ by
+`size` steps are told apart more easily; `group_privacy` bounds by how much. Two uses: a household of `size` users, and a
+user-level guarantee from an event-level one, when a user holds at most `size` of the records that a step may change. The bound
+on records per user must be enforced, not observed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from accounting.curves import (
+    ZCDP,
+    ApproxDP,
+    Approximate,
+    BoundedRange,
+    Composed,
+    Curve,
+    GaussianDP,
+    LaplaceDP,
+    PureDP,
+    RenyiTable,
+    Tighter,
+    tighter,
+)
+from accounting.curves.base import Floats
+from accounting.decimal_sum import decimal_sum
+from accounting.errors import InvalidArgument, NoEquivalent
+from accounting.profile_points import as_table, sampled_profile
+
+_ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
+_OUTWARD = 1 + 1e-12
+
+
+def group_privacy(curve: Curve, size: int) -> Curve:
+    """What `curve` guarantees for inputs that are `size` neighbouring steps apart. Theorems G1 to G4.
+
+    Exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP; compositions are taken part by part.
+
+    Raises:
+        InvalidArgument: size is not an integer >= 1.
+        NoEquivalent: nothing is left for a group of this size.
+    """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise InvalidArgument(f"size={size!r} must be an integer >= 1: how many neighbouring steps apart the inputs are")
+    return curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size)
+
+
+def _times(size: int, value: float) -> float:
+    return decimal_sum([(size, value)])
+
+
+def _composed(curve: Composed, size: int) -> Curve:
+    return Composed.of([(count, group_privacy(part, size)) for count, part in curve.parts])
+
+
+def _tighter(curve: Tighter, size: int) -> Curve:
+    return tighter(*(group_privacy(member, size) for member in curve.curves))
+
+
+def _general(curve: Curve, size: int) -> Curve:
+    """Any curve: by Renyi divergences and the pure epsilon if it has no bad event, else by its (epsilon, delta) guarantees."""
+    if curve.delta0 > 0:
+        return _by_profile(curve, size)
+    known: list[Curve] = [] if math.isinf(curve.rho) else [ZCDP(rho=_times(size * size, curve.rho))]
+    if math.isfinite(curve.core_epsilon):
+        known.append(PureDP(epsilon=_times(size, curve.core_epsilon)))
+    known += [] if (chained := _chain(curve, size)) is None else [chained]
+    if not known:
+        raise NoEquivalent(
+            f"a group of {size} is beyond the orders of {type(curve).__name__}: give it larger orders, or take a smaller group"
+        )
+    return tighter(*known)
+
+
+def _chain(curve: Curve, size: int) -> RenyiTable | None:
+    """The triangle inequality of Theorem G3 along the path, every intermediate order on one grid."""
+    orders = np.unique(np.append(_ORDERS, [a for a in curve.table_orders if a > 1.01]))
+    step = _step(curve, orders)
+    total = curve.rdp(orders)
+    for _ in range(size - 1):
+        total = np.min(step + total[None, :], axis=1)
+    finite = np.isfinite(total)
+    # Renyi divergence does not decrease with the order: a smaller bound at a larger order holds at the smaller one too.
+    values = np.minimum.accumulate((total[finite] * _OUTWARD**size)[::-1])[::-1]
+    return RenyiTable(orders=orders[finite].tolist(), values=values.tolist()) if np.any(finite) else None
+
+
+def _step(curve: Curve, orders: Floats) -> Floats:
+    """At (i, j): what one step adds at order i if the rest of the path is taken at the larger order j; inf elsewhere."""
+    a, b = orders[:, None], orders[None, :]
+    later = b > a
+    share = np.where(later, (b - a) / (b - 1), 0.5)
+    cost = curve.rdp(np.where(later, a / share, 2.0)) * (a - share) / (a - 1)
+    return np.where(later, cost, np.inf)
+
+
+def _by_profile(curve: Curve, size: int) -> Curve:
+    def grown(epsilon: float, delta: float) -> tuple[float, float]:
+        return _times(size, epsilon), _grown(delta, epsilon, size)
+
+    return as_table([grown(epsilon, delta) for epsilon, delta in sampled_profile(curve)], f"{type(curve).__name__} x {size}")
+
+
+def _grown(delta: float, epsilon: float, size: int) -> float:
+    """delta (1 + e^epsilon + ... + e^((size - 1) epsilon)), rounded up."""
+    if delta == 0:
+        return 0.0
+    factor = float(size) if epsilon == 0 else _ratio(epsilon, size)
+    return delta * factor * _OUTWARD
+
+
+def _ratio(epsilon: float, size: int) -> float:
+    return math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf
+
+
+def _approximate_dp(curve: ApproxDP, size: int) -> Curve:
+    delta = _grown(curve.failure, curve.epsilon0, size)
+    if delta >= 1:
+        raise NoEquivalent(
+            f"a group of {size} has no guarantee from {curve!r}: its delta grows to {delta:g}; take a smaller group"
+        )
+    return ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
+
+
+_GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
+    PureDP: lambda curve, size: PureDP(epsilon=_times(size, curve.epsilon0)),
+    BoundedRange: lambda curve, size: BoundedRange(epsilon=_times(size, curve.epsilon0)),
+    GaussianDP: lambda curve, size: GaussianDP(mu=_times(size, curve.mu)),
+    LaplaceDP: lambda curve, size: LaplaceDP(epsilon=_times(size, curve.epsilon0)),
+    ZCDP: lambda curve, size: ZCDP(rho=_times(size * size, curve.rho0)),
+    ApproxDP: _approximate_dp,
+    Approximate: _by_profile,
+    Composed: _composed,
+    Tighter: _tighter,
+}

@@ -1,0 +1,182 @@
+"""To and from dp-accounting's `DpEvent`s: what has an exact counterpart is converted, all else is refused with a reason.
+
+Events are read by their class, never by a name in a text: nothing is imported or called because a file says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event
+from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, zero
+from accounting.errors import InvalidCurve, NoEquivalent
+from accounting.interop_laws import discrete_laplace, down, randomised_response, up
+from accounting.relation import Relation, same_relation
+
+_RELATION: Relation = "add_remove"  # what dp-accounting assumes unless told otherwise
+_ORDERS = tuple(sorted({float(a) for a in DEFAULT_RDP_ORDERS} | {float(f"{1 + a:.6g}") for a in np.geomspace(1e-2, 1e5, 141)}))
+
+
+def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> Curve:
+    """The curve of a dp-accounting event, compositions included, with their counts. Theorem G6.
+
+    Args:
+        event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, and compositions of them.
+        relation: the neighbouring relation, add_remove if None. Noise multipliers are relative to the norm of one user's
+            contribution, so replacing it costs twice as much; randomised response exists under replace_one only.
+
+    Raises:
+        NoEquivalent: the event, or a part of it, has no curve; the message names its class and what to do instead.
+        InvalidCurve: a parameter is no guarantee (NaN, negative, no noise) or a count is no integer >= 0.
+    """
+    read = _READERS.get(type(event))
+    if read is None:
+        name = type(event).__name__
+        raise NoEquivalent(f"{name} has no curve: {_REFUSED.get(name, 'it is no event of dp-accounting that is known here')}")
+    return read(event, same_relation(None, relation) or _RELATION)
+
+
+def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEvent:
+    """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more privacy loss. Theorem G6.
+
+    Args:
+        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, the identity, and compositions of them.
+        relation: the neighbouring relation that the event will be read under, add_remove if None.
+
+    Raises:
+        NoEquivalent: the curve, or a part of it, has no event.
+    """
+    write = _WRITERS.get(type(curve))
+    if write is None:
+        raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {_instead(curve)}")
+    return write(curve, same_relation(None, relation) or _RELATION)
+
+
+# -- events to curves -------------------------------------------------------------------------------------------------
+
+
+def _gaussian(event: dp_event.GaussianDpEvent, relation: Relation) -> Curve:
+    return GaussianDP(mu=_shift(event.noise_multiplier, relation))
+
+
+def _laplace(event: dp_event.LaplaceDpEvent, relation: Relation) -> Curve:
+    return LaplaceDP(epsilon=_shift(event.noise_multiplier, relation))
+
+
+def _discrete_laplace(event: dp_event.DiscreteLaplaceDpEvent, relation: Relation) -> Curve:
+    return discrete_laplace(event.noise_parameter, event.sensitivity * _moves(relation))
+
+
+def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Relation) -> Curve:
+    if relation != "replace_one":
+        raise NoEquivalent(
+            "RandomizedResponseDpEvent has no curve under add_remove: a removed user's answer is missing, which anyone sees. "
+            "Pass relation='replace_one'"
+        )
+    return randomised_response(event.noise_parameter, event.num_buckets)
+
+
+def _zcdp(event: dp_event.ZCDpEvent, _: Relation) -> Curve:
+    if event.xi == 0:
+        return ZCDP(rho=event.rho)
+    return RenyiTable(orders=_ORDERS, values=[up(event.xi + event.rho * order) for order in _ORDERS])
+
+
+def _composed(event: dp_event.ComposedDpEvent, relation: Relation) -> Curve:
+    return Composed.of([(1, from_dp_event(part, relation)) for part in event.events])
+
+
+def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
+    count = event.count
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+        raise InvalidCurve(f"SelfComposedDpEvent.count={count!r} must be an integer >= 0")
+    return Composed.of([(int(count), from_dp_event(event.event, relation))])
+
+
+def _shift(noise_multiplier: float, relation: Relation) -> float:
+    """Shift of the answer over the scale of its noise, rounded up."""
+    if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
+        raise InvalidCurve(f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise there is no guarantee")
+    return 0.0 if math.isinf(noise_multiplier) else up(_moves(relation) / noise_multiplier)
+
+
+def _moves(relation: Relation) -> int:
+    """How many contributions a neighbour moves: replacing takes one out and puts another in."""
+    return 1 if relation == "add_remove" else 2
+
+
+# -- curves to events -------------------------------------------------------------------------------------------------
+
+
+def _from_gaussian(curve: GaussianDP, relation: Relation) -> dp_event.DpEvent:
+    return dp_event.GaussianDpEvent(down(_moves(relation) / curve.mu)) if curve.mu > 0 else dp_event.NoOpDpEvent()
+
+
+def _from_laplace(curve: LaplaceDP, relation: Relation) -> dp_event.DpEvent:
+    return dp_event.LaplaceDpEvent(down(_moves(relation) / curve.epsilon0)) if curve.epsilon0 > 0 else dp_event.NoOpDpEvent()
+
+
+def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
+    if curve.epsilon0 == 0:
+        return dp_event.NoOpDpEvent()
+    if relation == "add_remove":
+        return dp_event.DiscreteLaplaceDpEvent(curve.epsilon0, 1)
+    return dp_event.RandomizedResponseDpEvent(down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2)
+
+
+def _from_zcdp(curve: ZCDP, _: Relation) -> dp_event.DpEvent:
+    return dp_event.ZCDpEvent(curve.rho0) if curve.rho0 > 0 else dp_event.NoOpDpEvent()
+
+
+def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
+    parts = [_repeated(to_dp_event(part, relation), count) for count, part in curve.parts]
+    return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(parts) if parts else dp_event.NoOpDpEvent()
+
+
+def _repeated(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
+    return event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
+
+
+def _instead(curve: Curve) -> str:
+    if curve.delta0 > 0:
+        return "No event has a failure probability: keep this part in this package."
+    if math.isfinite(curve.rho):
+        return f"A valid but looser event is that of ZCDP(rho={curve.rho:.6g})."
+    return "Keep this part in this package."
+
+
+_READERS: dict[type[dp_event.DpEvent], Callable[[Any, Relation], Curve]] = {
+    dp_event.NoOpDpEvent: lambda _event, _relation: zero(),
+    dp_event.GaussianDpEvent: _gaussian,
+    dp_event.LaplaceDpEvent: _laplace,
+    dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
+    dp_event.RandomizedResponseDpEvent: _randomised_response,
+    dp_event.ZCDpEvent: _zcdp,
+    dp_event.ComposedDpEvent: _composed,
+    dp_event.SelfComposedDpEvent: _self_composed,
+}
+
+_WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
+    GaussianDP: _from_gaussian,
+    LaplaceDP: _from_laplace,
+    PureDP: _from_pure,
+    ZCDP: _from_zcdp,
+    Composed: _from_composed,
+}
+
+_REFUSED: dict[str, str] = {
+    "NonPrivateDpEvent": "it states that nothing is guaranteed. Leave it out only if it touches no private data",
+    "UnsupportedDpEvent": "it states no guarantee. Replace it by the event of the mechanism that ran",
+    "PoissonSampledDpEvent": "events do not say that the sample is kept secret. Use acc.poisson_sampled(curve, rate, relation=)",
+    "SampledWithReplacementDpEvent": "no bound for it is proved here. Convert the inner event for a valid, looser curve",
+    "SampledWithoutReplacementDpEvent": "no bound for it is proved here. Convert the inner event for a valid, looser curve",
+    "SingleEpochTreeAggregationDpEvent": "its guarantee is for replacing a record by a special one, neither relation known here",
+    "RepeatAndSelectDpEvent": "no curve describes a random number of repetitions. Fix the number and compose",
+    "MixtureOfGaussiansDpEvent": "no curve describes its one-sided pair of laws. Use GaussianDP with the largest sensitivity",
+    "TruncatedSubsampledGaussianDpEvent": "no bound for it is proved here. Convert a GaussianDpEvent for a valid, looser curve",
+}

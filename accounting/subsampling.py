@@ -1,0 +1,86 @@
+"""Amplification by Poisson sampling, where a proof covers it: one application, add_remove, the sample kept secret."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from dp_accounting import dp_event
+from dp_accounting.rdp import rdp_privacy_accountant
+
+from accounting.curves import ApproxDP, Composed, Curve, GaussianDP, PureDP, RenyiTable, tighter
+from accounting.errors import InvalidArgument, NoEquivalent
+from accounting.profile_points import as_table, sampled_profile
+from accounting.relation import Relation
+
+_ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8), 160, 192, 256, 384, 512, 768, 1024]
+# dp-accounting adds series in logarithms and stops where a term is below e^-30: far less than one part in 10^9, or 10^-10 nats.
+_OUTWARD, _MORE = 1 + 1e-9, 1e-10
+
+
+def poisson_sampled(curve: Curve, rate: float, *, relation: Relation) -> Curve:
+    """`curve`'s mechanism run once on a secret sample that takes each user independently with probability `rate`. Theorem G5.
+
+    Compose the result for several runs on fresh samples: `n * poisson_sampled(curve, rate)`. A composition as argument means
+    that all of its parts see the same sample.
+
+    Args:
+        curve: the guarantee of the mechanism on the sample. Gaussian mechanisms also get the Renyi bound of dp-accounting.
+        rate: sampling probability, in (0, 1].
+        relation: must be add_remove; replacing a user of a Poisson sample is not covered.
+
+    Raises:
+        NoEquivalent: the relation is replace_one.
+        InvalidArgument: rate is outside (0, 1].
+    """
+    if relation != "add_remove":
+        raise NoEquivalent(
+            f"relation={relation!r}: amplification by Poisson sampling is proved here for add_remove only. Configure the "
+            "mechanism under add_remove, or use the curve without amplification"
+        )
+    if isinstance(rate, bool) or not 0 < rate <= 1:
+        raise InvalidArgument(f"rate={rate!r} must lie in (0, 1]: the probability with which a user is sampled")
+    return curve if rate == 1 else _amplified(curve, float(rate))
+
+
+def _amplified(curve: Curve, rate: float) -> Curve:
+    if isinstance(curve, PureDP | ApproxDP):
+        return _one_point(curve.core_epsilon, curve.delta0, rate)
+    table = as_table(
+        [(_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)], type(curve).__name__
+    )
+    mu = _gaussian(curve)
+    return table if mu is None else tighter(table, _renyi(mu, rate))
+
+
+def _one_point(epsilon: float, delta: float, rate: float) -> Curve:
+    amplified = _less(epsilon, rate)
+    return PureDP(epsilon=amplified) if delta == 0 else ApproxDP(epsilon=amplified, delta=_times(rate, delta))
+
+
+def _times(rate: float, delta: float) -> float:
+    return math.nextafter(rate * delta, 1.0) if delta > 0 else 0.0
+
+
+def _less(epsilon: float, rate: float) -> float:
+    """ln(1 + rate (e^epsilon - 1)), rounded up."""
+    if epsilon > 700:
+        return epsilon
+    return min(epsilon, math.log1p(rate * math.expm1(epsilon)) * (1 + 1e-14))
+
+
+def _gaussian(curve: Curve) -> float | None:
+    """The mu of a composition of Gaussian mechanisms, rounded up."""
+    parts = curve.parts if isinstance(curve, Composed) else ((1, curve),)
+    if not all(isinstance(part, GaussianDP) for _, part in parts) or curve.rho == 0:
+        return None
+    return math.sqrt(2 * curve.rho) * (1 + 1e-15)
+
+
+def _renyi(mu: float, rate: float) -> RenyiTable:
+    accountant = rdp_privacy_accountant.RdpAccountant(orders=_ORDERS)
+    accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / mu)))
+    # dp-accounting gives inf, or bounds that are too large, at some fractional orders: a larger order's bound holds there too.
+    finite = np.isfinite(accountant.rdp)
+    values = np.minimum.accumulate(np.maximum(accountant.rdp[finite], 0.0)[::-1])[::-1] * _OUTWARD + _MORE
+    return RenyiTable(orders=np.array(_ORDERS, dtype=np.float64)[finite].tolist(), values=values.tolist())

@@ -1,0 +1,212 @@
+"""Calibration returns the safe end of a monotone search, to one part in 10^9, against closed forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from accounting.budget import Budget
+from accounting.calibrate import calibrate, calibrate_count
+from accounting.curves import ZCDP, ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable
+from accounting.errors import CalibrationError, InvalidArgument, InvalidCurve
+
+Family = Callable[[float], Curve]
+FURTHER = 1 + 2e-9
+
+
+def stable_top_k(rho: float) -> Curve:
+    """600 rounds of the mechanism of theory section 5, rho split over its two parts."""
+    return 600 * Approximate(curve=BoundedRange(epsilon=2 * math.sqrt(rho)) + GaussianDP(mu=math.sqrt(rho)), delta0=1e-10)
+
+
+RISING: list[Family] = [
+    lambda x: PureDP(epsilon=x),
+    lambda x: 10 * BoundedRange(epsilon=x),
+    lambda x: ZCDP(rho=x),
+    lambda x: 3 * LaplaceDP(epsilon=x) + GaussianDP(mu=x),
+    stable_top_k,
+]
+FALLING: list[Family] = [
+    lambda scale: GaussianDP(mu=1 / scale),
+    lambda scale: 5 * LaplaceDP(epsilon=2 / scale),
+    lambda scale: GaussianDP(mu=1 / scale) + 3 * BoundedRange(epsilon=1 / scale**2),
+]
+BUDGETS = [Budget(rho=0.1, delta=1e-6), Budget(epsilon=2.0, delta=1e-6)]
+
+
+@given(limit=st.floats(1e-6, 1e6), factor=st.floats(1e-6, 1e6), power=st.sampled_from([0.5, 1.0, 2.0, -0.5, -1.0, -2.0]))
+@example(limit=0.3, factor=1.0, power=1.0)
+@settings(max_examples=300, deadline=None)
+def test_powers(limit: float, factor: float, power: float) -> None:
+    """For a cost factor * x^power the result is (limit / factor)^(1 / power) to 1e-9, admitted, and 2e-9 further is refused."""
+
+    def family(x: float) -> Curve:
+        return PureDP(epsilon=factor * x**power)
+
+    budget, exact = Budget(epsilon=limit), (limit / factor) ** (1 / power)
+    found = calibrate(family, budget, bracket=(1e-30, 1e30))
+    assert math.isclose(found, exact, rel_tol=1e-9)
+    assert budget.admits(family(found))
+    assert not budget.admits(family(found * FURTHER ** math.copysign(1, power)))
+    if 1e-14 < exact < 1e14:
+        assert math.isclose(calibrate(family, budget), exact, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+@pytest.mark.parametrize("number", range(len(RISING) + len(FALLING)))
+def test_the_end_is_safe_and_tight(number: int, budget: Budget) -> None:
+    """Whatever the family and the form, the result is admitted and the parameter 2e-9 further towards more cost is not."""
+    family, further = (
+        [(f, FURTHER) for f in RISING][number] if number < len(RISING) else (FALLING[number - len(RISING)], 1 / FURTHER)
+    )
+    found = calibrate(family, budget)
+    assert budget.admits(family(found))
+    assert not budget.admits(family(found * further))
+    assert math.isclose(calibrate(family, budget, bracket=(found / 40, found * 30)), found, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("limit", [0.123, 0.7, 1.0, 3.3])
+def test_a_cost_that_wavers_is_followed_outward(limit: float) -> None:
+    """If half of all parameters cost 5e-8 more than their neighbours, the budget still refuses 1.9e-9 past the result."""
+
+    def wavering(x: float) -> Curve:
+        return PureDP(epsilon=x * (1 + 5e-8) if math.floor(x / limit * 1e9) % 2 else x)
+
+    found, budget = calibrate(wavering, Budget(epsilon=limit)), Budget(epsilon=limit)
+    assert budget.admits(wavering(found))
+    assert not budget.admits(wavering(found * math.exp(1.9e-9)))
+
+
+def test_round_answers_come_out_round() -> None:
+    """Where a short decimal spends the budget exactly, that decimal is the answer."""
+    assert calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=0.3)) == 0.3
+    assert calibrate(lambda x: 10 * PureDP(epsilon=x), Budget(epsilon=1.0)) == 0.1
+    assert calibrate(lambda scale: 4 * PureDP(epsilon=1 / scale), Budget(epsilon=0.5)) == 8.0
+
+
+def test_gaussian_noise_for_zcdp() -> None:
+    """The noise for rho-zCDP is 1 / sqrt(2 rho), rounded to more noise."""
+    found = calibrate(lambda sigma: GaussianDP(mu=1 / sigma), Budget(rho=0.1))
+    assert math.sqrt(5) <= found <= math.sqrt(5) * (1 + 1e-9)
+
+
+def test_few_evaluations() -> None:
+    """A search outward from 1 over ten decades evaluates the family at most 45 times: it may be slow."""
+    seen: list[float] = []
+
+    def family(x: float) -> Curve:
+        seen.append(x)
+        return 50 * LaplaceDP(epsilon=x)
+
+    calibrate(family, Budget(epsilon=1e-8, delta=1e-9))
+    assert len(seen) <= 45
+
+
+def test_bracket_that_is_admitted_whole() -> None:
+    """If all of a given bracket is admitted, its costlier end is returned, on either branch."""
+    assert calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=9.0), bracket=(0.5, 2.0)) == 2.0
+    assert calibrate(lambda x: PureDP(epsilon=1 / x), Budget(epsilon=9.0), bracket=(0.5, 2.0)) == 0.5
+
+
+def test_domains_end_the_search() -> None:
+    """Parameters at which the family raises are outside: the search stays inside and goes up to the edge."""
+
+    def below_half(x: float) -> Curve:
+        if not 0.003 < x < 0.5:
+            raise InvalidCurve("outside")
+        return PureDP(epsilon=x)
+
+    assert math.isclose(calibrate(below_half, Budget(epsilon=0.1)), 0.1, rel_tol=1e-9)
+    assert math.isclose(calibrate(below_half, Budget(epsilon=2.0)), 0.5, rel_tol=1e-9)
+    assert calibrate(below_half, Budget(epsilon=2.0)) < 0.5
+    assert math.isclose(calibrate(below_half, Budget(epsilon=0.0031), bracket=(1e-6, 1.0)), 0.0031, rel_tol=1e-9)
+    with pytest.raises(CalibrationError, match="admits no parameter"):
+        calibrate(below_half, Budget(epsilon=0.001))
+
+
+def test_probabilities_as_parameters() -> None:
+    """A failure probability is calibrated within (0, 1) although decades above it raise."""
+    found = calibrate(lambda delta: ApproxDP(epsilon=0.1, delta=delta), Budget(rho=1.0, delta=1e-6))
+    assert found == 1e-6
+
+
+def test_errors_of_the_family_surface_if_it_never_answers() -> None:
+    """A family that raises everywhere raises its own last error, and a programming error is never swallowed."""
+
+    def wrong(_: float) -> Curve:
+        raise InvalidCurve("never")
+
+    with pytest.raises(InvalidCurve, match="never"):
+        calibrate(wrong, Budget(epsilon=1.0))
+    with pytest.raises(AttributeError):
+        calibrate(lambda _: None, Budget(epsilon=1.0))  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("bracket", [None, (1.0, 10.0), (0.1, 20.0)])
+def test_a_cost_with_two_branches_is_refused(bracket: tuple[float, float] | None) -> None:
+    """A cost that falls and then rises raises instead of returning one of two answers."""
+    with pytest.raises(CalibrationError, match="not monotone"):
+        calibrate(lambda x: PureDP(epsilon=0.1 + abs(x - 3)), Budget(epsilon=0.5), bracket=bracket)
+
+
+def test_a_dip_between_the_probes_is_found_out() -> None:
+    """A cost that only breaks its monotony between two probes is still refused when the search walks into it."""
+
+    def dented(x: float) -> Curve:
+        return PureDP(epsilon=x if not 4.5 < x < 6 else 0.5)
+
+    with pytest.raises(CalibrationError, match="not monotone"):
+        calibrate(dented, Budget(epsilon=5.0), bracket=(1.0, 10.0))
+
+
+def test_budgets_that_cannot_be_met() -> None:
+    """An unmet budget says what the cheapest parameter costs; a form that never admits the family says what would."""
+    with pytest.raises(CalibrationError, match=r"the cheapest, 1, costs 1 against 0\.5"):
+        calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=0.5), bracket=(1, 2))
+    with pytest.raises(CalibrationError, match=r"Budget\(epsilon=, delta=\)"):
+        calibrate(lambda scale: GaussianDP(mu=1 / scale), Budget(epsilon=1.0))
+    with pytest.raises(CalibrationError, match="likelier than the delta"):
+        calibrate(lambda x: ApproxDP(epsilon=x, delta=1e-3), Budget(epsilon=1.0, delta=1e-6))
+    with pytest.raises(CalibrationError, match="uses its parameter"):
+        calibrate(lambda _: PureDP(epsilon=0.1), Budget(epsilon=1.0))
+    with pytest.raises(CalibrationError, match="no costliest"):
+        calibrate(lambda x: PureDP(epsilon=x / (1 + x)), Budget(epsilon=1.0 + 1e-9))
+
+
+@pytest.mark.parametrize("bracket", [(0.0, 1.0), (2.0, 1.0), (1.0, math.inf), (1.0, math.nan), (-1.0, 1.0), (1.0, 1.0)])
+def test_brackets_are_positive_and_in_order(bracket: tuple[float, float]) -> None:
+    """A bracket that is no pair of increasing positive finite numbers raises."""
+    with pytest.raises(InvalidArgument, match="smaller first"):
+        calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=1.0), bracket=bracket)
+
+
+@given(limit=st.integers(1, 10**9), unit=st.integers(1, 10**6))
+@settings(max_examples=100, deadline=None)
+def test_counts(limit: int, unit: int) -> None:
+    """The greatest count of a pure curve is the quotient of the decimals, rounded down."""
+    budget = Budget(epsilon=limit / 10**6)
+    assert calibrate_count(PureDP(epsilon=unit / 10**6), budget) == limit // unit
+
+
+def test_counts_of_fixed_plans() -> None:
+    """As a fixed plan at least as many rounds fit as when they are charged one by one, and one more is refused."""
+    curve, budget = GaussianDP(mu=0.05), Budget(epsilon=2.0, delta=1e-6)
+    count = calibrate_count(curve, budget)
+    assert count >= budget.how_many(curve)
+    assert budget.admits(count * curve)
+    assert not budget.admits((count + 1) * curve)
+    assert calibrate_count(lambda n: PureDP(epsilon=n * n), Budget(epsilon=50.0)) == 7
+    assert calibrate_count(PureDP(epsilon=2.0), Budget(epsilon=1.0)) == 0
+    with pytest.raises(CalibrationError, match="any number"):
+        calibrate_count(PureDP(epsilon=0.0), Budget(epsilon=1.0))
+
+
+def test_tables_are_calibrated_too() -> None:
+    """A family of tabulated bounds has no rho and no pure epsilon, and is still calibrated in the approximate form."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    found = calibrate(lambda x: RenyiTable(orders=[4, 16, 64], values=[4 * x, 16 * x, 64 * x]), budget)
+    assert budget.admits(RenyiTable(orders=[4, 16, 64], values=[4 * found, 16 * found, 64 * found]))

@@ -1,0 +1,271 @@
+"""Group privacy and Poisson sampling against exact laws of small mechanisms on paths of inputs."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import laplace, norm
+
+from accounting.bounds import best_delta
+from accounting.curves import (
+    ZCDP,
+    ApproxDP,
+    Approximate,
+    BoundedRange,
+    Curve,
+    GaussianDP,
+    GaussianMax,
+    LaplaceDP,
+    PureDP,
+    RenyiTable,
+    tighter,
+    zero,
+)
+from accounting.errors import InvalidArgument, NoEquivalent
+from accounting.group import group_privacy
+from accounting.subsampling import _renyi, poisson_sampled
+
+Law = NDArray[np.float64]
+EPSILONS = [0.0, 0.05, 0.3, 0.7, 1.5, 3.0]
+ORDERS = [1.05, 1.5, 2.0, 4.0, 10.0]
+
+
+def hockey_stick(p: Law, q: Law, epsilon: float) -> float:
+    return float(np.maximum(0, p - math.exp(epsilon) * q).sum())
+
+
+def renyi(p: Law, q: Law, order: float) -> float:
+    p, q = p[p + q > 0], q[p + q > 0]
+    return math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
+
+
+def bounds_the_pair(curve: Curve, p: Law, q: Law) -> None:
+    """Assert delta and, without a bad event, rdp of `curve` at least as large as the exact ones, both ways round."""
+    for one, other in ((p, q), (q, p)):
+        for epsilon in EPSILONS:
+            assert best_delta(curve, epsilon).value >= hockey_stick(one, other, epsilon) * (1 - 1e-9) - 1e-14
+        if curve.delta0 == 0:
+            assert np.all(curve.rdp(ORDERS) >= np.array([renyi(one, other, a) for a in ORDERS]) * (1 - 1e-9))
+
+
+def exponential_mechanism(step: int, epsilon: float) -> Law:
+    """Three candidates of which the first gains one count a step and the others lose one: bounded range 2 epsilon."""
+    weights = np.exp(epsilon * np.array([step, -step, -step / 2]))
+    return weights / weights.sum()
+
+
+def cells(step: int, scale: float, noise: str) -> Law:
+    """A noisy count, cut into cells as small as the tails allow."""
+    law = {"gaussian": norm, "laplace": laplace}[noise](loc=step, scale=scale)
+    cuts = np.concatenate([[-np.inf], np.linspace(-8 * scale, 8 * scale, 801), [np.inf]])
+    return np.where(cuts[1:] <= step, np.diff(law.cdf(cuts)), -np.diff(law.sf(cuts)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("epsilon", [0.05, 0.4])
+def test_closed_forms_hold_on_paths(size: int, epsilon: float) -> None:
+    """The group's curve bounds the exact divergence between inputs that many steps apart, for each curve that scales."""
+    bounds_the_pair(
+        group_privacy(BoundedRange(epsilon=2 * epsilon), size), *(exponential_mechanism(i, epsilon) for i in (0, size))
+    )
+    bounds_the_pair(group_privacy(PureDP(epsilon=2 * epsilon), size), *(exponential_mechanism(i, epsilon) for i in (0, size)))
+    bounds_the_pair(group_privacy(LaplaceDP(epsilon=epsilon), size), *(cells(i, 1 / epsilon, "laplace") for i in (0, size)))
+    bounds_the_pair(group_privacy(GaussianDP(mu=epsilon), size), *(cells(i, 1 / epsilon, "gaussian") for i in (0, size)))
+    bounds_the_pair(group_privacy(ZCDP(rho=epsilon**2 / 2), size), *(cells(i, 1 / epsilon, "gaussian") for i in (0, size)))
+
+
+def test_scaling_is_exact_and_decimal() -> None:
+    """Groups of k multiply the parameter by k (rho by k squared), as decimals; a group of one is the curve itself."""
+    assert group_privacy(PureDP(epsilon=0.1), 3) == PureDP(epsilon=0.3)
+    assert group_privacy(BoundedRange(epsilon=0.1), 3) == BoundedRange(epsilon=0.3)
+    assert group_privacy(LaplaceDP(epsilon=0.1), 3) == LaplaceDP(epsilon=0.3)
+    assert group_privacy(GaussianDP(mu=0.1), 3) == GaussianDP(mu=0.3)
+    assert group_privacy(ZCDP(rho=0.1), 3) == ZCDP(rho=0.9)
+    assert group_privacy(zero(), 5) == zero()
+    assert group_privacy(5 * PureDP(epsilon=0.1) + ZCDP(rho=0.1), 3) == 5 * PureDP(epsilon=0.3) + ZCDP(rho=0.9)
+    table = RenyiTable(orders=[2, 4], values=[0.1, 0.2])
+    assert group_privacy(table, 1) is table
+
+
+def leaky_path(size: int, epsilon: float, delta: float) -> list[Law]:
+    """Truncated geometric noise on a count of `size` at most, with a leak of the count itself: (epsilon, delta)-DP steps."""
+    grid = np.arange(size + 1)
+    laws = []
+    for step in range(size + 1):
+        noise = np.exp(-epsilon * np.abs(grid - step)) * np.where((grid == 0) | (grid == size), 1.0, -math.expm1(-epsilon))
+        leak = np.zeros(size + 1)
+        leak[step] = delta
+        laws.append(np.concatenate([(1 - delta) * noise / noise.sum(), leak]))
+    return laws
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize(
+    "curve", [ApproxDP(epsilon=0.3, delta=0.01), Approximate(curve=PureDP(epsilon=0.3), delta0=0.01)], ids=repr
+)
+def test_bad_events_grow_along_the_path(curve: Curve, size: int) -> None:
+    """Epsilon and delta of a group bound the ends of a path whose every step is (epsilon, delta)-DP."""
+    laws = leaky_path(size, 0.3, 0.01)
+    assert all(hockey_stick(a, b, 0.3) <= 0.01 + 1e-12 for a, b in pairwise(laws))
+    bounds_the_pair(group_privacy(curve, size), laws[0], laws[-1])
+
+
+def test_approximate_dp_is_the_geometric_sum() -> None:
+    """For (e, d) and groups of 3: (3e, d (1 + exp(e) + exp(2e)))."""
+    grown = group_privacy(ApproxDP(epsilon=0.3, delta=1e-6), 3)
+    exact = 1e-6 * (1 + math.exp(0.3) + math.exp(0.6))
+    assert grown.core_epsilon == 0.9
+    assert exact <= grown.delta0 <= exact * (1 + 1e-11)
+    assert math.isclose(group_privacy(ApproxDP(epsilon=0, delta=1e-6), 4).delta0, 4e-6, rel_tol=1e-11)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_renyi_tables_hold_on_any_path(data: st.DataObject) -> None:
+    """For random paths of laws, with the table of the largest step, the chained table bounds the ends at every order it has."""
+    size = data.draw(st.integers(2, 4))
+    weights = [data.draw(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3)) for _ in range(size + 1)]
+    laws = [np.array(w) / np.sum(w) for w in weights]
+    orders = sorted({1.05, 1.1, 1.3, 1.6, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0, 65.0})
+    steps = [(a, b) for pair in pairwise(laws) for a, b in (pair, pair[::-1])]
+    values = [max(renyi(a, b, order) for a, b in steps) * (1 + 1e-12) for order in orders]
+    grown = group_privacy(RenyiTable(orders=orders, values=np.maximum.accumulate(np.maximum(values, 0)).tolist()), size)
+    for order in grown.table_orders:
+        assert float(grown.rdp(order)) >= renyi(laws[0], laws[-1], order) * (1 - 1e-9) - 1e-12
+
+
+def test_the_chain_is_close_to_the_closed_form() -> None:
+    """For a table of rho * order the chain is at least the exact k^2 rho * order, and at most 15 percent above it."""
+    orders = (1 + np.geomspace(1e-2, 1e5, 600)).tolist()
+    for size in (2, 3, 5):
+        grown = group_privacy(RenyiTable(orders=orders, values=[0.01 * a for a in orders]), size)
+        for order in (1.5, 3.0, 10.0, 100.0):
+            ratio = float(grown.rdp(order)) / (size**2 * 0.01 * order)
+            assert 1 <= ratio <= 1.15
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_curves_without_a_rule_of_their_own(size: int) -> None:
+    """Gaussian report-noisy-max (exact law at three candidates) stays below its group's curve, and below the better of two."""
+    grid, step = np.linspace(-14, 14, 28001), 28 / 28000
+
+    def winner(shift: float) -> Law:
+        means = np.array([shift, 0.0, 0.0])
+        others = [np.prod([norm.cdf(grid, o) for j, o in enumerate(means) if j != i], axis=0) for i in range(3)]
+        wins = [norm.pdf(grid, mean) * below for mean, below in zip(means, others, strict=True)]
+        law = np.array(wins).sum(axis=1) * step
+        return law / law.sum()
+
+    for curve in (GaussianMax(mu=1.0, candidates=3), tighter(GaussianMax(mu=1.0, candidates=3), GaussianDP(mu=1.0))):
+        bounds_the_pair(group_privacy(curve, size), winner(0.0), winner(float(size)))
+
+
+def test_groups_are_monotone() -> None:
+    """Larger groups cost more, and no member costs less than one user."""
+    for curve in (
+        GaussianMax(mu=0.3, candidates=5),
+        Approximate(curve=GaussianDP(mu=0.3), delta0=1e-9),
+        2 * LaplaceDP(epsilon=0.2),
+    ):
+        epsilons = [group_privacy(curve, size).epsilon(1e-4) for size in (1, 2, 3, 4)]
+        assert epsilons == sorted(epsilons)
+        assert epsilons[0] < epsilons[-1]
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True])
+def test_group_sizes_are_positive_integers(size: object) -> None:
+    """A group size that is no integer >= 1 raises."""
+    with pytest.raises(InvalidArgument, match="integer >= 1"):
+        group_privacy(PureDP(epsilon=0.1), size)  # type: ignore[arg-type]
+
+
+def test_groups_with_nothing_left_are_refused() -> None:
+    """A group so large that delta reaches 1, or that a table has no order for, raises with the reason."""
+    for curve in (ApproxDP(epsilon=1.0, delta=0.1), Approximate(curve=GaussianDP(mu=5.0), delta0=0.5)):
+        with pytest.raises(NoEquivalent, match=r"smaller group|no guarantee left"):
+            group_privacy(curve, 30)
+    with pytest.raises(NoEquivalent, match="larger orders"):
+        group_privacy(RenyiTable(orders=[1.5], values=[0.1]), 400)
+
+
+# -- Poisson sampling -------------------------------------------------------------------------------------------------
+
+
+def sampled_pair(rate: float, users: int, epsilon: float, delta: float) -> tuple[Law, Law]:
+    """A leaky noisy count on a Poisson sample of `users` and of one more, by enumeration of the sample's size."""
+    laws = leaky_path(users + 1, epsilon, delta)
+
+    def on(total: int) -> Law:
+        sizes = [math.comb(total, n) * rate**n * (1 - rate) ** (total - n) for n in range(total + 1)]
+        return np.array(sum(size * laws[n] for n, size in enumerate(sizes)))
+
+    return on(users), on(users + 1)
+
+
+@pytest.mark.parametrize("users", [0, 1, 3])
+@pytest.mark.parametrize("rate", [0.01, 0.3, 0.9, 1.0])
+@pytest.mark.parametrize(
+    "curve", [PureDP(epsilon=0.8), ApproxDP(epsilon=0.8, delta=0.02), Approximate(curve=PureDP(epsilon=0.8), delta0=0.02)]
+)
+def test_sampling_bounds_exact_laws(curve: Curve, rate: float, users: int) -> None:
+    """The amplified curve bounds the exact divergence of a noisy count on a sample, with and without one more user."""
+    bounds_the_pair(poisson_sampled(curve, rate, relation="add_remove"), *sampled_pair(rate, users, 0.8, curve.delta0))
+
+
+def test_sampling_is_tight_for_pure_curves() -> None:
+    """With no other users the bound on epsilon is reached: ln(1 + q (exp(e) - 1))."""
+    amplified = poisson_sampled(PureDP(epsilon=0.8), 0.3, relation="add_remove")
+    assert math.isclose(amplified.pure_epsilon, math.log1p(0.3 * math.expm1(0.8)), rel_tol=1e-13)
+    p, q = leaky_path(1, 0.8, 0.0)
+    mixture = 0.7 * p + 0.3 * q
+    assert math.isclose(float(np.log(np.max(mixture[:2] / p[:2]))), amplified.pure_epsilon, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.2])
+@pytest.mark.parametrize("mu", [0.5, 2.0])
+def test_sampled_gaussians(mu: float, rate: float) -> None:
+    """A sampled Gaussian's curve bounds the exact pair, and over 50 rounds is at most 1 percent above dp-accounting's RDP."""
+    from dp_accounting import dp_event
+    from dp_accounting.rdp import rdp_privacy_accountant
+
+    curve = poisson_sampled(GaussianDP(mu=mu), rate, relation="add_remove")
+    without, present = cells(0, 1 / mu, "gaussian"), cells(1, 1 / mu, "gaussian")
+    bounds_the_pair(curve, (1 - rate) * without + rate * present, without)
+    accountant = rdp_privacy_accountant.RdpAccountant()
+    accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / mu)), 50)
+    assert (50 * curve).epsilon(1e-5) <= accountant.get_epsilon(1e-5) * 1.01
+
+
+@pytest.mark.parametrize("order", [1.1, 1.7, 2.0, 3.3, 20.0])
+def test_sampled_gaussian_orders_by_quadrature(order: float) -> None:
+    """The Renyi bound is at least the integral, and at integer orders within one part in 10^8 of it."""
+    grid = np.linspace(-30, 60, 400001)
+    for mu, rate in ((0.5, 0.2), (1.0, 0.01), (2.0, 0.05)):
+        ratio = np.logaddexp(math.log1p(-rate), math.log(rate) + mu * grid - mu * mu / 2)
+        integral = math.log(float(np.trapezoid(np.exp(norm.logpdf(grid) + order * ratio), grid))) / (order - 1)
+        bound = float(_renyi(mu, rate).rdp(order))
+        assert bound >= integral * (1 - 1e-11)
+        assert order % 1 or bound <= integral * (1 + 1e-8) + 1e-9
+
+
+def test_sampling_everyone_changes_nothing() -> None:
+    """At rate 1 the curve is unchanged, and the amplified cost rises with the rate."""
+    curve = BoundedRange(epsilon=0.5)
+    assert poisson_sampled(curve, 1.0, relation="add_remove") is curve
+    costs = [poisson_sampled(curve, rate, relation="add_remove").epsilon(1e-6) for rate in (0.01, 0.1, 0.5, 1.0)]
+    assert costs == sorted(costs)
+
+
+def test_sampling_without_a_proof_is_refused() -> None:
+    """Replacement neighbours and rates outside (0, 1] raise."""
+    with pytest.raises(NoEquivalent, match="add_remove only"):
+        poisson_sampled(PureDP(epsilon=0.1), 0.1, relation="replace_one")
+    for rate in (0.0, -0.1, 1.1, math.nan, True):
+        with pytest.raises(InvalidArgument, match="rate="):
+            poisson_sampled(PureDP(epsilon=0.1), rate, relation="add_remove")

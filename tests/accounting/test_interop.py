@@ -1,0 +1,298 @@
+"""Events of dp-accounting: exact counterparts both ways, everything else refused with a reason."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation, dp_event
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
+
+from accounting.bounds import best_delta
+from accounting.conversion import rdp_to_epsilon
+from accounting.curves import (
+    ZCDP,
+    ApproxDP,
+    Approximate,
+    BoundedRange,
+    Composed,
+    Curve,
+    GaussianDP,
+    GaussianMax,
+    LaplaceDP,
+    PureDP,
+    RenyiTable,
+    tighter,
+    zero,
+)
+from accounting.errors import InvalidCurve, NoEquivalent
+from accounting.interop import _READERS, _REFUSED, from_dp_event, to_dp_event
+from accounting.relation import Relation
+
+ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE = NeighboringRelation.REPLACE_ONE
+GAUSS, LAPLACE = dp_event.GaussianDpEvent(1.7), dp_event.LaplaceDpEvent(3.0)
+RESPONSE = dp_event.RandomizedResponseDpEvent(0.5, 4)
+EVENTS: list[dp_event.DpEvent] = [
+    dp_event.NoOpDpEvent(),
+    GAUSS,
+    LAPLACE,
+    dp_event.ZCDpEvent(0.02),
+    dp_event.ZCDpEvent(0.02, 0.1),
+    dp_event.DiscreteLaplaceDpEvent(0.4, 1),
+    dp_event.DiscreteLaplaceDpEvent(0.4, 2),
+    dp_event.DiscreteLaplaceDpEvent(0.1, 7),
+    dp_event.SelfComposedDpEvent(GAUSS, 10),
+    dp_event.SelfComposedDpEvent(LAPLACE, 10),
+    dp_event.ComposedDpEvent([GAUSS, LAPLACE, dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([LAPLACE, GAUSS]), 3)]),
+    dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.01), 4)]),
+    dp_event.ComposedDpEvent([]),
+]
+Theirs = type[PLDAccountant | RdpAccountant]
+RESPONSES = [dp_event.RandomizedResponseDpEvent(p, k) for p in (0.05, 0.5, 0.99) for k in (2, 3, 10)]
+
+
+def accounted(kind: Theirs, event: dp_event.DpEvent, relation: NeighboringRelation, delta: float) -> float:
+    """dp-accounting's epsilon, or inf if the accountant does not support the event."""
+    accountant = kind(neighboring_relation=relation)
+    return float(accountant.compose(event).get_epsilon(delta)) if accountant.supports(event) else math.inf
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+@pytest.mark.parametrize("event", EVENTS, ids=repr)
+def test_never_above_dp_accounting(event: dp_event.DpEvent, delta: float) -> None:
+    """Under add_remove our epsilon is at most that of dp-accounting's RDP plus 1e-6, and of its PLD up to 1e-5 of either grid."""
+    ours = from_dp_event(event).epsilon(delta)
+    assert ours <= accounted(RdpAccountant, event, ADD, delta) + 1e-6
+    assert ours <= accounted(PLDAccountant, event, ADD, delta) * (1 + 1e-5) + 1e-6
+
+
+@pytest.mark.parametrize("event", RESPONSES, ids=repr)
+def test_randomised_response_against_dp_accounting(event: dp_event.RandomizedResponseDpEvent) -> None:
+    """Under replace_one one response costs at most what either accountant says, up to 1e-6, and its profile is exact."""
+    curve = from_dp_event(event, "replace_one")
+    for delta in (1e-3, 1e-6):
+        theirs = [accounted(kind, event, REPLACE, delta) for kind in (RdpAccountant, PLDAccountant)]
+        assert curve.epsilon(delta) <= min(theirs) + 1e-6
+    p, k = event.noise_parameter, event.num_buckets
+    for epsilon in (0.0, 0.2, 1.0, 3.0):
+        exact = max(0.0, 1 - p + p / k - math.exp(epsilon) * p / k)
+        assert exact * (1 - 1e-12) <= best_delta(curve, epsilon).value <= exact * (1 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize(("rate", "shift"), [(0.4, 1), (0.4, 2), (1.3, 3), (0.05, 8), (3.0, 5)])
+def test_discrete_laplace_is_exact(rate: float, shift: int) -> None:
+    """Delta and Renyi divergence equal sums over the integers, to 1e-9."""
+    x = np.arange(-3000, 3000 + shift)
+    p, q = (math.tanh(rate / 2) * np.exp(-rate * np.abs(x - c)) for c in (0, shift))
+    curve = from_dp_event(dp_event.DiscreteLaplaceDpEvent(rate, shift))
+    for epsilon in np.linspace(0, rate * shift * 1.1, 23).tolist():
+        exact = float(np.maximum(0, p - math.exp(epsilon) * q).sum())
+        assert exact * (1 - 1e-9) - 1e-15 <= best_delta(curve, epsilon).value <= exact * (1 + 1e-9) + 1e-14
+    for order in (1.5, 3.0, 20.0):
+        moment = np.exp(order * np.log(math.tanh(rate / 2)) - order * rate * np.abs(x) + (order - 1) * rate * np.abs(x - shift))
+        exact = math.log(float(moment.sum() / math.tanh(rate / 2) ** (order - 1))) / (order - 1)
+        assert math.isclose(float(curve.rdp(order)), exact, rel_tol=1e-9)
+
+
+def test_noise_multipliers_are_relative_to_one_contribution() -> None:
+    """Under replace_one a Gaussian or Laplace event shifts twice as far; dp-accounting's PLD agrees, its RDP forgets it."""
+    assert math.isclose(from_dp_event(GAUSS, "replace_one").rho, 4 * from_dp_event(GAUSS).rho, rel_tol=1e-12)
+    assert math.isclose(from_dp_event(LAPLACE, "replace_one").pure_epsilon, 2 / 3, rel_tol=1e-12)
+    doubled = dp_event.DiscreteLaplaceDpEvent(0.4, 2)
+    assert from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.4, 1), "replace_one") == from_dp_event(doubled)
+    ours = from_dp_event(GAUSS, "replace_one").epsilon(1e-6)
+    assert math.isclose(ours, accounted(PLDAccountant, GAUSS, REPLACE, 1e-6), rel_tol=1e-3)
+    assert ours > 1.5 * accounted(RdpAccountant, GAUSS, REPLACE, 1e-6)
+
+
+def test_counts_are_kept() -> None:
+    """n times an event is n separate events, for every event that is supported, and nests."""
+    for event in EVENTS:
+        listed = from_dp_event(dp_event.ComposedDpEvent([event] * 6))
+        assert from_dp_event(dp_event.SelfComposedDpEvent(event, 6)) == listed == Composed.of([(6, from_dp_event(event))])
+        assert from_dp_event(dp_event.SelfComposedDpEvent(dp_event.SelfComposedDpEvent(event, 2), np.int64(3))) == listed
+    assert from_dp_event(dp_event.SelfComposedDpEvent(GAUSS, 0)) == zero()
+
+
+# -- where dp-accounting 0.6 is wrong ---------------------------------------------------------------------------------
+
+
+def test_their_randomised_response_forgets_its_count() -> None:
+    """dp-accounting's PLD charges ten responses as one; ten of ours cost ten times the exact loss, near its list of ten."""
+    ten = dp_event.SelfComposedDpEvent(RESPONSE, 10)
+    once, said = (accounted(PLDAccountant, event, REPLACE, 1e-5) for event in (RESPONSE, ten))
+    assert said == once
+    ours = from_dp_event(ten, "replace_one")
+    truth = accounted(PLDAccountant, dp_event.ComposedDpEvent([RESPONSE] * 10), REPLACE, 1e-5)
+    assert 9 * once < truth * 0.999 <= ours.epsilon(1e-5) <= truth + 1e-6
+    assert (1 - 0.5 + 0.125) ** 10 - math.exp(once) * 0.125**10 > 1e-5
+
+
+def test_their_nan_is_free() -> None:
+    """dp-accounting's RDP turns a NaN into epsilon 0; here NaN is an error wherever it enters."""
+    assert rdp_privacy_accountant.compute_epsilon([2.0], [math.nan], 1e-5)[0] == 0
+    assert accounted(RdpAccountant, dp_event.GaussianDpEvent(math.nan), ADD, 1e-5) == 0
+    assert accounted(RdpAccountant, dp_event.ZCDpEvent(math.nan), ADD, 1e-5) == 0
+    for event in (dp_event.GaussianDpEvent(math.nan), dp_event.ZCDpEvent(math.nan), dp_event.ZCDpEvent(0.1, math.nan)):
+        with pytest.raises(InvalidCurve):
+            from_dp_event(event)
+    with pytest.raises(InvalidCurve, match="NaN"):
+        rdp_to_epsilon(lambda orders: orders * math.nan, 1e-5)
+
+
+def test_their_negative_counts_refund() -> None:
+    """dp-accounting's RDP lets a negative count cancel what was spent; here it is an error."""
+    refund = dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(GAUSS, -3)])
+    assert accounted(RdpAccountant, refund, ADD, 1e-5) == 0
+    with pytest.raises(InvalidCurve, match="integer >= 0"):
+        from_dp_event(refund)
+
+
+def test_their_tiny_deltas_are_infinite() -> None:
+    """dp-accounting's PLD gives up at delta 1e-20, where the Laplace mechanism still has its pure epsilon."""
+    assert accounted(PLDAccountant, LAPLACE, ADD, 1e-20) == math.inf
+    assert from_dp_event(LAPLACE).epsilon(1e-20) <= 1 / 3 * (1 + 1e-12)
+    assert accounted(PLDAccountant, GAUSS, ADD, 1e-20) == math.inf
+    assert from_dp_event(GAUSS).epsilon(1e-20) < 6
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_every_event_is_read_or_refused_by_name() -> None:
+    """Each event class of the installed dp-accounting either has a curve or a reason of its own, never both."""
+    classes = {
+        value
+        for value in vars(dp_event).values()
+        if isinstance(value, type) and issubclass(value, dp_event.DpEvent) and value is not dp_event.DpEvent
+    }
+    assert {kind.__name__ for kind in classes} == {kind.__name__ for kind in _READERS} | set(_REFUSED)
+    assert not {kind.__name__ for kind in _READERS} & set(_REFUSED)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dp_event.NonPrivateDpEvent(),
+        dp_event.UnsupportedDpEvent(),
+        dp_event.PoissonSampledDpEvent(0.1, GAUSS),
+        dp_event.SampledWithReplacementDpEvent(10, 2, GAUSS),
+        dp_event.SampledWithoutReplacementDpEvent(10, 2, GAUSS),
+        dp_event.SingleEpochTreeAggregationDpEvent(1.0, 8),
+        dp_event.RepeatAndSelectDpEvent(GAUSS, 3.0, 1.0),
+        dp_event.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]),
+        dp_event.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
+    """What has no curve raises with its class and a remedy, also deep inside a composition."""
+    for outer in (event, dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(event, 2)])):
+        with pytest.raises(NoEquivalent, match=rf"^{type(event).__name__} has no curve: .{{30}}"):
+            from_dp_event(outer)
+
+
+def test_nothing_is_built_by_name() -> None:
+    """A named tuple that claims to be an event, a subclass, and other objects are refused; nothing is imported."""
+
+    class Sneaky(dp_event.GaussianDpEvent):
+        pass
+
+    for item in (GAUSS.to_named_tuple(), Sneaky(1.0), {"class_name": "GaussianDpEvent"}, None):
+        with pytest.raises(NoEquivalent, match="known here"):
+            from_dp_event(item)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        *(kind(value) for kind in (dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent) for value in (0.0, -1.0, math.nan, True)),
+        *(dp_event.DiscreteLaplaceDpEvent(rate, 1) for rate in (0.0, -1.0, math.nan, math.inf)),
+        *(dp_event.DiscreteLaplaceDpEvent(0.1, shift) for shift in (0, -1, 1.5)),
+        *(dp_event.SelfComposedDpEvent(GAUSS, count) for count in (-1, 1.5, True, None)),
+        dp_event.ZCDpEvent(-0.1),
+        dp_event.ZCDpEvent(0.1, -1.0),
+    ],
+    ids=repr,
+)
+def test_events_that_are_no_guarantee_raise(event: dp_event.DpEvent) -> None:
+    """Parameters without noise, negative, NaN or of the wrong type raise instead of giving a small epsilon."""
+    with pytest.raises(InvalidCurve):
+        from_dp_event(event)
+
+
+@pytest.mark.parametrize(("p", "k"), [(0.0, 2), (-0.1, 2), (1.1, 2), (math.nan, 2), (0.5, 0), (0.5, 2.5)])
+def test_responses_that_are_no_guarantee_raise(p: float, k: int) -> None:
+    """Randomised response without noise or buckets raises; with one bucket or nothing but noise it is free."""
+    with pytest.raises(InvalidCurve):
+        from_dp_event(dp_event.RandomizedResponseDpEvent(p, k), "replace_one")
+    assert from_dp_event(dp_event.RandomizedResponseDpEvent(0.0, 1), "replace_one") == zero()
+    assert from_dp_event(dp_event.RandomizedResponseDpEvent(1.0, 5), "replace_one") == zero()
+
+
+def test_randomised_response_needs_replacement() -> None:
+    """Under add_remove, stated or assumed, a missing answer is visible: refused."""
+    for relation in (None, "add_remove"):
+        with pytest.raises(NoEquivalent, match="replace_one"):
+            from_dp_event(RESPONSE, relation)  # type: ignore[arg-type]
+
+
+def test_long_discrete_shifts_are_refused() -> None:
+    """A shift of more than 200 steps is refused with a valid, looser curve."""
+    with pytest.raises(NoEquivalent, match=r"PureDP\(epsilon=30\)"):
+        from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.1, 300))
+
+
+# -- and back ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        zero(),
+        GaussianDP(mu=0.3),
+        LaplaceDP(epsilon=0.7),
+        PureDP(epsilon=0.7),
+        PureDP(epsilon=1e-9),
+        ZCDP(rho=0.1),
+        GaussianDP(mu=0),
+        7 * GaussianDP(mu=0.3),
+        3 * PureDP(epsilon=0.2) + 2 * GaussianDP(mu=0.1) + ZCDP(rho=0.1),
+    ],
+    ids=repr,
+)
+def test_round_trip(curve: Curve, relation: Relation) -> None:
+    """The event of a curve reads back, under the same relation, as no cheaper a curve, and dearer by at most 1e-6."""
+    again = from_dp_event(to_dp_event(curve, relation), relation)
+    orders = [1.1, 2.0, 30.0]
+    assert np.all(again.rdp(orders) >= curve.rdp(orders) * (1 - 1e-15))
+    assert np.all(again.rdp(orders) <= curve.rdp(orders) * (1 + 1e-6) + 1e-15)
+
+
+def test_dp_accounting_reads_our_events() -> None:
+    """The PLD of an exported composition agrees with our epsilon within its discretisation."""
+    curve = 2 * GaussianDP(mu=0.2) + 3 * PureDP(epsilon=0.1) + LaplaceDP(epsilon=0.3)
+    assert math.isclose(accounted(PLDAccountant, to_dp_event(curve), ADD, 1e-5), curve.epsilon(1e-5), rel_tol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        BoundedRange(epsilon=0.1),
+        ApproxDP(epsilon=0.1, delta=1e-6),
+        Approximate(curve=GaussianDP(mu=0.1), delta0=1e-9),
+        GaussianMax(mu=0.1, candidates=3),
+        RenyiTable(orders=[2.0], values=[0.1]),
+        tighter(GaussianDP(mu=0.1), ZCDP(rho=0.1)),
+        GaussianDP(mu=0.1) + BoundedRange(epsilon=0.1),
+    ],
+    ids=repr,
+)
+def test_curves_without_an_event_are_refused(curve: Curve) -> None:
+    """A curve that no event describes raises instead of exporting something looser in silence."""
+    with pytest.raises(NoEquivalent, match="has no DpEvent"):
+        to_dp_event(curve)
