@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dpselect.mechanisms import members
+
 ROOT = Path(__file__).resolve().parents[1]
 THEOREMS = "\n".join(page.read_text() for page in [ROOT / "docs/theorems.md", *sorted((ROOT / "docs/theorems").glob("*.md"))])
 STATED = set(re.findall(r"^#+ ([A-Z]\d+[a-z]?)\b", THEOREMS, flags=re.MULTILINE))
@@ -36,3 +38,10 @@ def test_readme_examples_run(number: int, tmp_path: Path, monkeypatch: pytest.Mo
     """Every Python block of the README runs as it stands."""
     monkeypatch.chdir(tmp_path)
     exec(compile(_blocks(ROOT / "README.md", "python")[number], "README.md", "exec"), {"__name__": "readme"})
+
+
+@pytest.mark.parametrize("kind", sorted(members()))
+def test_every_mechanism_has_a_page(kind: str) -> None:
+    """Each mechanism has a section on what it is, when to use it, what it guarantees and where it comes from."""
+    heading = re.compile(rf"^#+ .*\b{members()[kind].__name__}\b", re.MULTILINE)
+    assert any(heading.search(page.read_text()) for page in (ROOT / "docs/mechanisms").glob("*.md"))

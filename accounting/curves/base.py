@@ -14,8 +14,10 @@ from pydantic import BeforeValidator, SerializeAsAny
 from accounting import bounds
 from accounting.errors import InvalidArgument, InvalidCurve
 from accounting.frozen import Frozen
+from accounting.relation import Relation
 
 if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Floats = NDArray[np.float64]
@@ -133,6 +135,17 @@ class Curve(Frozen, ABC):
         except (ValueError, RecursionError):
             raise InvalidCurve("the text is not JSON: pass what Curve.to_json wrote") from None
         return from_data(data)
+
+    @final
+    def to_dp_event(self, relation: Relation | None = None) -> DpEvent:
+        """The dp-accounting event of the same mechanism, counts kept; `accounting.from_dp_event` reads it back.
+
+        Raises:
+            NoEquivalent: dp-accounting has no event that means this curve.
+        """
+        from accounting.interop import to_dp_event  # events know all curves, so curves cannot know events when they load
+
+        return to_dp_event(self, relation)
 
     @final
     def __add__(self, other: object) -> Curve:

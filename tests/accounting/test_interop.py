@@ -296,3 +296,9 @@ def test_curves_without_an_event_are_refused(curve: Curve) -> None:
     """A curve that no event describes raises instead of exporting something looser in silence."""
     with pytest.raises(NoEquivalent, match="has no DpEvent"):
         to_dp_event(curve)
+
+
+def test_a_curve_knows_its_event() -> None:
+    """`curve.to_dp_event()` is the function of the same name."""
+    curve = 3 * LaplaceDP(epsilon=0.1)
+    assert curve.to_dp_event() == to_dp_event(curve)
