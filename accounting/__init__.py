@@ -4,6 +4,7 @@ This package never imports `dpselect`. Epsilons and rhos are in nats.
 """
 
 from accounting.accountant import Accountant, Breakdown, Share
+from accounting.adaptive import AdaptiveBound, DeltaBounds, GridTooCoarse, adaptive_composition, delta_bounds
 from accounting.bounds import Bound, best_delta, best_epsilon
 from accounting.budget import Budget, Price, Remaining
 from accounting.calibrate import calibrate, calibrate_count
@@ -49,6 +50,11 @@ from accounting.subsampling import poisson_sampled
 DISTRIBUTION = "dpselect"
 
 __all__ = [
+    "delta_bounds",
+    "adaptive_composition",
+    "GridTooCoarse",
+    "DeltaBounds",
+    "AdaptiveBound",
     "MissingExtra",
     "NoEquivalent",
     "Unaffordable",

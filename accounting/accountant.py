@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from typing import Protocol, Self, final
+from typing import Protocol, Self, cast, final
+
+import numpy as np
 
 from accounting import bounds
-from accounting.bounds import Bound, Route
-from accounting.curves import Composed, Curve
+from accounting.adaptive import AdaptiveBound, adaptive_composition
+from accounting.bounds import Bound, Bounded, Route
+from accounting.curves import Curve
 from accounting.errors import InvalidArgument
+from accounting.pool import Pool
 from accounting.relation import Relation, same_relation
+
+_CURVE_TYPES: set[type] = set()
 
 
 class Priced(Protocol):
@@ -56,7 +61,10 @@ class Accountant:
 
     def __init__(self, relation: Relation | None = None) -> None:
         self._relation = same_relation(None, relation)
-        self._counts: dict[str, Counter[Curve]] = {}
+        # Parallel lists: a tuple per call would keep the garbage collector busy.
+        self._labels: list[str] = []
+        self._curves: list[Curve] = []
+        self._counts: list[int] = []
 
     def compose(
         self, item: Curve | Priced, count: int = 1, label: str | None = None, *, relation: Relation | None = None
@@ -68,11 +76,14 @@ class Accountant:
             InvalidArgument: count is not an integer >= 0, or item has no curve.
         """
         curve, stated = _read(item, relation)
-        self._relation = same_relation(self._relation, stated)
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        if stated is not None:
+            self._relation = same_relation(self._relation, stated)
+        if type(count) is not int or count < 0:
             raise InvalidArgument(f"count={count!r} must be an integer >= 0: how many times the mechanism runs")
         if count > 0:
-            self._counts.setdefault(_kind(item) if label is None else label, Counter())[curve] += count
+            self._labels.append(_kind(item) if label is None else label)
+            self._curves.append(curve)
+            self._counts.append(count)
         return self
 
     @property
@@ -83,29 +94,56 @@ class Accountant:
     @property
     def curve(self) -> Curve:
         """The composition of everything so far."""
-        return Composed.of([(n, curve) for counts in self._counts.values() for curve, n in counts.items()])
+        return self._pool.curve()
+
+    @property
+    def _pool(self) -> Pool:
+        return Pool.of(self._curves, self._counts)
+
+    @property
+    def _priced(self) -> Bounded:
+        """The plan as what converts it best: one curve, unless it has so many parts that building one would dominate."""
+        pool = self._pool
+        return pool.curve() if pool.is_small else pool
 
     def epsilon(self, delta: float) -> float:
-        """The smallest proved epsilon (nats) at `delta` in [0, 1)."""
-        return self.curve.epsilon(delta)
+        """The smallest proved epsilon (nats) at `delta` in [0, 1), by the best of the quick routes; `adaptive` may be smaller."""
+        return bounds.announced(bounds.best_epsilon(self._priced, delta))
 
     def delta(self, epsilon: float) -> float:
         """The smallest proved delta at `epsilon` (nats) >= 0."""
-        return self.curve.delta(epsilon)
+        return bounds.announced(bounds.best_delta(self._priced, epsilon))
 
     def breakdown(self, delta: float) -> Breakdown:
         """The price at `delta`, the bound that won, at which order, and what each label contributed."""
-        won: Bound = bounds.best_epsilon(self.curve, delta)
-        shares = tuple(_share(label, counts, won.order) for label, counts in self._counts.items())
+        won: Bound = bounds.best_epsilon(self._priced, delta)
+        shares = tuple(self._share(label, won.order) for label in dict.fromkeys(self._labels))
         return Breakdown(won.value, delta, won.route, won.order, self._relation, shares)
 
+    def adaptive(self, delta: float, *, tolerance: float = 1e-3, interval: float | None = None) -> AdaptiveBound:
+        """Optimal adaptive composition of the plan, in the order in which it was composed; slower than `epsilon`.
+
+        See `adaptive_composition` for the arguments and for the errors that it raises.
+        """
+        steps = list(zip(self._curves, self._counts, strict=True))
+        return adaptive_composition(steps, delta, tolerance=tolerance, interval=interval)
+
     def __repr__(self) -> str:
-        return f"Accountant(relation={self._relation!r}, labels={len(self._counts)})"
+        return f"Accountant(relation={self._relation!r}, labels={len(set(self._labels))})"
+
+    def _share(self, label: str, order: float | None) -> Share:
+        places = [i for i, given in enumerate(self._labels) if given == label]
+        counts = [self._counts[i] for i in places]
+        total = Pool.of([self._curves[i] for i in places], counts)
+        rdp = None if order is None else float(total.rdp(np.array([order]))[0])
+        return Share(label, sum(counts), rdp, total.delta0)
 
 
 def _read(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
-    if isinstance(item, Curve):
-        return item, relation
+    # Asking an abstract class is slow: the kinds of curve are few and are remembered.
+    if type(item) in _CURVE_TYPES or isinstance(item, Curve):
+        _CURVE_TYPES.add(type(item))
+        return cast(Curve, item), relation
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
         return item.curve, same_relation(relation, item.relation)
     raise InvalidArgument(f"cannot compose a {type(item).__name__}: pass a Curve, or a mechanism that has one")
@@ -113,9 +151,3 @@ def _read(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relat
 
 def _kind(item: Curve | Priced) -> str:
     return str(getattr(item, "kind", type(item).__name__))
-
-
-def _share(label: str, counts: Counter[Curve], order: float | None) -> Share:
-    total = Composed.of([(n, curve) for curve, n in counts.items()])
-    rdp = None if order is None else float(total.rdp(order))
-    return Share(label, counts.total(), rdp, total.delta0)

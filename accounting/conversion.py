@@ -20,8 +20,9 @@ Floats = NDArray[np.float64]
 
 # dp-accounting ignores orders up to 1.01 in Proposition 12 of Canonne, Kamath and Steinke.
 _LEAST, _MOST = 1.0101e-2, 1e10
-_COARSE = 1 + np.geomspace(_LEAST, _MOST, 49)
-_FINE_POINTS, _ROUNDS = 9, 7
+_COARSE, _TABLE = 1 + np.geomspace(_LEAST, _MOST, 25), 1 + np.geomspace(_LEAST, _MOST, 49)
+# An even number of inner points: the best one so far is then not among them, so that brackets keep shrinking.
+_FINE_POINTS, _ROUNDS, _VERTICES = 8, 3, 3
 # Each epsilon is a handful of floating-point operations on a bound accurate to a few ulps: one part in 10^13 covers both.
 _OUTWARD = 1 + 1e-13
 
@@ -69,10 +70,18 @@ def rdp_to_epsilon(rdp: Callable[[Floats], Floats], delta: float, table_orders: 
 
 def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()) -> Conversion:
     """The smallest delta over the orders, for epsilon >= 0."""
-    best = _best(rdp, table_orders, lambda a, r: _delta_at(a, r, epsilon), 1.0)
+    best = _best(rdp, table_orders, lambda a, r: _log_delta_at(a, r, epsilon), 1.0)
     # An error of one part in 10^13 in epsilon is worth (order - 1) times as much in ln(delta).
     pad = 1e-13 * (1 + best.order * (1 + epsilon))
-    return Conversion(min(1.0, best.value * math.exp(min(pad, 700.0))), best.order, best.at_edge)
+    found = Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
+    variation = _total_variation(rdp)
+    return variation if variation.value < found.value else found
+
+
+def _total_variation(rdp: Callable[[Floats], Floats]) -> Conversion:
+    """sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the Kullback-Leibler divergence."""
+    bound = float(_checked(rdp(_COARSE[:1]))[0])
+    return Conversion(min(1.0, math.sqrt(-math.expm1(-bound)) * (1 + 1e-13)), float(_COARSE[0]), at_edge=False)
 
 
 def invert_profile(profile: Callable[[float], float], delta: float) -> float:
@@ -108,16 +117,31 @@ def _best(
     convert: Callable[[float, float], float],
     outward: float,
 ) -> Conversion:
-    orders = np.unique(np.concatenate([_COARSE, [a for a in table_orders if a > 1 + _LEAST]]))
+    orders = np.unique(np.concatenate([_TABLE if table_orders else _COARSE, [a for a in table_orders if a > 1 + _LEAST]]))
     values = _convert(rdp, orders, convert)
     edge = int(np.argmin(values)) in (0, _last_finite(values))
-    for _ in range(0 if table_orders else _ROUNDS):
-        best = int(np.argmin(values))
-        around = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
-        fine = 1 + np.geomspace(around[0] - 1, around[1] - 1, _FINE_POINTS)[1:-1]
+    for propose in () if table_orders else (_between,) * _ROUNDS + (_vertex,) * _VERTICES:
+        fine = propose(orders, values)
         orders, values = _merge(orders, values, fine, _convert(rdp, fine, convert))
     best = int(np.argmin(values))
-    return Conversion(max(0.0, float(values[best]) * outward), float(orders[best]), edge)
+    return Conversion(float(values[best]) * outward, float(orders[best]), edge)
+
+
+def _between(orders: Floats, values: Floats) -> Floats:
+    """Orders between the neighbours of the best one."""
+    best = int(np.argmin(values))
+    around = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
+    return 1 + np.geomspace(around[0] - 1, around[1] - 1, _FINE_POINTS)[1:-1]
+
+
+def _vertex(orders: Floats, values: Floats) -> Floats:
+    """The order at which the parabola through the best value and its neighbours, in ln(order - 1), is least."""
+    best = min(max(int(np.argmin(values)), 1), len(orders) - 2)
+    x, y = np.log(orders[best - 1 : best + 2] - 1), values[best - 1 : best + 2]
+    with np.errstate(all="ignore"):
+        left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
+        place = (x[0] + x[1]) / 2 - left * (x[2] - x[0]) / 2 / (right - left)
+    return 1 + np.exp([min(max(place, x[0]), x[2])]) if math.isfinite(place) else orders[:0]
 
 
 def _merge(orders: Floats, values: Floats, more: Floats, more_values: Floats) -> tuple[Floats, Floats]:
@@ -132,19 +156,27 @@ def _last_finite(values: Floats) -> int:
 
 
 def _convert(rdp: Callable[[Floats], Floats], orders: Floats, convert: Callable[[float, float], float]) -> Floats:
-    bound = rdp(orders)
+    bound = _checked(rdp(orders))
+    return np.array([convert(a, r) for a, r in zip(orders.tolist(), bound.tolist(), strict=True)])
+
+
+def _checked(bound: Floats) -> Floats:
     if np.any(np.isnan(bound)) or np.any(bound < 0):
         raise InvalidCurve("a Renyi bound is NaN or negative: this is no guarantee; report the curve that produced it")
-    return np.array([convert(a, r) for a, r in zip(orders.tolist(), bound.tolist(), strict=True)])
+    return bound
 
 
 def _epsilon_at(order: float, bound: float, delta: float) -> float:
     if math.isinf(bound):
         return math.inf
-    return float(rdp_privacy_accountant.compute_epsilon([order], [bound], delta)[0])
+    found = float(rdp_privacy_accountant.compute_epsilon([order], [bound], delta)[0])
+    # Three terms are added, of either sign: the pad covers a few ulps of each.
+    terms = bound + 1 / order + (abs(math.log(delta)) + math.log(order)) / (order - 1)
+    return found + 1e-15 * terms if found > 0 else found
 
 
-def _delta_at(order: float, bound: float, epsilon: float) -> float:
+def _log_delta_at(order: float, bound: float, epsilon: float) -> float:
+    """Proposition 12 again: dp-accounting's compute_delta fails on bounds below 1e-16."""
     if math.isinf(bound):
-        return 1.0
-    return float(rdp_privacy_accountant.compute_delta([order], [bound], epsilon)[0])
+        return 0.0
+    return (order - 1) * (bound - epsilon + math.log1p(-1 / order)) - math.log(order) if bound else -math.inf

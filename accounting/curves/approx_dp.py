@@ -56,6 +56,7 @@ class ApproxDP(Curve):
         return self.failure + (1 - self.failure) * self._core.profile(epsilon)
 
     def losses(self) -> Losses:
+        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         if self.epsilon0 == 0:
             return Losses(added=self.failure)
         return Losses(((1, Banded.pure(self.epsilon0, self.failure)),))

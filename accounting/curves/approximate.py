@@ -52,6 +52,7 @@ class Approximate(Curve):
         return None if inner is None else min(1.0, inner + self.added)
 
     def losses(self) -> Losses | None:
+        """The losses of the inner curve, delta0 being added to their divergence (Theorem P1)."""
         inner = self.curve.losses() if isinstance(self.curve, Dominated) else None
         return None if inner is None else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
 

@@ -69,6 +69,7 @@ class BoundedRange(OneParameter):
         return math.expm1((epsilon - self.epsilon0) / 2) ** 2 / -math.expm1(-self.epsilon0)
 
     def losses(self) -> Losses:
+        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, Banded.bounded_range(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

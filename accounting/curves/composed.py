@@ -105,6 +105,7 @@ class Composed(Curve):
         return GaussianDP(mu=math.nextafter(math.sqrt(2 * self.rho), math.inf)).profile(epsilon) if self.parts else 0.0
 
     def losses(self) -> Losses | None:
+        """The losses of all parts, each counted; None if one of them has none (Theorem P1)."""
         if not all(isinstance(curve, Dominated) for _, curve in self.parts):
             return None
         found = [(count, curve.losses()) for count, curve in self.parts if isinstance(curve, Dominated)]

@@ -56,6 +56,7 @@ class GaussianDP(OneParameter):
         return min(1.0, max(value, 5e-324))
 
     def losses(self) -> Losses:
+        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, Normal(self.mu)),)) if self.mu > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

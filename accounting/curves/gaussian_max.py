@@ -68,6 +68,7 @@ class GaussianMax(Undoubted):
         return Hull(((float(self.candidates), 0.0, Normal(self.mu)),))
 
     def losses(self) -> Losses:
+        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, self._pair),)) if self.mu > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

@@ -56,6 +56,7 @@ class LaplaceDP(OneParameter):
         return max(0.0, -math.expm1(min(0.0, epsilon - self.epsilon0) / 2))
 
     def losses(self) -> Losses:
+        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, Banded.laplace(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

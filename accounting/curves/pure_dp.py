@@ -57,6 +57,7 @@ class PureDP(OneParameter):
         return max(0.0, -math.expm1(min(0.0, epsilon - self.epsilon0)) / (1 + math.exp(-self.epsilon0)))
 
     def losses(self) -> Losses:
+        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, Banded.pure(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

@@ -1,0 +1,23 @@
+"""Privacy loss distributions: dominating pairs on a grid, composed for plans that are fixed in advance."""
+
+from accounting.pld.banded import Banded
+from accounting.pld.compose import MOST_STEPS, PldBound, pld_delta, pld_epsilon
+from accounting.pld.hull import Hull
+from accounting.pld.loss import Dominated, Law, Loss, Losses, Pmf, to_dp_accounting
+from accounting.pld.normal import Normal
+
+__all__ = [
+    "MOST_STEPS",
+    "Banded",
+    "Dominated",
+    "Hull",
+    "Law",
+    "Loss",
+    "Losses",
+    "Normal",
+    "PldBound",
+    "Pmf",
+    "pld_delta",
+    "pld_epsilon",
+    "to_dp_accounting",
+]

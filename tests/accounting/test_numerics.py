@@ -1,0 +1,162 @@
+"""Extremes: tiny and huge epsilons, tiny deltas and a million repetitions stay finite, sound, monotone and consistent."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Iterator
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import accounting as acc
+from accounting.conversion import rdp_to_epsilon
+
+DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)
+SIZES = (1e-9, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e3)
+COUNTS = (1, 2, 600, 10**6)
+# The grid of the composed losses differs from plan to plan: its share of the variance, doubled.
+GRID = 1e-4
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Extremes may lie at the edge of the Renyi orders; that is announced and not an error here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", acc.GridEdgeWarning)
+        yield
+
+
+def members(size: float) -> list[acc.Curve]:
+    """One curve of every kind at a size."""
+    return [
+        acc.PureDP(epsilon=size),
+        acc.BoundedRange(epsilon=size),
+        acc.LaplaceDP(epsilon=size),
+        acc.GaussianDP(mu=size),
+        acc.ZCDP(rho=size),
+        acc.GaussianMax(mu=size, candidates=12),
+        acc.BoundedRange(epsilon=size) + acc.GaussianDP(mu=size / 2),
+        acc.tighter(acc.PureDP(epsilon=size), acc.ZCDP(rho=size * size / 4)),
+    ]
+
+
+CASES = [(curve, size) for size in SIZES for curve in members(size)]
+
+
+@pytest.mark.parametrize(("curve", "size"), CASES, ids=lambda value: repr(value)[:60])
+def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> None:
+    """For every count and delta epsilon is finite, never negative, and grows with the count and as delta shrinks."""
+    table = np.array([[(n * curve).epsilon(delta) for delta in DELTAS] for n in (1, 2, 600)])
+    assert np.all(np.isfinite(table) & (table >= 0))
+    assert np.all(np.diff(table, axis=0) >= -GRID * table[1:])
+    assert np.all(np.diff(table, axis=1) >= -GRID * table[:, 1:])
+    assert np.all(table[0] <= curve.core_epsilon)
+
+
+@pytest.mark.parametrize("curve", [curve for size in (1e-9, 1e-3, 0.1) for curve in members(size)], ids=lambda c: repr(c)[:60])
+def test_a_million_repetitions(curve: acc.Curve) -> None:
+    """10^6 repetitions are finite, at least as dear as 600, and at most 10^6 times as dear as one."""
+    for delta in (1e-3, 1e-20):
+        million = (10**6 * curve).epsilon(delta)
+        assert math.isfinite(million)
+        assert (600 * curve).epsilon(delta) * (1 - GRID) <= million
+        assert million <= 10**6 * curve.core_epsilon
+
+
+@pytest.mark.parametrize(("curve", "size"), [case for case in CASES if case[1] <= 30], ids=lambda value: repr(value)[:60])
+@pytest.mark.parametrize("count", [1, 600])
+def test_delta_of_epsilon_is_delta(curve: acc.Curve, size: float, count: int) -> None:
+    """delta(epsilon(d)) is d, up to the conversion's and the grid's error, unless epsilon is at its least or most."""
+    plan = count * curve
+    for delta in (1e-3, 1e-6, 1e-20):
+        epsilon = plan.epsilon(delta)
+        found = plan.delta(epsilon)
+        # d ln(delta)/d epsilon is the Renyi order at most: an error of 1e-5 in epsilon is worth that many times as much.
+        order = rdp_to_epsilon(plan.rdp, delta).order
+        assert found <= delta * math.exp(min(1.0, 1e-9 + GRID * epsilon * order + 1e-9 * order))
+        if 1e-9 < epsilon < plan.core_epsilon * (1 - 1e-9):
+            assert found >= delta * math.exp(-min(5.0, 0.1 + GRID * epsilon * order))
+
+
+def test_deltas_between_routes_are_consistent() -> None:
+    """Every route's epsilon is at least the smallest one, and at that epsilon no route proves a larger delta than asked."""
+    plan = 50 * (acc.LaplaceDP(epsilon=0.2) + acc.BoundedRange(epsilon=0.1))
+    for delta in (1e-2, 1e-6, 1e-30):
+        best = acc.best_epsilon(plan, delta)
+        assert best.value <= rdp_to_epsilon(plan.rdp, delta).value
+        assert best.value <= plan.core_epsilon
+        assert acc.best_delta(plan, best.value).value <= delta * (1 + 1e-3)
+
+
+def exact_gaussian(mu: float, epsilon: float) -> float:
+    """The Gaussian mechanism's divergence in 60 digits."""
+    with mp.workdps(400):
+        m, e = mp.mpf(mu), mp.mpf(epsilon)
+        return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-20, 1e-300])
+@pytest.mark.parametrize("mu", [1e-6, 1e-2, 1.0, 50.0])
+def test_gaussian_epsilon_is_sound_in_high_precision(mu: float, delta: float) -> None:
+    """At the epsilon returned, the divergence in high precision is at most delta; a millionth less would be too little."""
+    epsilon = acc.GaussianDP(mu=mu).epsilon(delta)
+    assert exact_gaussian(mu, epsilon) <= delta
+    if epsilon > 0:
+        assert exact_gaussian(mu, epsilon * (1 - 1e-6)) > delta * (1 - 1e-9)
+
+
+def exact_pure(size: float, count: int, epsilon: float) -> float:
+    """The divergence of repeated randomised response in 60 digits. Floats stand for their decimals, as sums read them."""
+    with mp.workdps(60):
+        e, limit = mp.mpf(repr(size)), mp.mpf(repr(epsilon))
+        p = 1 / (1 + mp.exp(-e))
+        losses = ((k, (2 * k - count) * e) for k in range(count + 1))
+        weights = ((mp.binomial(count, k) * p**k * (1 - p) ** (count - k), y) for k, y in losses if y > limit)
+        return mp.fsum(weight * (1 - mp.exp(limit - y)) for weight, y in weights)
+
+
+@pytest.mark.parametrize(("size", "count"), [(1e-9, 50), (1e-3, 300), (0.1, 100), (2.0, 30), (60.0, 4)])
+def test_pure_repetition_is_sound_in_high_precision(size: float, count: int) -> None:
+    """At every delta down to 1e-300 the epsilon of repeated pure mechanisms has a divergence of at most delta."""
+    plan = count * acc.PureDP(epsilon=size)
+    for delta in DELTAS:
+        assert exact_pure(size, count, plan.epsilon(delta)) <= delta
+
+
+def test_pools_and_curves_agree() -> None:
+    """The accountant's path for very many distinct curves gives what the curve itself gives, bad events included."""
+    accountant = acc.Accountant()
+    for i in range(400):
+        accountant.compose(acc.LaplaceDP(epsilon=0.001 + 1e-5 * (i % 300)), 1 + i % 3).compose(acc.ZCDP(rho=1e-5 + 1e-8 * i))
+    accountant.compose(acc.Approximate(curve=acc.PureDP(epsilon=0.01), delta0=1e-9), 4).compose(
+        acc.ApproxDP(epsilon=0.1, delta=1e-9)
+    )
+    curve = accountant.curve
+    for delta in (1e-5, 1e-7):
+        assert accountant.epsilon(delta) == pytest.approx(curve.epsilon(delta), rel=1e-11)
+    assert accountant.delta(1.0) == pytest.approx(curve.delta(1.0), rel=1e-9)
+    told = accountant.breakdown(1e-6)
+    assert told.order is not None
+    assert sum(share.rdp for share in told.shares if share.rdp) == pytest.approx(float(curve.rdp(told.order)), rel=1e-11)
+
+
+def test_many_gaussians_keep_their_closed_form() -> None:
+    """Three hundred distinct Gaussian curves composed one by one cost what one Gaussian of the joint mu costs."""
+    accountant = acc.Accountant()
+    mus = [0.01 + 1e-5 * i for i in range(300)]
+    for mu in mus:
+        accountant.compose(acc.GaussianDP(mu=mu))
+    joint = acc.GaussianDP(mu=math.sqrt(math.fsum(mu * mu for mu in mus)))
+    assert accountant.epsilon(1e-6) == pytest.approx(joint.epsilon(1e-6), rel=1e-11)
+
+
+def test_the_order_search_finds_the_minimum() -> None:
+    """The Renyi conversion is optimal over all orders to 1e-10, in every decade of rho and delta."""
+    for rho, delta in itertools.product(np.geomspace(1e-8, 1e3, 23).tolist(), (1e-3, 1e-6, 1e-20)):
+        orders = 1 + np.geomspace(1.0101e-2, 1e10, 400_000)
+        dense = rho * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+        found = rdp_to_epsilon(acc.ZCDP(rho=rho).rdp, delta)
+        assert found.value <= max(0.0, float(dense.min())) * (1 + 1e-9)
