@@ -84,9 +84,14 @@ def _shown(value: object) -> str:
 
 def _real(value: object) -> object:
     """Numbers of any numeric type, numpy's included, as float; never a bool or a string that looks like a number."""
+    if type(value) is float:
+        return value  # the common case; NaN and infinity are refused by the model's configuration
     if isinstance(value, bool | str | bytes) or not isinstance(value, numbers.Real):
         raise ValueError("a real number")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond the largest float
+        number = math.inf
     if not math.isfinite(number):
         raise ValueError("a finite number")
     return number
@@ -94,6 +99,8 @@ def _real(value: object) -> object:
 
 def _integer(value: object) -> object:
     """Integers of any integer type, numpy's included; never a bool, a float or a string."""
+    if type(value) is int:
+        return value
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise ValueError("an integer")
     return int(value)

@@ -10,6 +10,7 @@ from accounting import BoundedRange
 from accounting.frozen import Positive
 from dpselect.mechanisms import noisy_max
 from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -50,8 +51,8 @@ class ExponentialMechanism(Mechanism):
 
     @property
     def scale(self) -> float:
-        """Scale of the Gumbel noise, in score units."""
-        return self.sensitivity.range / self.epsilon
+        """Scale of the Gumbel noise, in score units, rounded up."""
+        return ratio_up(self.sensitivity.range, self.epsilon)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return noisy_max.select(scores, by_name("gumbel"), self.scale, source)

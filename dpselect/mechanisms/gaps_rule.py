@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -65,7 +66,9 @@ class StabilityRule:
 
     def passes(self, gaps: Floats, source: Sampler) -> NDArray[np.bool_]:
         """Draw: which of the gaps pass, each with fresh noise."""
-        return source.noise(by_name(self.noise), len(gaps)) > self.threshold - self._excess(gaps)
+        excess = np.maximum(gaps - gap_shift(self.relation), 0.0)
+        # The public level is rounded up, and the comparison itself is exact.
+        return source.exceeds(excess, by_name(self.noise), self.scale, math.nextafter(self.scale * self.threshold, math.inf))
 
     def _excess(self, gaps: ArrayLike) -> Floats:
         return np.maximum(np.asarray(gaps, dtype=np.float64) - gap_shift(self.relation), 0.0) / self.scale

@@ -14,6 +14,7 @@ from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.gaps_rows import blocks, ranked_rows
+from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
 from dpselect.noise.softmax import softmax
@@ -107,6 +108,11 @@ class LimitedDomain(Mechanism):
         return 1 + (math.log(touched) + math.log1p(-self.delta) - math.log(self.delta)) / self.epsilon
 
     @property
+    def _scale(self) -> float:
+        """Scale of the Gumbel noise, in counts, rounded up."""
+        return ratio_up(1.0, self.epsilon)
+
+    @property
     def _sizes(self) -> NDArray[np.int64]:
         """The public choice of numbers of competitors."""
         return np.arange(self.kbar if self.kbar_least is None else self.kbar_least, self.kbar + 1)
@@ -115,7 +121,7 @@ class LimitedDomain(Mechanism):
         positions, counts, thresholds = self._compete(scores)
         choice = 0
         if self.kbar_least:
-            choice = int(source.top_k(-thresholds, by_name("gumbel"), 1 / self.epsilon, 1)[0])
+            choice = int(source.top_k(-thresholds, by_name("gumbel"), self._scale, 1)[0])
         order = self._beat(counts[None, : self._sizes[choice]], thresholds[[choice]], source)[0]
         chosen = positions[order[order >= 0][: self.k]]
         return release(scores, chosen, ordered=True, requested=self.k, complete=len(chosen) == self.k, reason=_REASON)
@@ -129,7 +135,7 @@ class LimitedDomain(Mechanism):
         """(rows, k) released positions, -1 where there are fewer."""
         positions = ranked_rows(block)[:, : self.kbar + 1]
         relative, thresholds = self._thresholds(np.take_along_axis(block, positions, axis=1))
-        choices = source.top_k_rows(-thresholds, by_name("gumbel"), 1 / self.epsilon, 1)[:, 0] if self.kbar_least else None
+        choices = source.top_k_rows(-thresholds, by_name("gumbel"), self._scale, 1)[:, 0] if self.kbar_least else None
         indices = np.full((len(block), self.k), -1, dtype=np.int64)
         for choice, size in enumerate(self._sizes):
             rows = np.arange(len(block)) if choices is None else np.flatnonzero(choices == choice)
@@ -171,7 +177,7 @@ class LimitedDomain(Mechanism):
     def _beat(self, counts: Floats, thresholds: Floats, source: Sampler) -> Positions:
         """(rows, k + 1 or all) places in the noisy order of (rows, ranks) counts, -1 from the threshold on."""
         contest = np.column_stack([counts, thresholds])
-        order = source.top_k_rows(contest, by_name("gumbel"), 1 / self.epsilon, min(self.k + 1, contest.shape[1]))
+        order = source.top_k_rows(contest, by_name("gumbel"), self._scale, min(self.k + 1, contest.shape[1]))
         below = np.logical_or.accumulate(order == counts.shape[1], axis=1)
         return np.where(below, -1, order)
 

@@ -12,7 +12,7 @@ from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import best_set, ratio_up, require_gaussian_width
-from dpselect.mechanisms.noisy_max import centred_rows
+from dpselect.mechanisms.noisy_max import largest
 from dpselect.mechanisms.oneshot_values import with_values
 from dpselect.mechanisms.release import release
 from dpselect.noise import NoiseName, by_name
@@ -99,14 +99,14 @@ class OneshotTopK(Mechanism):
         return self.candidates
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        best = source.top_k(centred(scores.dense()), by_name(self.noise), self.scale, self.k)
+        best = largest(scores, by_name(self.noise), self.scale, self.k, source)
         chosen = release(scores, best, ordered=self.ordered, requested=self.k)
         return chosen if self.value_scale is None else with_values(chosen, scores, self.value_scale, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         if self.value_scale is not None:
             raise InvalidRequest("select_many releases no values: call select for every row, or leave value_scale out")
-        best = source.top_k_rows(centred_rows(matrix), by_name(self.noise), self.scale, self.k)
+        best = source.top_k_rows(matrix, by_name(self.noise), self.scale, self.k)
         if not self.ordered:
             best.sort(axis=1)
         return Selections(best, ordered=self.ordered, requested=self.k)

@@ -16,7 +16,6 @@ from dpselect.mechanisms.gaps import read_top, top_set
 from dpselect.mechanisms.gaps_pick import pick_law
 from dpselect.mechanisms.gaps_rows import Flags, blocks, tested
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max import centred_rows
 from dpselect.mechanisms.regularizer_target import TargetSize
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stable_top_k import StableTopK
@@ -103,35 +102,34 @@ class StableTopKFixed(Mechanism):
         top, stage = read_top(scores, self.kbar), self.stable
         size = int(stage.propose(top.gaps[None], source)[0])
         passed = bool(stage.rule.passes(top.gaps[size - 1 : size], source)[0])
-        chosen = self._fill(centred(scores.dense()), top_set(top, size if passed else 0), source)
+        chosen = self._fill(scores.dense(), top_set(top, size if passed else 0), source)
         return release(scores, chosen, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        stage, values = self.stable, centred_rows(matrix)
-        rows = [self._fill_block(matrix[part], values[part], stage, source) for part in blocks(matrix)]
+        rows = [self._fill_block(matrix[part], self.stable, source) for part in blocks(matrix)]
         return Selections(np.concatenate(rows), ordered=False, requested=self.k)
 
-    def _fill_block(self, block: Numbers, values: NDArray[np.float64], stage: StableTopK, source: Sampler) -> Positions:
+    def _fill_block(self, block: Numbers, stage: StableTopK, source: Sampler) -> Positions:
         members, _ = tested(block, self.kbar, lambda gaps: stage.propose(gaps, source), stage.rule, source)
         sizes = members.sum(axis=1)
         result = np.empty((len(block), self.k), dtype=np.int64)
         for size in np.unique(sizes):
             rows = sizes == size
-            result[rows] = self._fill_rows(values[rows], members[rows], int(size), source)
+            result[rows] = self._fill_rows(block[rows], members[rows], int(size), source)
         return np.sort(result, axis=1)
 
-    def _fill_rows(self, values: NDArray[np.float64], members: Flags, size: int, source: Sampler) -> Positions:
+    def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Positions:
         """(rows, k) positions from stable sets of one size."""
         kept = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
         wanted = self.k - kept.shape[1]
         if wanted == 0:
             return kept
         pool = _columns(members if size > self.k else ~members)
-        competing = np.take_along_axis(values, pool, axis=1)
+        competing: Numbers = np.take_along_axis(values, pool, axis=1)  # type: ignore[assignment]
         picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale, wanted)
         return np.concatenate([kept, np.take_along_axis(pool, picks, axis=1)], axis=1)
 
-    def _fill(self, values: NDArray[np.float64], stable: Positions, source: Sampler) -> Positions:
+    def _fill(self, values: Numbers, stable: Positions, source: Sampler) -> Positions:
         """k positions from a stable set (empty if there is none) and the values of all candidates."""
         kept, pool, wanted = _plan(stable, len(values), self.k)
         picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale, wanted) if wanted else pool[:0]

@@ -22,11 +22,8 @@ def margins(scores: Numbers, threshold: float) -> Floats:
 
 
 def passing(above: Floats, noise: Noise, scale: float, answer_scale: float, source: Sampler) -> Flags:
-    """(rows, m) which margins pass: margin + answer_scale * noise > scale * noise of the row's threshold."""
-    rows, size = above.shape
-    level = scale * source.noise(noise, rows)
-    answers = answer_scale * source.noise(noise, rows * size).reshape(rows, size)
-    return np.asarray(answers + above > level[:, None])
+    """(rows, m) which margins pass, exactly: margin + answer_scale * noise > scale * noise of the row's threshold."""
+    return source.passing(above, noise, scale, answer_scale)
 
 
 def first(flags: Flags, most: int) -> Positions:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal, final
 
 import numpy as np
+from flint import arb
 from numpy.typing import ArrayLike
 
 from dpselect.noise.errors import InvalidNoiseArgument
@@ -14,6 +15,7 @@ from dpselect.noise.numerics import FloatArray, as_floats
 
 NoiseName = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 _Formula = Callable[[FloatArray], FloatArray]
+_ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error that the inverses below are documented to have
 
 
 class Noise(ABC):
@@ -95,6 +97,21 @@ class Noise(ABC):
         One of the inverses, by the cheaper tail: monotone in u, in a direction each member chooses.
         `out` (which may be `u` itself) receives the result and is returned.
         """
+
+    @final
+    def isf_bounds(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bounds on isf(q) for every q with low <= q <= high, for 0 <= low <= high <= 1. Theorem X1."""
+        with np.errstate(all="ignore"):
+            lower, upper = self._isf(high), self._isf(low)
+        return lower - _ALLOWANCE * (1.0 + np.abs(lower)), upper + _ALLOWANCE * (1.0 + np.abs(upper))
+
+    @abstractmethod
+    def isf_ball(self, q: arb) -> arb:
+        """A ball that contains isf(q') for every q' in (0, 1) in the ball `q`; NaN where `q` is too wide."""
+
+    @abstractmethod
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        """Lower bounds on -log2 sf(z'), for every z' within 1e-5 |z| of z. Theorem X3."""
 
     @final
     def _on_support(self, z: ArrayLike, formula: _Formula, below: float) -> FloatArray:

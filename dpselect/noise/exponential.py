@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
+from flint import arb
 
 from dpselect.noise.base import Noise, NoiseName
-from dpselect.noise.numerics import LN2, FloatArray, log1mexp
+from dpselect.noise.numerics import LN2, NATS_TO_BITS, FloatArray, log1mexp
 
 
 @final
@@ -23,6 +24,12 @@ class Exponential(Noise):
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         z = np.log(u, out=out)
         return np.negative(z, out=z)
+
+    def isf_ball(self, q: arb) -> arb:
+        return -q.log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z
 
     def _pdf(self, z: FloatArray) -> FloatArray:
         return np.exp(-z)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
+from flint import arb
 from scipy.special import erfcx, ndtri, ndtri_exp
 
 from dpselect.noise.base import Noise, NoiseName
-from dpselect.noise.numerics import FloatArray, as_floats, exp_half_square
+from dpselect.noise.numerics import NATS_TO_BITS, FloatArray, as_floats, exp_half_square
 
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _INVERSE_ROOT_2PI = 1.0 / float(np.sqrt(2.0 * np.pi))
@@ -29,6 +30,12 @@ class Gaussian(Noise):
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         draws: FloatArray = ndtri(u, out=out)
         return draws
+
+    def isf_ball(self, q: arb) -> arb:
+        return arb(2).sqrt() * (2 * q).erfcinv()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return np.where(z >= 0.0, 1.0 + 0.5 * NATS_TO_BITS * np.square(z), 0.0)
 
     def _pdf(self, z: FloatArray) -> FloatArray:
         return _INVERSE_ROOT_2PI * exp_half_square(np.abs(z))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
+from flint import arb
 
 from dpselect.noise.base import Noise, NoiseName
-from dpselect.noise.numerics import LN2, FloatArray, exp_minus_exp
+from dpselect.noise.numerics import LN2, NATS_TO_BITS, FloatArray, exp_minus_exp
 
 _FAR = 700.0  # exp(-700) is a normal double, and far below an ulp of one
 _NULL = -40.0  # from -6.7 down the cdf is zero in doubles
@@ -28,6 +29,12 @@ class Gumbel(Noise):
         np.negative(z, out=z)
         np.log(z, out=z)
         return np.negative(z, out=z)
+
+    def isf_ball(self, q: arb) -> arb:
+        return -(-(-q).log1p()).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z
 
     def _pdf(self, z: FloatArray) -> FloatArray:
         return np.exp(-np.maximum(z, _NULL)) * exp_minus_exp(-z)

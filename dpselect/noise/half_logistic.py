@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
+from flint import arb
 
 from dpselect.noise.base import Noise, NoiseName
-from dpselect.noise.numerics import LN2, FloatArray
+from dpselect.noise.numerics import LN2, NATS_TO_BITS, FloatArray
 
 
 @final
@@ -23,6 +24,12 @@ class HalfLogistic(Noise):
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         z = np.arctanh(u, out=out)
         return np.multiply(z, 2.0, out=z)
+
+    def isf_ball(self, q: arb) -> arb:
+        return (2 / q - 1).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z - 1.0
 
     def _pdf(self, z: FloatArray) -> FloatArray:
         odds = np.exp(-z)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
+from flint import arb
 
 from dpselect.noise.base import Noise, NoiseName
-from dpselect.noise.numerics import LN2, FloatArray
+from dpselect.noise.numerics import LN2, NATS_TO_BITS, FloatArray
 
 
 @final
@@ -23,6 +24,12 @@ class Laplace(Noise):
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         z = np.log(2.0 * np.minimum(u, 1.0 - u))
         return np.copysign(z, u - 0.5, out=out)
+
+    def isf_ball(self, q: arb) -> arb:
+        return -(2 * q).log() if q.mid() < 0.5 else (2 * (1 - q)).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return np.where(z >= 0.0, 1.0 + NATS_TO_BITS * z, 0.0)
 
     def _pdf(self, z: FloatArray) -> FloatArray:
         return 0.5 * np.exp(-np.abs(z))
@@ -65,7 +72,7 @@ def _log_below(z: FloatArray) -> FloatArray:
 
 
 def _inverse_below(u: FloatArray) -> FloatArray:
-    return np.where(u < 0.5, np.log(2.0 * u), -np.log(2.0 * (1.0 - u)))
+    return np.copysign(np.log(2.0 * np.minimum(u, 1.0 - u)), u - 0.5)
 
 
 def _log_inverse_below(log_u: FloatArray) -> FloatArray:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
+from flint import arb
 from scipy.special import logit
 
 from dpselect.noise.base import Noise, NoiseName
-from dpselect.noise.numerics import FloatArray, log1mexp
+from dpselect.noise.numerics import NATS_TO_BITS, FloatArray, log1mexp
 
 
 @final
@@ -24,6 +25,12 @@ class Logistic(Noise):
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         draws: FloatArray = logit(u, out=out)
         return draws
+
+    def isf_ball(self, q: arb) -> arb:
+        return (1 / q - 1).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z
 
     def _pdf(self, z: FloatArray) -> FloatArray:
         odds = np.exp(-np.abs(z))

@@ -11,7 +11,7 @@ from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import best_set, ratio_up
-from dpselect.mechanisms.noisy_max import centred_rows
+from dpselect.mechanisms.noisy_max import largest
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import top_set_probabilities
@@ -113,11 +113,11 @@ class SpectralTopK(Mechanism):
             raise InvalidComparisons(f"a pair has fewer comparisons than per_pair={self.per_pair}: state fewer, or drop the pair")
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        best = source.top_k(centred(scores.dense()), by_name("laplace"), self.scale, self.k)
+        best = largest(scores, by_name("laplace"), self.scale, self.k, source)
         return release(scores, best, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        best = source.top_k_rows(centred_rows(matrix), by_name("laplace"), self.scale, self.k)
+        best = source.top_k_rows(matrix, by_name("laplace"), self.scale, self.k)
         best.sort(axis=1)
         return Selections(best, ordered=False, requested=self.k)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpselect.noise.base import Noise
 from dpselect.sampling import comparisons, exact, lazy, plain, rows
 from dpselect.sampling.contest import Problem
-from dpselect.sampling.heights import Floats, Indices, Numbers
+from dpselect.sampling.heights import Floats, Indices, Numbers, numbers
 
 
 class Sampler(ABC):
@@ -53,10 +53,11 @@ class Sampler(ABC):
 
     @final
     def top_k(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
-        """(k,) positions of the k largest values + scale * noise, largest first; values (m,) int64 or float64 with m >= k.
+        """(k,) positions of the k largest values + scale * noise, largest first; values (m,) integers or floats, m >= k.
 
         Exact if `self.exact` (Theorems X2 and X6): scores and scale are the real numbers that they represent.
         """
+        values = numbers(values)
         if not self.exact:
             return plain.top_k(values, self._draw(noise), scale, k)
         problem = Problem(values, noise, float(scale), k, self.words)
@@ -65,9 +66,10 @@ class Sampler(ABC):
     @final
     def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Indices:
         """(rounds, k) the same for every row of a (rounds, m) matrix."""
+        matrix = numbers(matrix)
         if not self.exact:
             return plain.top_k_rows(matrix, self._draw(noise), scale, k)
-        return rows.top_k_rows(Problem(matrix, noise, float(scale), k, self.words))
+        return rows.top_k_rows(Problem(matrix, noise, float(scale), k, self.words), constant_work=self.constant_work)
 
     @final
     def top_k_grouped(
@@ -81,20 +83,35 @@ class Sampler(ABC):
         return chosen.index, chosen.member
 
     @final
-    def exceeds(self, noise: Noise, scale: float, levels: Floats) -> NDArray[np.bool_]:
-        """(count,) whether scale * Z > level for an own draw of the noise each; levels (count,) in score units.
+    def exceeds(self, values: Numbers, noise: Noise, scale: float, level: float) -> NDArray[np.bool_]:
+        """(count,) whether value + scale * Z > level, for an own draw of the noise each; all in score units.
 
-        Exact for every sampler (Theorem X2): P[True] is sf(level / scale) of the real numbers that the floats represent.
+        Exact if `self.exact` (Theorem X2): P[True] is sf((level - value) / scale) of the real numbers that are represented.
         """
-        return comparisons.exceeds(noise, float(scale), levels, self.words)
+        if not self.exact:
+            return np.asarray(plain.noisy(values, self._draw(noise), scale) > level)
+        return comparisons.exceeds(numbers(values), noise, float(scale), float(level), self.words)
+
+    @final
+    def passing(self, above: Floats, noise: Noise, scale: float, answer_scale: float) -> NDArray[np.bool_]:
+        """(rows, m) which margins pass: margin + answer_scale * Z > scale * Y, with one Y for every row; all in score units.
+
+        Exact if `self.exact` (Theorem X2).
+        """
+        if not self.exact:
+            level = scale * self.noise(noise, len(above))
+            return np.asarray(plain.noisy(above, self._draw(noise), answer_scale) > level[:, None])
+        return comparisons.passing(above, noise, float(scale), float(answer_scale), self.words)
 
     @final
     def rounded(self, values: Numbers, noise: Noise, scale: float, grid: float) -> Floats:
         """(count,) values + scale * noise, each rounded to the nearest multiple of `grid`, a power of two.
 
-        Exact for every sampler (Theorem X7): the multiple is that of the real-valued sum. As a float it is rounded again if it
+        Exact if `self.exact` (Theorem X7): the multiple is that of the real-valued sum. As a float it is rounded again if it
         has more than 53 bits.
         """
+        if not self.exact:
+            return np.rint(plain.noisy(values, self._draw(noise), scale) / grid) * grid
         return comparisons.rounded(values, noise, float(scale), grid, self.words)
 
     @final

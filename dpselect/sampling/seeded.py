@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,17 @@ from dpselect.sampling.entropy import EntropySampler
 class SeededSampler(Sampler):
     """Words from a `numpy.random.Generator`: whoever knows the seed can undo the noise, so never for a release."""
 
+    exact: ClassVar[bool] = False
+
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
+
+    @property
+    def constant_work(self) -> bool:
+        return False
 
     def __repr__(self) -> str:
         return "SeededSampler()"

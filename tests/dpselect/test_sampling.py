@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 from scipy.stats import chi2, kstest
 
 from dpselect.noise import by_name
-from dpselect.sampling import EntropySampler, SeededSampler
+from dpselect.sampling import EntropySampler, EntropyUnavailable, SeededSampler
+from dpselect.sampling.lazy import precision
 
 # Eight tests at 1e-8: false alarm below 1e-6. The entropy source cannot be seeded, so the limits are wide.
 LIMIT = 1e-8
@@ -86,3 +89,43 @@ def test_top_k_is_the_same_in_chunks() -> None:
         noise = np.concatenate([again.noise(by_name("gumbel"), min(65_536, size - i)) for i in range(0, size, 65_536)])
         expected = np.argsort(-(values + 0.5 * noise), kind="stable")[:k]
         assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+@pytest.mark.parametrize("failure", [OSError("no entropy"), NotImplementedError("no source")], ids=["OSError", "NotImplemented"])
+def test_no_entropy_is_an_error(monkeypatch: pytest.MonkeyPatch, count: int, failure: Exception) -> None:
+    """Where the operating system has no random bytes nothing else is used: the release fails, in the library's own words."""
+
+    def broken(size: int) -> bytes:
+        raise failure
+
+    monkeypatch.setattr(os, "urandom", broken)
+    with pytest.raises(EntropyUnavailable, match="nothing was released"):
+        EntropySampler().words(count)
+
+
+def test_short_entropy_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer bytes than asked for are not filled up with anything."""
+    monkeypatch.setattr(os, "urandom", lambda size: b"x" * (size - 1))
+    with pytest.raises(EntropyUnavailable, match="fewer random bytes"):
+        EntropySampler().words(3)
+
+
+def test_a_fork_inside_a_refinement_does_not_hang() -> None:
+    """A child forked while its parent holds Arb's precision can refine comparisons of its own."""
+    with precision(100):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            EntropySampler().bernoulli(lambda: arb(1) / 3)
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_threads_refine_side_by_side() -> None:
+    """Many threads refining at once give coins of the right chance, and leave Arb's precision as it was."""
+    before, source = ctx.prec, EntropySampler()
+    with ThreadPoolExecutor(8) as pool:
+        heads = sum(pool.map(lambda _: source.bernoulli(lambda: arb(1) / 3), range(6000)))
+    assert ctx.prec == before
+    assert abs(heads - 2000) < 6 * np.sqrt(6000 * 2 / 9)

@@ -206,6 +206,8 @@ def test_zero_concentrated_value() -> None:
         lambda: acc.PureDP(epsilon=-1),
         lambda: acc.PureDP(epsilon=math.nan),
         lambda: acc.PureDP(epsilon=math.inf),
+        lambda: acc.PureDP(epsilon=10**400),
+        lambda: acc.Curve.from_json('{"kind": "pure_dp", "epsilon": 1' + "0" * 400 + "}"),
         lambda: acc.PureDP(epsilon=True),
         lambda: acc.PureDP(epsilon="1"),
         lambda: acc.PureDP(),

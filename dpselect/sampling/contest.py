@@ -1,0 +1,150 @@
+"""The exact k largest of candidates whose noise is known to some bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cmp_to_key
+from typing import Self, final
+
+import numpy as np
+
+from dpselect.noise.base import Noise
+from dpselect.sampling.heights import Floats, Indices, Numbers, Words, contest_bounds, heights
+from dpselect.sampling.lazy import LazyUniform, WordSource, rational, sign_of_sum
+
+_SPARE = 4096  # candidates held beyond 2k before the certain losers are dropped
+Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]
+
+
+@final
+@dataclass(frozen=True)
+class Problem:
+    """What is asked: the k largest of values + scale * noise, with random words to be had from `words`.
+
+    Attributes:
+        values: (m,) exact scores.
+        bounds: the float64 enclosure of a noisy height; tests widen it to force refinement.
+        reference: the largest score, from which heights are measured; None until it is known.
+    """
+
+    values: Numbers
+    noise: Noise
+    scale: float
+    k: int
+    words: WordSource
+    bounds: Bounds = contest_bounds
+    reference: np.int64 | np.float64 | None = None
+
+    def heights(self, values: Numbers) -> Floats:
+        """The scores in units of the noise, relative to the reference."""
+        if self.reference is None:
+            raise AssertionError("the reference score must be set first")
+        return heights(values, self.reference, self.scale)
+
+    def against(self, reference: np.int64 | np.float64) -> Self:
+        """The same question with its reference score."""
+        return replace(self, reference=reference)
+
+
+@final
+@dataclass(frozen=True)
+class Entries:
+    """Candidates: which value each has, which member of that value's group it is, and what is known of its noise."""
+
+    index: Indices
+    member: Indices
+    level: Indices
+    words: Words
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, kept: Indices) -> Self:
+        return type(self)(self.index[kept], self.member[kept], self.level[kept], self.words[kept])
+
+    @classmethod
+    def concatenate(cls, parts: list[Self]) -> Self:
+        """All parts in order."""
+        columns = ("index", "member", "level", "words")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+
+
+@final
+class Contest:
+    """Keeps every entry that may still be among the k largest."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._entries: list[Entries] = []
+        self._low: list[Floats] = []
+        self._high: list[Floats] = []
+        self._held, self._dropped_below = 0, -np.inf
+
+    def offer(self, entries: Entries) -> None:
+        """Enter more candidates."""
+        problem = self._problem
+        height = problem.heights(problem.values[entries.index])
+        low, high = problem.bounds(problem.noise, height, entries.level, entries.words)
+        if self._dropped_below > -np.inf:
+            kept = np.flatnonzero(high >= self._dropped_below)
+            entries, low, high = entries[kept], low[kept], high[kept]
+        self._entries.append(entries)
+        self._low.append(low)
+        self._high.append(high)
+        self._held += len(entries)
+        if self._held > 2 * problem.k + _SPARE:
+            self._drop()
+
+    def floor(self) -> float:
+        """A number that at least k candidates certainly reach, in noise units above the reference; -inf if there is none."""
+        k = self._problem.k
+        if self._held < k:
+            return -np.inf
+        low = np.concatenate(self._low)
+        return float(np.partition(low, len(low) - k)[len(low) - k])
+
+    def ranked(self) -> Entries:
+        """The k largest, largest first, certain of every comparison. Theorem X2."""
+        self._drop()
+        entries, low, high = self._entries[0], self._low[0], self._high[0]
+        order = np.argsort(-low, kind="stable")
+        entries, low, high = entries[order], low[order], high[order]
+        order = np.arange(len(entries))
+        for start, stop in _clusters(low, high, self._problem.k):
+            order[start:stop] = start + self._sorted(entries[order[start:stop]])
+        return entries[order[: self._problem.k]]
+
+    def _drop(self) -> None:
+        self._dropped_below = self.floor()
+        entries, low, high = Entries.concatenate(self._entries), np.concatenate(self._low), np.concatenate(self._high)
+        kept = np.flatnonzero(high >= self._dropped_below)
+        self._entries, self._low, self._high, self._held = [entries[kept]], [low[kept]], [high[kept]], len(kept)
+
+    def _sorted(self, entries: Entries) -> Indices:
+        """Exact descending order of a few entries, as positions among them."""
+        problem = self._problem
+        scores = [rational(problem.values[i].item()) for i in entries.index]
+        draws = [
+            LazyUniform(problem.words, level=int(level), word=int(word))
+            for level, word in zip(entries.level, entries.words, strict=True)
+        ]
+        scale = rational(problem.scale)
+
+        def descending(a: int, b: int) -> int:
+            return sign_of_sum((scores[b] - scores[a]) / scale, problem.noise, draws[b], draws[a])
+
+        return np.array(sorted(range(len(draws)), key=cmp_to_key(descending)), dtype=np.int64)
+
+
+def _clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
+    """Runs of two or more entries, in descending order of `low`, that the bounds leave undecided and that touch the first k."""
+    if len(low) < 2:
+        return
+    reach = np.maximum.accumulate(high[::-1])[::-1]
+    # Between i and i+1 all is decided if everything after i certainly stays below everything up to i.
+    joined = reach[1:] >= low[:-1]
+    ends = np.flatnonzero(~joined) + 1
+    starts, stops = np.append(0, ends), np.append(ends, len(low))
+    undecided = np.flatnonzero((stops - starts > 1) & (starts < k))
+    yield from zip(starts[undecided].tolist(), stops[undecided].tolist(), strict=True)

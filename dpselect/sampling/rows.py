@@ -1,0 +1,60 @@
+"""The exact k largest of every row of a matrix of scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.exact import drawn_all, top_k
+from dpselect.sampling.heights import Floats, Indices, Words, heights
+from dpselect.sampling.plain import largest_rows
+
+_CHUNK = 1 << 14  # candidates whose noise fits the cache
+_WIDE = 4096  # rows from here on are problems of their own
+
+
+def top_k_rows(problem: Problem, *, constant_work: bool = False) -> Indices:
+    """(rounds, k) positions, largest first; `problem.values` is a (rounds, m) matrix."""
+    rounds, candidates = problem.values.shape
+    if candidates >= _WIDE:
+        ranked = drawn_all if constant_work else top_k
+        return np.stack([ranked(_row(problem, row)) for row in range(rounds)])
+    step = max(1, _CHUNK // candidates)
+    blocks = [replace(problem, values=problem.values[start : start + step]) for start in range(0, rounds, step)]
+    return np.concatenate([_block(block) for block in blocks])
+
+
+def _block(problem: Problem) -> Indices:
+    matrix = problem.values
+    height = heights(matrix, matrix.max(axis=1, keepdims=True), problem.scale)
+    words = problem.words(matrix.size).reshape(matrix.shape)
+    low, high = problem.bounds(problem.noise, height, np.zeros(matrix.shape, dtype=np.int64), words)
+    best = largest_rows(low, problem.k)
+    for row in np.flatnonzero(~_decided(low, high, best)).tolist():
+        best[row] = _ranked(_row(problem, row), words[row])
+    return best
+
+
+def _decided(low: Floats, high: Floats, best: Indices) -> NDArray[np.bool_]:
+    """Which rows the bounds rank beyond doubt: each of the k stays above everything after it."""
+    floor = np.take_along_axis(low, best, axis=1)
+    reach = np.take_along_axis(high, best, axis=1)
+    np.put_along_axis(high, best, -np.inf, axis=1)
+    certain = high.max(axis=1) < floor[:, -1]
+    return np.asarray(certain & (reach[:, 1:] < floor[:, :-1]).all(axis=1))
+
+
+def _row(problem: Problem, row: int) -> Problem:
+    return replace(problem, values=problem.values[row])
+
+
+def _ranked(problem: Problem, words: Words) -> Indices:
+    """The same for one row, whose words are drawn already."""
+    contest = Contest(problem.against(problem.values.max()))
+    index = np.arange(len(words))
+    none = np.zeros_like(index)
+    contest.offer(Entries(index, none, none, words))
+    return contest.ranked().index

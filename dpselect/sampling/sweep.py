@@ -1,0 +1,138 @@
+"""The k largest of many noisy scores without drawing the noise of each: a threshold that is lowered until k exceed it.
+
+Every candidate has a uniform number V, and its noise is isf(V): large noise is a small V. A candidate exceeds the threshold only
+if V < 2^-j for a level j that its score gives. How many of a pool of candidates have V < 2^-j, and which, is drawn
+directly; these are entered in the contest, with the remaining bits of V. Theorem X6: exact for every sequence of thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+import numpy as np
+
+from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.heights import Floats, Indices, Words
+from dpselect.sampling.layout import Layout
+from dpselect.sampling.successes import successes
+from dpselect.sampling.units import HIGHEST_LEVEL, UNKNOWN, Levels, Units, joined, split
+
+_SPLIT_LEVEL = 4  # blocks up to here are taken apart: their candidates are looked at one by one
+_FIRST_STEP = 1.5  # noise units
+_FEW = 32.0  # candidates
+
+
+@final
+class Sweep:
+    """One run over blocks of candidates, or over groups of candidates that share one score."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._contest = Contest(problem)
+        self._entered: list[Entries] = []
+
+    def blocks(self, whole: Units, threshold: float) -> Entries:
+        """The k largest, largest first; block i of n holds candidates i, i + n, i + 2 n, ..."""
+        count, size = len(whole), len(self._problem.values)
+        blocks, single = Layout.blocks(size, count), Layout.single()
+        parts = whole[:0]
+        for level in _descending(threshold):
+            whole, hot = self._taken_apart(whole, level)
+            parts = joined(parts, split(hot, count, self._problem)) if len(hot) else parts
+            whole, first = self._revealed(whole, level, blocks)
+            parts, second = self._revealed(parts, level, single)
+            self._enter([*first, *second])
+            if self._decided(level, whole, parts):
+                break
+        return self._contest.ranked()
+
+    def groups(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
+        """The k largest, largest first; unit g stands for `multiplicities[g]` candidates of one score."""
+        layout = Layout.groups(multiplicities)
+        for level in _descending(threshold):
+            groups, fresh = self._revealed(groups, level, layout)
+            self._enter(fresh)
+            if self._decided(level, groups):
+                break
+        return self._contest.ranked()
+
+    def _decided(self, threshold: float, *units: Units) -> bool:
+        return self._contest.floor() >= threshold or not any(part.known.any() for part in units)
+
+    def _taken_apart(self, whole: Units, threshold: float) -> tuple[Units, Units]:
+        hot = whole.levels(self._problem.noise, threshold) <= _SPLIT_LEVEL
+        return whole[~hot], whole[hot]
+
+    def _revealed(self, units: Units, threshold: float, layout: Layout) -> tuple[Units, list[Entries]]:
+        """The units with what is known after this round, and those of their candidates that have V < 2^-level."""
+        level = units.levels(self._problem.noise, threshold)
+        todo = np.flatnonzero(level < units.known)
+        if len(todo) == 0:
+            return units, []
+        level[todo] = _pooled(level[todo], layout.lengths(units.start[todo]))
+        todo = todo[np.argsort(level[todo], kind="stable")]
+        cuts = np.flatnonzero(np.diff(level[todo])) + 1
+        pools = [pool for same in np.split(todo, cuts) for pool in layout.pools(same, units.start)]
+        entries = [self._drawn(pool, units, int(level[pool[0]]), layout) for pool in pools]
+        return Units(units.start, units.height, level), entries
+
+    def _drawn(self, pool: Indices, units: Units, level: int, layout: Layout) -> Entries:
+        size, located = layout.numbered(units.start[pool])
+        unit, offset = located(successes(size, level, self._problem.words))
+        unit = pool[unit]
+        kept, words = self._uniforms(units.known[unit], level)
+        index, member, real = layout.candidates(units.start[unit[kept]], offset[kept])
+        entries = Entries(index, member, np.full(len(index), level), words)
+        return entries if real is None else entries[real]
+
+    def _uniforms(self, known: Levels, level: int) -> tuple[Indices, Words]:
+        """Words of V = 2^-level * 0.w under V >= 2^-known, and which candidates still have V < 2^-level under that condition."""
+        draw = self._problem.words
+        kept, words = np.arange(len(known)), draw(len(known))
+        if (known == UNKNOWN).all():
+            return kept, words
+        shift = np.where(known == UNKNOWN, 0, 64 - known.astype(np.int64) + level).astype(np.uint64)
+        bound = np.where(known == UNKNOWN, np.uint64(0), np.uint64(1) << shift)
+        # V below 2^-known is refused: then all of V is drawn anew, and leaves this pool unless its first bits are zero again.
+        while len(late := np.flatnonzero(words < bound)):
+            again = np.ones(len(words), dtype=np.bool_)
+            again[late] = (draw(len(late)) >> np.uint64(64 - level)) == 0 if level else True
+            words[late] = draw(len(late))
+            kept, words, bound = kept[again], words[again], bound[again]
+        return kept, words
+
+    def _enter(self, fresh: list[Entries]) -> None:
+        if not fresh:
+            return
+        entries = Entries.concatenate(fresh)
+        if self._entered:
+            seen = {key for old in self._entered for key in _keys(old)}
+            entries = entries[np.array([i for i, key in enumerate(_keys(entries)) if key not in seen], dtype=np.int64)]
+        self._entered.append(entries)
+        self._contest.offer(entries)
+
+
+def _descending(threshold: float) -> Iterator[float]:
+    step = _FIRST_STEP
+    while True:
+        yield threshold
+        threshold -= step
+        step *= 2.0
+
+
+def _keys(entries: Entries) -> Iterator[tuple[int, int]]:
+    return zip(entries.index.tolist(), entries.member.tolist(), strict=True)
+
+
+def _pooled(level: Levels, length: Floats | None) -> Levels:
+    """Levels lowered to those of fewer, larger pools, while that adds only a few candidates."""
+    mass = np.bincount(level, weights=length, minlength=HIGHEST_LEVEL + 1)
+    lowered = np.zeros(len(mass), dtype=np.uint8)
+    top, pending = HIGHEST_LEVEL, 0.0
+    for at, weight in reversed(list(enumerate(mass.tolist()))):
+        pending += weight
+        if pending * 2.0**-at >= _FEW:
+            lowered[at : top + 1] = at
+            top, pending = at - 1, 0.0
+    return lowered[level]

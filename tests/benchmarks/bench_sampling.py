@@ -1,0 +1,152 @@
+"""Exact top-k against plain NumPy, one pass of np.max and OpenDP: ratios of the best of several runs, all in one process.
+
+    python tests/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--grouped] [--opendp] [--timing]
+
+OpenDP is imported from the environment if it is installed there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpselect.noise import by_name
+from dpselect.sampling import EntropySampler
+
+SCALE = 10.0
+DRAWS = {"gumbel": "gumbel", "exponential": "standard_exponential", "laplace": "laplace"}
+KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "zipf": lambda rng, m: np.floor(1e6 / (1 + rng.permutation(m))),
+    "flat": lambda rng, m: rng.poisson(100, m).astype(np.float64),
+    "equal": lambda _, m: np.full(m, 5.0),
+}
+
+
+def best_time(run: Callable[[], object], runs: int) -> float:
+    """Seconds of the fastest of `runs` calls."""
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def plain(scores: np.ndarray, draw: Callable[..., np.ndarray], k: int) -> np.ndarray:
+    """What one would write with NumPy alone: inexact, and from a generator that is not cryptographic."""
+    noisy = scores + SCALE * draw(size=len(scores))
+    top = np.argpartition(noisy, len(noisy) - k)[len(noisy) - k :]
+    return top[np.argsort(-noisy[top])]
+
+
+def ratios(sizes: list[int], runs: int) -> None:
+    rng, source = np.random.default_rng(1), EntropySampler()
+    print(f"{'m':>11} {'scores':<7}{'noise':<12}{'k':>5}{'exact ms':>10}{'NumPy ms':>10}{'NumPy/exact':>12}{'exact/max':>11}")
+    for size in sizes:
+        for kind, make in KINDS.items():
+            scores = make(rng, size)
+            peak = best_time(scores.max, 3 * runs)
+            for name, draw in DRAWS.items():
+                for k in (1, 10, 100, 1000):
+                    noise, method = by_name(name), getattr(rng, draw)  # type: ignore[arg-type]
+                    ours = best_time(partial(source.top_k, scores, noise, SCALE, k), 3 * runs)
+                    theirs = best_time(partial(plain, scores, method, k), runs)
+                    print(
+                        f"{size:>11,} {kind:<7}{name:<12}{k:>5}{1e3 * ours:>10.2f}{1e3 * theirs:>10.2f}"
+                        f"{theirs / ours:>12.2f}{ours / peak:>11.1f}",
+                        flush=True,
+                    )
+
+
+def memory(sizes: list[int]) -> None:
+    rng, source = np.random.default_rng(1), EntropySampler()
+    print("peak extra memory as a share of the scores' own size")
+    for size in sizes:
+        for kind, make in KINDS.items():
+            scores = make(rng, size)
+            for k in (1, 100, 1000):
+                tracemalloc.start()
+                source.top_k(scores, by_name("gumbel"), SCALE, k)
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+                print(f"{size:>11,} {kind:<7} k={k:<5} {peak / scores.nbytes:.3f}")
+
+
+def grouped(runs: int) -> None:
+    source = EntropySampler()
+    values = np.arange(100_000)[::-1].copy()
+    multiplicities = np.maximum(1, (1e9 * 2.0 ** -np.arange(1, 100_001)[::-1])).astype(np.int64)
+    multiplicities[-1] += 10**9 - multiplicities.sum()
+    for label, held, copies in (
+        ("10^9 candidates, 100,000 distinct counts", values, multiplicities),
+        ("2^64 candidates, 2 distinct counts", np.array([1, 0]), np.array([2**63 - 1, 2**63 - 1])),
+    ):
+        for k in (1, 100, 1000):
+            seconds = best_time(partial(source.top_k_grouped, held, copies, by_name("gumbel"), SCALE, k), runs)
+            print(f"grouped, {label}, k={k}: {1e3 * seconds:.2f} ms")
+
+
+def against_opendp(size: int = 10**6, k: int = 10) -> None:
+    try:
+        dp: Any = importlib.import_module("opendp.prelude")
+    except ImportError:
+        print("OpenDP: not installed")
+        return
+    dp.enable_features("contrib")
+    rng, source = np.random.default_rng(1), EntropySampler()
+    for kind, make in KINDS.items():
+        scores = make(rng, size)
+        space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
+        mechanism = dp.m.make_noisy_top_k(*space, dp.max_divergence(), k=k, scale=SCALE)
+        listed = scores.tolist()
+        theirs = best_time(partial(mechanism, listed), 1)
+        ours = best_time(partial(source.top_k, scores, by_name("exponential"), SCALE, k), 5)
+        print(f"OpenDP top-k, m={size:,}, k={k}, {kind}: {theirs:.3f} s, exact {1e3 * ours:.2f} ms, ratio {theirs / ours:,.0f}")
+
+
+def timing(runs: int, size: int = 10**6, k: int = 10) -> None:
+    """Median milliseconds on inputs that timing could tell apart, by both modes."""
+    rng = np.random.default_rng(1)
+    zipf = KINDS["zipf"](rng, size)
+    neighbour = zipf.copy()
+    neighbour[zipf.argmax()] -= 1
+    peaked = np.zeros(size)
+    peaked[0] = 1e6
+    inputs = {"flat": np.full(size, 5.0), "peaked": peaked, "zipf": zipf, "neighbour of zipf": neighbour}
+    for source in (EntropySampler(), EntropySampler(constant_work=True)):
+        for _ in range(2):
+            for kind, scores in inputs.items():
+                run = partial(source.top_k, scores, by_name("gumbel"), SCALE, k)
+                times = [best_time(run, 1) for _ in range(10 * runs)]
+                low, middle, high = 1e3 * np.quantile(times, [0.1, 0.5, 0.9])
+                print(f"{source!r:<38} {kind:<18} {low:8.2f} {middle:8.2f} {high:8.2f} ms (10%, median, 90%)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=float, nargs="*", default=[1e5, 1e6, 1e7])
+    parser.add_argument("--runs", type=int, default=5)
+    for extra in ("memory", "grouped", "opendp", "timing"):
+        parser.add_argument(f"--{extra}", action="store_true")
+    options = parser.parse_args()
+    sizes = [int(size) for size in options.sizes]
+    ratios(sizes, options.runs)
+    if options.memory:
+        memory(sizes)
+    if options.grouped:
+        grouped(options.runs)
+    if options.opendp:
+        against_opendp()
+    if options.timing:
+        timing(options.runs)
+
+
+if __name__ == "__main__":
+    main()

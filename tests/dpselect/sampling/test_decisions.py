@@ -1,0 +1,202 @@
+"""Exact coin flips, exact comparisons with a level, exact rounding, and matrices of rounds."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb, ctx, fmpq
+from scipy.stats import binomtest, chi2, chisquare
+
+from dpselect.noise import argmax_probabilities, by_name, ordered_probabilities
+from dpselect.sampling import ExactSampler, SeededSampler
+from dpselect.sampling.comparisons import exceeds, passing
+from dpselect.sampling.lazy import LazyUniform, WordSource, bernoulli, sign_of_total
+
+LIMIT = 1e-8  # about sixty tests of fixed seeds: false alarm below 1e-6
+NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+
+
+def _words(*values: int) -> WordSource:
+    stream = iter(values)
+    return lambda count: np.array([next(stream) for _ in range(count)], dtype=np.uint64)
+
+
+@pytest.mark.parametrize("chance", [fmpq(1, 3), fmpq(1, 2**70), fmpq(2**70 - 1, 2**70), fmpq(5, 8)])
+def test_a_coin_is_decided_at_the_bit_where_its_chance_is(chance: fmpq) -> None:
+    """U one unit of the 128th bit below p gives True and one above gives False, however many words that takes."""
+    digits = int(chance.p) * 2**128 // int(chance.q)
+    for step, expected in ((-1, True), (1, False)):
+        first, second = divmod(digits + step, 2**64)
+        if 0 <= first < 2**64:
+            assert bernoulli(lambda: arb(chance), _words(first, second, 2**63)) is expected
+
+
+def test_coins_have_their_chance() -> None:
+    """exp(-1) as an enclosure, 20,000 times."""
+    source = ExactSampler(np.random.default_rng(1))
+    heads = sum(source.bernoulli(lambda: (-arb(1)).exp()) for _ in range(20_000))
+    assert binomtest(heads, 20_000, float(np.exp(-1))).pvalue > LIMIT
+
+
+def test_a_wide_enclosure_draws_until_it_is_narrow() -> None:
+    """An enclosure that is useless at low precision is asked again at a higher one."""
+    asked = []
+
+    def chance() -> arb:
+        asked.append(ctx.prec)
+        return arb(0.5, 1.0) if ctx.prec < 300 else arb(0.25)
+
+    assert bernoulli(chance, _words(*[2**60] * 10)) is True
+    assert max(asked) >= 300
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("level", [-3.0, 0.0, 0.7, 6.0, 25.0])
+def test_exceeding_a_level_has_the_chance_of_the_tail(name: str, level: float) -> None:
+    """scale Z > level happens sf(level / scale) of 400,000 times, far up the tail too."""
+    noise, scale = by_name(name), 1.7  # type: ignore[arg-type]
+    for source in (ExactSampler(np.random.default_rng(2)), SeededSampler(np.random.default_rng(2))):
+        hits = int(source.exceeds(np.full(400_000, -level), noise, scale, 0.0).sum())
+        assert binomtest(hits, 400_000, float(noise.sf(level / scale))).pvalue > LIMIT
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_level_inside_the_first_word_is_refined(name: str) -> None:
+    """A level within the error of the floats is compared by the bits: the answer is that of the sign of an Arb difference."""
+    noise, rng = by_name(name), np.random.default_rng(3)  # type: ignore[arg-type]
+    for _ in range(50):
+        word, scale = int(rng.integers(2**58, 2**64 - 2**58, dtype=np.uint64)), float(10.0 ** rng.uniform(-9, 9))
+        level = float(scale * noise.isf((word + 0.5) / 2.0**64))
+        follow = int(rng.integers(0, 2**64, dtype=np.uint64))
+        stream = _words(word, *[follow] * 10)
+        draw = LazyUniform(_words(*[follow] * 10), word=word)
+        ratio = fmpq(*Fraction(level).as_integer_ratio()) / fmpq(*Fraction(scale).as_integer_ratio())
+        expected = sign_of_total(-ratio, noise, [(fmpq(1), draw)]) > 0
+        assert bool(exceeds(np.zeros(1), noise, scale, level, stream)[0]) is expected
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "gumbel"])
+def test_passing_a_noisy_threshold_has_the_law_of_the_difference(name: str) -> None:
+    """One and two of two margins pass one noisy threshold as often as the plain computation of the same law says."""
+    noise, rng = by_name(name), np.random.default_rng(11)  # type: ignore[arg-type]
+    margins = np.tile([-1.0, 0.5], (200_000, 1))
+    level = 0.7 * noise.quantile(rng.random(200_000))
+    plain = margins + 1.9 * noise.quantile(rng.random((200_000, 2))) > level[:, None]
+    expected = np.bincount(plain[:, 0] * 2 + plain[:, 1], minlength=4)
+    for source in (ExactSampler(np.random.default_rng(12)), SeededSampler(np.random.default_rng(12))):
+        found = source.passing(margins, noise, 0.7, 1.9)
+        seen = np.bincount(found[:, 0] * 2 + found[:, 1], minlength=4)
+        assert chi2.sf(((seen - expected) ** 2 / (seen + expected)).sum(), 3) > LIMIT
+
+
+def test_ties_with_a_noisy_threshold_are_decided_by_bits_and_consistently() -> None:
+    """Margins one unit of the last place apart that float64 cannot tell pass in their order: the level is one number."""
+    noise, words = by_name("laplace"), [2**62 + 5, *[2**62 + 5] * 3]
+    margins = np.array([[-1e-17, 0.0, 1e-17]])
+    for follow in range(40):
+        rest = np.random.default_rng(follow)
+        stream = iter(words)
+        source = lambda n, stream=stream, rest=rest: np.array(  # noqa: E731
+            [next(stream, int(rest.integers(0, 2**64, dtype=np.uint64))) for _ in range(n)], dtype=np.uint64
+        )
+        flags = passing(margins, noise, 1.0, 1.0, source)[0].tolist()
+        assert flags[0] is False
+        assert flags[2] is True
+
+
+def test_integers_above_two_to_the_53_are_compared_exactly() -> None:
+    """2^60 + 1 exceeds the level 2^60 under noise far smaller than 1, and 2^60 - 1 does not."""
+    values = np.array([2**60 + 1, 2**60 - 1], dtype=np.int64)
+    assert ExactSampler(np.random.default_rng(13)).exceeds(values, by_name("laplace"), 0.01, 2.0**60).tolist() == [True, False]
+
+
+def test_rounding_has_the_law_of_the_cells() -> None:
+    """Rounded sums fall on the multiple m of the grid with the probability of its cell."""
+    noise, scale, grid, value = by_name("laplace"), 3.0, 0.5, 2.3
+    edges = (np.arange(-10, 21) - 0.5) * grid
+    cdf = np.concatenate([[0.0], noise.cdf((edges - value) / scale), [1.0]])
+    for source in (ExactSampler(np.random.default_rng(4)), SeededSampler(np.random.default_rng(4))):
+        drawn = source.rounded(np.full(20_000, value), noise, scale, grid)
+        multiple = np.rint(drawn / grid).astype(int)
+        assert np.array_equal(multiple * grid, drawn)
+        seen = np.bincount(np.clip(multiple + 11, 0, 31), minlength=32)
+        assert chisquare(seen, np.diff(cdf) * 20_000).pvalue > LIMIT
+
+
+def test_rounding_a_large_integer_keeps_it() -> None:
+    """A score of 2^60 + 1 is an exact number, and noise far below the grid does not move it: nothing is rounded on the way."""
+    values = np.array([2**60 + 1, 2**60 + 3], dtype=np.int64)
+    assert ExactSampler(np.random.default_rng(5)).rounded(values, by_name("laplace"), 1e-3, 4.0).tolist() == [
+        2.0**60,
+        2.0**60 + 4,
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_rows_have_the_law_of_quadrature(name: str, scale: float) -> None:
+    """The winner of each of 100,000 rows, by the exact sampler and by the plain one: both have the law of quadrature."""
+    noise, values = by_name(name), np.array([0.0, 1.0, 1.0, 3.5]) * scale  # type: ignore[arg-type]
+    law = argmax_probabilities(noise, scale, values)
+    for source in (ExactSampler(np.random.default_rng(6)), SeededSampler(np.random.default_rng(6))):
+        winners = source.top_k_rows(np.tile(values, (100_000, 1)), noise, scale, 1)[:, 0]
+        assert chisquare(np.bincount(winners, minlength=4), law / law.sum() * 100_000).pvalue > LIMIT
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ordered_pairs_have_the_law_of_quadrature(name: str) -> None:
+    """The first two of four, in order, over 100,000 rows and from both samplers."""
+    noise, values = by_name(name), np.array([0.0, 0.3, 0.3, 2.0])  # type: ignore[arg-type]
+    law = ordered_probabilities(noise, 1.0, values, 2)
+    expected = np.array([law.get((a, b), 0.0) for a in range(4) for b in range(4)]) * 100_000
+    for source in (ExactSampler(np.random.default_rng(7)), SeededSampler(np.random.default_rng(7))):
+        pairs = source.top_k_rows(np.tile(values, (100_000, 1)), noise, 1.0, 2)
+        seen = np.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16)
+        assert seen[expected == 0].sum() == 0
+        used = expected > 0
+        assert chi2.sf(((seen - expected)[used] ** 2 / expected[used]).sum(), used.sum() - 1) > LIMIT
+
+
+def test_rows_of_very_different_sizes_keep_their_gaps() -> None:
+    """Each row is measured from its own maximum: a row near 2^62 does not round the gaps of a row near zero, nor the reverse."""
+    matrix = np.array([[0, 3, 1], [2**62, 2**62 + 3, 2**62 + 1]], dtype=np.int64)
+    for source in (ExactSampler(np.random.default_rng(8)), SeededSampler(np.random.default_rng(8))):
+        assert source.top_k_rows(matrix, by_name("gumbel"), 0.02, 3).tolist() == [[1, 2, 0]] * 2
+
+
+def test_a_candidate_left_out_comes_last() -> None:
+    """Minus infinity marks a candidate that is not in the contest: it is chosen after all others, at random among its like."""
+    values = np.array([-np.inf, 0.0, -1.0, -np.inf])
+    source = ExactSampler(np.random.default_rng(9))
+    answers = [source.top_k(values, by_name("gumbel"), 1.0, 4).tolist() for _ in range(200)]
+    assert {frozenset(answer[:2]) for answer in answers} == {frozenset({1, 2})}
+    assert {answer[2] for answer in answers} == {0, 3}
+    assert len({source.top_k(np.full(3, -np.inf), by_name("gumbel"), 1.0, 1)[0] for _ in range(100)}) == 3
+
+
+def test_subsets_are_uniform() -> None:
+    """Every ordered pair out of four is as likely as any other, and a source that repeats words is asked again."""
+    source = ExactSampler(np.random.default_rng(10))
+    pairs = np.array([source.subset(4, 2) for _ in range(12_000)])
+    seen = np.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16)
+    assert chisquare(seen[seen > 0]).pvalue > LIMIT
+    assert (seen > 0).sum() == 12
+
+
+@pytest.mark.parametrize("size", [10, 9_000, 100_000])
+def test_constant_work_draws_one_word_per_candidate(size: int) -> None:
+    """In constant-work mode as many words are drawn as there are candidates, whatever the scores."""
+    drawn = []
+
+    class Counting(np.random.Generator):
+        def integers(self, *args: object, **kwargs: int) -> np.ndarray:
+            drawn.append(kwargs["size"])
+            return super().integers(*args, **kwargs)  # type: ignore[call-overload]
+
+    for values in (np.zeros(size), np.arange(size) ** 2.0, np.r_[1e9, np.zeros(size - 1)]):
+        drawn.clear()
+        source = ExactSampler(Counting(np.random.PCG64(1)), constant_work=True)
+        assert len(source.top_k(values, by_name("gumbel"), 1.0, 3)) == 3
+        assert sum(drawn) == size

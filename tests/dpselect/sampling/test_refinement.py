@@ -1,0 +1,159 @@
+"""Exactness: whatever the floats leave undecided is decided as infinitely precise noise would decide it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flint import arb, ctx, fmpq
+
+from dpselect.noise import by_name
+from dpselect.sampling import ExactSampler
+from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.exact import drawn_all
+from dpselect.sampling.heights import contest_bounds
+from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_sum
+from dpselect.sampling.rows import top_k_rows
+from dpselect.sampling.units import HIGHEST_LEVEL, units
+
+sys.path.insert(0, str(Path(__file__).parent))
+from slow_reference import inverse, order, widened
+
+NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+
+
+def _cases(seed: int, count: int) -> Iterator[tuple[np.ndarray, float, int]]:
+    """Scores of every awkward kind, with a scale and a k."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        size = int(rng.integers(2, 8))
+        scale = float(10.0 ** rng.uniform(-9, 9))
+        base = float(rng.normal() * 10.0 ** rng.integers(-3, 9))
+        steps = rng.integers(0, 4, size)
+        values = (
+            np.zeros(size),
+            np.int64(2**60) + steps,
+            np.int64(2**63 - 8) - steps * np.int64(2**60),
+            base + scale * rng.normal(size=size),
+            np.array([base + int(i) * np.spacing(base) for i in steps]),
+            steps * 5e-324,
+            scale * 1e3 * steps,
+            np.where(steps % 2, -1e308, 1e308),
+        )[int(rng.integers(8))]
+        yield values, (5e-324 * 3 if rng.integers(9) == 0 else scale), int(rng.integers(1, size + 1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> None:
+    """For the same bits the float path, a widened one and one that knows nothing agree with an all-Arb sort; 1,800 cases."""
+    noise = by_name(name)  # type: ignore[arg-type]
+    for case, (values, scale, k) in enumerate(_cases(7, 300)):
+        words = np.random.default_rng(case).integers(0, 2**64, size=len(values), dtype=np.uint64)
+        expected = order(noise, values.tolist(), scale, words.tolist(), k)
+        plain = Problem(values, noise, scale, k, ExactSampler(np.random.default_rng(case)).words)
+        for by in (0.0, 0.7, np.inf):
+            asked = replace(plain, bounds=widened(by), words=ExactSampler(np.random.default_rng(case)).words)
+            assert drawn_all(asked).tolist() == expected
+        rows = replace(plain, values=values[None], words=ExactSampler(np.random.default_rng(case)).words)
+        assert top_k_rows(rows)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) -> None:
+    """Entries with V = 2^-level * 0.w, as the sweep makes them, are ranked as the slow reference ranks them; 600 cases."""
+    noise, rng = by_name(name), np.random.default_rng(6)  # type: ignore[arg-type]
+    for _ in range(100):
+        values, words = rng.normal(size=6) * 15, rng.integers(0, 2**64, 6, dtype=np.uint64)
+        levels = rng.integers(0, 57, 6)
+        expected = order(noise, values.tolist(), 0.8, words.tolist(), 4, levels.tolist())
+        for by in (0.0, 0.7, np.inf):
+            asked = Problem(values, noise, 0.8, 4, ExactSampler(rng).words, widened(by)).against(values.max())  # type: ignore[arg-type]
+            contest = Contest(asked)
+            contest.offer(Entries(np.arange(6), np.zeros(6, dtype=np.int64), levels, words))
+            assert contest.ranked().index.tolist() == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_levels_promise_no_more_than_the_tail(name: str) -> None:
+    """A candidate with V >= 2^-level stays below the threshold, few bits are given away, and large heights do not matter."""
+    noise, rng = by_name(name), np.random.default_rng(7)  # type: ignore[arg-type]
+    for base in (0.0, -1e3, -1e15):
+        height = base - rng.uniform(0, 1, 4000)
+        threshold = base + float(rng.uniform(-3, 35))
+        distance = np.subtract(threshold, height, dtype=np.longdouble).astype(np.float64)
+        levels = units(np.arange(4000), height).levels(noise, threshold).astype(int)
+        bits = -noise.log_sf(distance) / np.log(2)
+        assert (levels <= bits).all()
+        if base > -1e9 and threshold - base < 20:
+            assert (np.minimum(bits, HIGHEST_LEVEL) - levels < 6).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float_bounds_contain_the_real_number(name: str) -> None:
+    """The float64 enclosure contains the Arb ball of the same cell, from the deepest tail to the other end."""
+    noise = by_name(name)  # type: ignore[arg-type]
+    rng = np.random.default_rng(1)
+    words = np.concatenate(
+        [
+            rng.integers(0, 2**64, 1500, dtype=np.uint64),
+            (np.uint64(2**64 - 1) - (rng.integers(0, 2**64, 500, dtype=np.uint64) >> rng.integers(0, 53, 500).astype(np.uint64))),
+            rng.integers(0, 2**64, 1000, dtype=np.uint64) >> rng.integers(0, 60, 1000).astype(np.uint64),
+            np.array([0, 1, 2**11 - 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64),
+        ]
+    )
+    level = np.where(rng.integers(0, 2, len(words)) > 0, rng.integers(0, 57, len(words)), 0)
+    low, high = contest_bounds(noise, np.zeros(len(words)), level, words)
+    assert not np.isnan(low).any()
+    assert not np.isnan(high).any()
+    with ctx.workprec(300):
+        for i, (word, at) in enumerate(zip(words.tolist(), level.tolist(), strict=True)):
+            ends = [inverse(noise, arb((edge, -64 - at))) for edge in (word, word + 1) if 0 < edge < 2 ** (64 + at)]
+            assert all(low[i] < end < high[i] for end in ends)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_most_comparisons_need_no_refinement(name: str) -> None:
+    """Bounds are at most 1e-9 noise units wide for all but a ten-thousandth of the draws: exactness is not bought with Arb."""
+    noise = by_name(name)  # type: ignore[arg-type]
+    words = np.random.default_rng(2).integers(0, 2**64, 100_000, dtype=np.uint64)
+    low, high = contest_bounds(noise, np.zeros(len(words)), np.zeros(len(words), dtype=np.int64), words)
+    assert (high - low > 1e-9).sum() <= 10
+
+
+def _zeros_then_ones(zeros: int) -> WordSource:
+    words = iter([0] * zeros)
+    return lambda count: np.array([next(words, 2**64 - 1) for _ in range(count)], dtype=np.uint64)
+
+
+@pytest.mark.parametrize("name", ["gumbel", "exponential", "laplace", "logistic"])
+@pytest.mark.parametrize(("zeros", "wins"), [(22, False), (23, True)])
+def test_a_candidate_a_thousand_scales_behind_wins_when_its_bits_say_so(name: str, zeros: int, wins: bool) -> None:
+    """The tail is not cut off at 2^-53: 1,000 noise units take 1,443 zero bits, which are 22.5 words, and no fewer."""
+    behind = LazyUniform(_zeros_then_ones(zeros), level=0)
+    ahead = LazyUniform(ExactSampler(np.random.default_rng(1)).words, word=2**63)
+    assert (sign_of_sum(fmpq(-1000), by_name(name), behind, ahead) > 0) is wins  # type: ignore[arg-type]
+
+
+def test_integers_above_two_to_the_sixty_keep_their_differences() -> None:
+    """Scores 2^60 + i are not rounded to one another: at a small scale the largest always wins, at any offset."""
+    rng = np.random.default_rng(4)
+    for offset in (0, 2**53, 2**60, 2**63 - 10):
+        values = np.array([0, 3, 1, 2], dtype=np.int64) + np.int64(offset)
+        chosen = [ExactSampler(rng).top_k(values, by_name("gumbel"), 0.02, 4).tolist() for _ in range(50)]
+        assert chosen == [[1, 3, 2, 0]] * 50
+
+
+def test_a_common_shift_never_shows() -> None:
+    """For the same bits, integer scores shifted by 2^60 give the same answer: nothing leaks through the grid of the floats."""
+    rng = np.random.default_rng(5)
+    for seed in range(300):
+        values = rng.integers(0, 50, 6)
+        answers = [
+            ExactSampler(np.random.default_rng(seed)).top_k(values + np.int64(shift), by_name("laplace"), 7.0, 3).tolist()
+            for shift in (0, 2**53 + 1, 2**60, -(2**62))
+        ]
+        assert answers == [answers[0]] * 4

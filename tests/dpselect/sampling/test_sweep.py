@@ -1,0 +1,199 @@
+"""The threshold sweep: the noise it reveals is independent and uniform, and its answers have the law of noise drawn for all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, chisquare, kstest
+
+from dpselect.noise import argmax_probabilities, by_name
+from dpselect.sampling import ExactSampler
+from dpselect.sampling.contest import Entries, Problem, contest_bounds
+from dpselect.sampling.exact import drawn_all, grouped, swept
+from dpselect.sampling.heights import Numbers
+from dpselect.sampling.sweep import Sweep
+from dpselect.sampling.units import block_maxima, units
+
+sys.path.insert(0, str(Path(__file__).parent))
+from slow_reference import widened
+
+# About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
+LIMIT = 1e-8
+NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+
+
+def _problem(values: Numbers, name: str, scale: float, k: int, seed: int, by: float = 0.0) -> Problem:
+    words = ExactSampler(np.random.default_rng(seed)).words
+    bounds = widened(by) if by else contest_bounds
+    return Problem(values, by_name(name), scale, k, words, bounds).against(values.max())  # type: ignore[arg-type]
+
+
+def _uniform(entries: Entries) -> np.ndarray:
+    return np.ldexp((entries.words >> np.uint64(11)).astype(float) + 0.5, -(53 + entries.level))
+
+
+def _assert_uniform(v: np.ndarray) -> None:
+    """Kolmogorov-Smirnov for the bulk, and a chi-square over the octaves, which is where a wrong condition would show."""
+    assert kstest(v, "uniform").pvalue > LIMIT
+    octaves = np.bincount(np.minimum(-np.floor(np.log2(v)).astype(int), 12), minlength=13)[1:]
+    share = 2.0 ** -np.arange(1, 13)
+    share[-1] *= 2
+    assert chisquare(octaves, share * len(v)).pvalue > LIMIT
+
+
+@pytest.mark.parametrize("name", ["gumbel", "gaussian", "half_logistic"])
+@pytest.mark.parametrize("threshold", [30.0, 9.0, 2.0, -1.0])
+@pytest.mark.parametrize("scores", ["equal", "spread", "peaked"])
+def test_lowering_the_threshold_reveals_independent_uniforms(name: str, threshold: float, scores: str) -> None:
+    """Once lowered to the bottom, each candidate of 30,011 has been entered exactly once, and their V are uniform."""
+    rng, size = np.random.default_rng(11), 30_011
+    values = {
+        "equal": np.zeros(size),
+        "spread": rng.normal(size=size) * 3,
+        "peaked": np.floor(300 / (1 + rng.permutation(size))),
+    }[scores]
+    problem = _problem(values, name, 1.3, size, seed=5)
+    maxima = block_maxima(values, 10)
+    entries = Sweep(problem).blocks(units(np.arange(len(maxima)), problem.heights(maxima)), threshold)
+    assert np.array_equal(np.sort(entries.index), np.arange(size))
+    by_candidate = np.empty(size)
+    by_candidate[entries.index] = _uniform(entries)
+    _assert_uniform(by_candidate)
+    high = values > np.median(values)
+    if high.any():
+        _assert_uniform(by_candidate[high])
+    neighbours = np.corrcoef(by_candidate[1:], by_candidate[:-1])[0, 1]
+    assert abs(neighbours) < 6 / np.sqrt(size)
+
+
+@pytest.mark.parametrize("threshold", [30.0, 9.0, 2.0])
+def test_groups_reveal_independent_uniforms(threshold: float) -> None:
+    """The same for groups: each member of each group is entered exactly once."""
+    values, multiplicities = np.array([0.0, 2.0, 5.0, 9.0]), np.array([20_000, 7_001, 800, 3])
+    entries = Sweep(_problem(values, "gumbel", 1.0, 27_804, seed=6)).groups(
+        units(np.arange(4), values - 9.0), multiplicities, threshold
+    )
+    pairs = set(zip(entries.index.tolist(), entries.member.tolist(), strict=True))
+    assert pairs == {(group, member) for group, count in enumerate(multiplicities.tolist()) for member in range(count)}
+    _assert_uniform(_uniform(entries))
+    _assert_uniform(_uniform(entries)[entries.index == 0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("threshold", [8.0, 2.0, -2.0])
+def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float) -> None:
+    """The winner among 40 scores on 5 levels has its exact law, whatever the threshold the sweep starts from."""
+    rng = np.random.default_rng(3)
+    kinds = np.arange(40) % 5
+    values, rounds = kinds * 0.9, 1200
+    law = np.bincount(kinds, weights=argmax_probabilities(by_name(name), 1.1, values))  # type: ignore[arg-type]
+    seen = np.zeros(5)
+    for _ in range(rounds):
+        problem = Problem(values, by_name(name), 1.1, 1, ExactSampler(rng).words)  # type: ignore[arg-type]
+        seen[kinds[swept(problem, threshold=threshold)[0]]] += 1
+    assert chi2.sf(((seen - law * rounds) ** 2 / (law * rounds)).sum(), 4) > LIMIT
+
+
+@pytest.mark.parametrize("by", [0.0, 0.4, np.inf])
+def test_widened_bounds_do_not_change_the_law_of_a_sweep(by: float) -> None:
+    """With enclosures that leave much or everything undecided the sweep still has its law: refinement continues the same V."""
+    rng = np.random.default_rng(8)
+    kinds = np.arange(48) % 3
+    values, rounds = kinds * 1.0, 500
+    law = np.bincount(kinds, weights=argmax_probabilities(by_name("laplace"), 1.0, values))
+    seen = np.zeros(3)
+    for _ in range(rounds):
+        problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(rng).words, widened(by))
+        seen[kinds[swept(problem, threshold=5.0)[0]]] += 1
+    assert chi2.sf(((seen - law * rounds) ** 2 / (law * rounds)).sum(), 2) > LIMIT
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sweep_and_all_noise_drawn_agree_on_a_large_input(name: str) -> None:
+    """Over 20,000 Zipf scores the rank of the second choice has the same distribution by both algorithms."""
+    values = np.floor(1e4 / (1 + np.arange(20_000)))
+    results = []
+    for seed, run in ((1, swept), (2, drawn_all)):
+        ranks = np.zeros(8)
+        for round_ in range(150):
+            problem = _problem(values, name, 700.0, 2, seed=1000 * seed + round_)
+            ranks[min(7, int(np.log2(1 + run(problem)[1])))] += 1
+        results.append(ranks)
+    total = results[0] + results[1]
+    used = total > 0
+    statistic = ((results[0] - results[1]) ** 2)[used] / total[used]
+    assert chi2.sf(statistic.sum(), used.sum() - 1) > LIMIT
+
+
+@pytest.mark.parametrize("exponent", [30, 62])
+def test_tails_of_huge_groups_follow_the_closed_form(exponent: int) -> None:
+    """2^exponent candidates far behind beat one ahead with the probability of the softmax: noise of tail 2^-62 is drawn right."""
+    rng, count, rounds = np.random.default_rng(9), 2**exponent, 1500
+    behind = exponent * np.log(2.0) + 0.5
+    values, multiplicities = np.array([0.0, -behind]), np.array([1, count])
+    wins, members = 0, []
+    for _ in range(rounds):
+        problem = Problem(values, by_name("gumbel"), 1.0, 1, ExactSampler(rng).words)
+        chosen = grouped(problem, multiplicities)
+        wins += int(chosen.index[0])
+        members += [int(chosen.member[0]) / count] if chosen.index[0] else []
+    chance = 1 / (1 + np.exp(0.5))
+    assert abs(wins - rounds * chance) < 6 * np.sqrt(rounds * chance * (1 - chance))
+    assert kstest(members, "uniform").pvalue > LIMIT
+
+
+def test_more_candidates_than_64_bits_number_are_no_obstacle() -> None:
+    """40 groups of 2^63 - 1 candidates each: every group is as likely, and the k choices differ."""
+    rng = np.random.default_rng(10)
+    values, multiplicities = np.zeros(40), np.full(40, 2**63 - 1)
+    chosen = grouped(Problem(values, by_name("exponential"), 2.0, 2000, ExactSampler(rng).words), multiplicities)
+    assert len(set(zip(chosen.index.tolist(), chosen.member.tolist(), strict=True))) == 2000
+    assert chisquare(np.bincount(chosen.index, minlength=40)).pvalue > LIMIT
+    assert kstest(chosen.member / 2.0**63, "uniform").pvalue > LIMIT
+
+
+def _kinds(rng: np.random.Generator, size: int) -> list[Numbers]:
+    return [
+        rng.permutation(size).astype(np.int64) + 2**60,
+        -rng.permutation(size).astype(np.int64) - 2**62,
+        -rng.permutation(size).astype(np.float64) - 0.5,
+        rng.permutation(size) - size / 2 + 0.25,
+        np.where(rng.random(size) < 0.5, -0.0, 0.0) - rng.permutation(size),
+        rng.permutation(size) * 5e-324,
+        (rng.permutation(size) - size / 2) * 1e304,
+    ]
+
+
+@pytest.mark.parametrize("size", [8193, 9001, 16_384])
+def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) -> None:
+    """At a negligible scale any kind of number, negative ones and denormals included, comes back sorted."""
+    rng = np.random.default_rng(size)
+    for values in _kinds(rng, size):
+        scale = 5e-324 if np.abs(values).max() < 1e-300 else 1e-3
+        found = swept(Problem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words))
+        if scale > 1e-4:
+            assert found.tolist() == np.argsort(values, kind="stable")[::-1][:7].tolist()
+        else:
+            assert (values[found] > (size - 200) * 5e-324).all()
+
+
+def test_block_maxima_are_the_maxima() -> None:
+    """Blocks are compared by their bits where no score is negative, and as numbers elsewhere, with the same result."""
+    rng = np.random.default_rng(12)
+    for size in (100, 1017, 5000):
+        for values in [*_kinds(rng, size), np.full(size, -0.0), np.where(rng.random(size) < 0.5, -np.inf, -1.0)]:
+            maxima = block_maxima(values, 3)
+            count = len(maxima)
+            assert all(maxima[i] == values[i::count].max() for i in range(count))
+
+
+def test_a_guess_of_any_height_ends() -> None:
+    """A threshold absurdly high or low costs time and changes nothing: the far top is found from both."""
+    values = np.zeros(20_000)
+    values[777] = 1e12
+    for threshold in (1e9, 100.0, -1e3):
+        problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words)
+        assert swept(problem, threshold=threshold).tolist() == [777]

@@ -1,0 +1,102 @@
+"""Mechanisms release through the exact path: grouped scores beyond any expansion, and simulation agreeing with release."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+import dpselect as dps
+from dpselect.sampling import EntropySampler, ExactSampler, SeededSampler, sampler
+
+LIMIT = 1e-8
+COUNTS = dps.Sensitivity()
+HUGE = dps.Scores.grouped([90, 40, 0], [3, 2, 2**62], sensitivity=COUNTS)
+MECHANISMS = [
+    dps.ReportNoisyMax(noise="exponential", scale=2.0),
+    dps.ExponentialMechanism(epsilon=0.5),
+    dps.PermuteAndFlip(epsilon=0.5),
+    dps.OneshotTopK(k=5, noise="laplace", scale=0.5),
+    dps.OneshotTopK(k=4, noise="gumbel", scale=0.5, value_scale=0.25),
+    dps.PeelingTopK(k=3, noise="gumbel", scale=0.5),
+]
+
+
+def test_releases_are_exact_and_simulations_plain() -> None:
+    """Without a generator the exact sampler of the operating system's entropy is used, with one the plain sampler."""
+    assert type(sampler(None)) is EntropySampler
+    assert EntropySampler.exact
+    assert not sampler(None).constant_work
+    assert type(sampler(np.random.default_rng(1))) is SeededSampler
+    assert not SeededSampler.exact
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.kind}-{getattr(m, 'noise', '')}")
+def test_grouped_scores_are_never_expanded(mechanism: dps.Mechanism) -> None:
+    """2^62 candidates in three groups: what is far ahead is released, by position, though nothing could hold the candidates."""
+    chosen = mechanism.select(HUGE)
+    assert set(chosen.indices) <= set(range(5))
+    if chosen.values is not None:
+        assert all(
+            abs(value - (90 if index < 3 else 40)) < 30 for index, value in zip(chosen.indices, chosen.values, strict=True)
+        )
+
+
+def test_positions_of_members_count_from_the_first_group() -> None:
+    """Where the huge group wins, its members' positions follow those of the groups before it and spread over all of it."""
+    scores = dps.Scores.grouped([0, 5], [7, 2**62], sensitivity=COUNTS)
+    mechanism = dps.OneshotTopK(k=400, noise="exponential", scale=1.0)
+    positions = np.array(mechanism.select(scores, rng=np.random.default_rng(1)).indices)
+    assert positions.min() >= 7
+    assert positions.max() < 7 + 2**62
+    quarters = np.bincount(((positions - 7) / 2.0**60).astype(int), minlength=4)
+    assert chi2.sf(((quarters - 100) ** 2 / 100).sum(), 3) > LIMIT
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[:4], ids=lambda m: m.kind)
+def test_grouped_and_expanded_scores_have_one_law(mechanism: dps.Mechanism) -> None:
+    """The released groups have the same distribution whether the scores are given grouped or one by one; 3,000 draws each."""
+    values, copies = np.array([3, 1, 0]), np.array([1, 4, 3])
+    forms = (
+        dps.Scores.grouped(values, copies, sensitivity=COUNTS),
+        dps.Scores(np.repeat(values, copies), sensitivity=COUNTS),
+    )
+    rng, counts = np.random.default_rng(2), []
+    group = np.repeat(np.arange(3), copies)
+    for scores in forms:
+        outcomes = [tuple(np.bincount(group[list(mechanism.select(scores, rng=rng).indices)], minlength=3)) for _ in range(3000)]
+        counts.append({outcome: outcomes.count(outcome) for outcome in set(outcomes)})
+    keys = sorted(set(counts[0]) | set(counts[1]))
+    seen = np.array([[count.get(key, 0) for key in keys] for count in counts], dtype=float)
+    used = seen.sum(axis=0) >= 10
+    difference = (seen[0] - seen[1])[used] ** 2 / seen.sum(axis=0)[used]
+    assert chi2.sf(difference.sum(), max(1, used.sum() - 1)) > LIMIT
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[:4], ids=lambda m: m.kind)
+def test_release_and_simulation_agree(mechanism: dps.Mechanism) -> None:
+    """The exact path and the plain one, from their own seeds, give outcomes of the mechanism's own law."""
+    scores = dps.Scores([3, 1, 0, 2, 2, 2], sensitivity=COUNTS)
+    law = mechanism.probabilities(scores)
+    keys = list(law)
+    expected = np.array([law[key] for key in keys]) * 4000
+    for source in (ExactSampler(np.random.default_rng(3)), SeededSampler(np.random.default_rng(3))):
+        outcomes = [mechanism._select(scores, source) for _ in range(4000)]
+        found = [s.indices[0] if s.requested == 1 else frozenset(s.indices) for s in outcomes]
+        seen = np.array([found.count(key) for key in keys])
+        assert seen.sum() == 4000
+        common = expected > 5
+        rare = ~common
+        statistic = ((seen - expected)[common] ** 2 / expected[common]).sum()
+        if expected[rare].sum() > 0:
+            statistic += (seen[rare].sum() - expected[rare].sum()) ** 2 / max(expected[rare].sum(), 1.0)
+        assert chi2.sf(statistic, common.sum()) > LIMIT
+
+
+def test_configured_scales_are_never_below_the_exact_quotient() -> None:
+    """The exact sampler takes the scale at its word, so range/epsilon is rounded up and never down."""
+    for epsilon in np.random.default_rng(4).uniform(0.01, 10, 300):
+        for mechanism in (dps.ExponentialMechanism(epsilon=epsilon), dps.PermuteAndFlip(epsilon=epsilon)):
+            assert Fraction(mechanism.scale) * Fraction(float(epsilon)) >= 1
