@@ -204,6 +204,7 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
         "sensitivity": request.sensitivity,
         "relation": request.sensitivity.relation,
         "l0": request.sensitivity.l0,
+        "search": "from_k",  # TopStable: a stable set of k items before wider ones, of which it would release a random part
     }
     return {name: value for name, value in public.items() if name in fields and value is not None}
 

@@ -26,7 +26,8 @@ class Scores:
     Args:
         values: (m,) integers or floats in score units. Integers are kept as such, so no precision is lost above 2^53.
         sensitivity: what one user may change.
-        labels: (m,) names of the candidates, all different, int or str; None if positions are names enough.
+        labels: (m,) names of the candidates, all different, int or str. With None their positions are their names: in an observed
+            domain the caller then vouches that a candidate has the same position whatever the data.
         domain: "public" if the candidates are known independently of the data; "observed" if they were read off it.
         kind: "counts" must not be negative; "utilities" may be any finite numbers.
 
@@ -77,10 +78,13 @@ class Scores:
         """Scores given as counts of counts: `multiplicities[g]` candidates share `values[g]`.
 
         The candidates of group 0 come first: group g holds positions sum(multiplicities[:g]) up to sum(multiplicities[:g + 1]).
+        They have no names but their positions, so their domain must be public.
 
         Raises:
-            InvalidScores: as above, or a multiplicity is not an integer >= 1.
+            InvalidScores: as above, the domain is not public, or a multiplicity is not an integer >= 1.
         """
+        if domain != "public":
+            raise InvalidScores(f"domain={domain!r}: grouped candidates are named by position, which needs domain='public'")
         scores = cls(values, sensitivity=sensitivity, domain=domain, kind=kind)
         scores._set(_multiplicities=_multiplicities(multiplicities, len(scores._values)))
         return scores
@@ -167,12 +171,16 @@ def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) ->
 
 
 def _numbers(values: ArrayLike, kind: Kind) -> Numbers:
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidScores("values is a masked array, whose mask would be lost: fill in or leave out what is masked first")
     try:
         array = np.asarray(values)
     except ValueError:
         raise InvalidScores("values must be a one-dimensional array of numbers, not rows of different lengths") from None
     if array.ndim != 1 or array.size == 0:
-        raise InvalidScores(f"values must be a non-empty one-dimensional array of numbers, not one of shape {array.shape}")
+        raise InvalidScores(
+            f"values must be a non-empty one-dimensional array of numbers, not one with {array.ndim} dimensions and {'some' if array.size else 'no'} entries"
+        )
     numbers = _exactly(array)
     if kind == "counts" and np.any(numbers < 0):
         raise InvalidScores("values contain a negative number: counts are >= 0; for other scores pass kind='utilities'")
@@ -197,9 +205,9 @@ def _multiplicities(multiplicities: ArrayLike, groups: int) -> NDArray[np.int64]
     array = np.asarray(multiplicities)
     if array.shape != (groups,) or not np.issubdtype(array.dtype, np.integer) or np.any(array < 1):
         raise InvalidScores("multiplicities must be integers >= 1, one per value")
-    result = _exactly(array)
+    result = _exactly(array).astype(np.int64, copy=False)
     result.setflags(write=False)
-    return result.astype(np.int64)
+    return result
 
 
 def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[Label, ...]:
@@ -208,6 +216,10 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
         raise InvalidScores("labels must have one name per score")
     if not all(type(name) in (int, str) for name in names):
         raise InvalidScores("labels must be int or str: convert other types to text first")
+    try:
+        "".join(name for name in names if isinstance(name, str)).encode()
+    except UnicodeEncodeError:
+        raise InvalidScores("labels hold text that no encoding can write (a lone surrogate): repair it at the source") from None
     if len(set(names)) != size:
         raise InvalidScores("labels must all be different: two candidates share a name; add up their scores first")
     return names

@@ -33,7 +33,7 @@ class Selection(Frozen):
     """
 
     error_class: ClassVar[type[DpSelectError]] = DpSelectError
-    indices: tuple[int, ...]
+    indices: tuple[int, ...] = ()
     ordered: bool
     requested: int | None = None
     complete: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 from pydantic import Field, model_validator
 
@@ -45,6 +45,13 @@ class Sensitivity(Frozen):
                 "so leave monotone out; the range is then 2 * linf"
             )
         return {**data, "monotone": False}
+
+    @model_validator(mode="after")
+    def _never_monotone_when_replaced(self) -> Self:
+        # Whatever form the input had: the rule above sees dictionaries only.
+        if self.monotone and self.relation == "replace_one":
+            raise ValueError("monotone=True cannot hold under relation='replace_one': leave monotone out")
+        return self
 
     @property
     def range(self) -> float:

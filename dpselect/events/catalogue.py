@@ -14,7 +14,6 @@ from dpselect.events.files import checked, plain, temporary_folder
 from dpselect.events.text import DELIMITERS, QUOTING, Delimited, first_record
 from dpselect.selection import Label
 
-
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 # First lines of a one-column file that name the column rather than an item.
 _HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})

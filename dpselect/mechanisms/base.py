@@ -106,7 +106,12 @@ class Mechanism(Frozen, ABC):
             InvalidScores: not a two-dimensional matrix of finite numbers with at least one row.
             InvalidRequest: too few or too many candidates.
         """
-        array = np.asarray(matrix)
+        if isinstance(matrix, Scores):
+            raise InvalidScores("select_many takes a (rounds, candidates) matrix, not Scores: release these with select")
+        try:
+            array = np.asarray(matrix)
+        except ValueError:
+            raise InvalidScores("matrix must have rows of one length, one number per candidate") from None
         if array.ndim != 2 or len(array) == 0:
             raise InvalidScores(f"matrix must have shape (rounds, candidates) with rounds >= 1, not {array.shape}")
         flat = Scores(array.ravel(), sensitivity=self.covers, kind="utilities").values

@@ -22,6 +22,8 @@ _UP = 1 + 1e-12
 def ratio_up(numerator: float, denominator: float) -> float:
     """numerator / denominator as the least float that is not below it."""
     quotient = numerator / denominator
+    if not math.isfinite(quotient):
+        raise InvalidMechanism(f"the noise is too small beside a range of {numerator:g}: their ratio overflows; use more noise")
     return quotient if Fraction(quotient) * Fraction(denominator) >= Fraction(numerator) else math.nextafter(quotient, math.inf)
 
 

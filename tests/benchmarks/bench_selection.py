@@ -1,6 +1,6 @@
 """One-shot top-k against plain NumPy with the same noise: ratios of the best of several runs, in one process.
 
-    python tests/benchmarks/bench_selection.py [--items 10000000] [--k 100] [--runs 5]
+python tests/benchmarks/bench_selection.py [--items 10000000] [--k 100] [--runs 5]
 """
 
 from __future__ import annotations

@@ -42,6 +42,9 @@ S = dps.Sensitivity()
         lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", 1.5]),
         lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", None]),
         lambda: dps.Scores([1, 2], sensitivity=S, labels=[1, True]),
+        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", "\ud800"]),
+        lambda: dps.Scores(np.ma.array([1, 2], mask=[True, False]), sensitivity=S),
+        lambda: dps.Scores.grouped([1, 2], [1, 1], sensitivity=S, domain="observed"),
         lambda: dps.Scores.grouped([1, 2], [1], sensitivity=S),
         lambda: dps.Scores.grouped([1, 2], [1, 0], sensitivity=S),
         lambda: dps.Scores.grouped([1, 2], [1, 1.5], sensitivity=S),
@@ -84,6 +87,9 @@ def test_scores_cannot_be_changed() -> None:
         scores.values[0] = 5
     with pytest.raises(AttributeError):
         scores.domain = "observed"  # type: ignore[misc]
+    grouped = dps.Scores.grouped([3, 1], [2, 5], sensitivity=S)
+    with pytest.raises(ValueError, match="read-only"):
+        grouped.multiplicities[0] = 10**9  # type: ignore[index]
 
 
 def test_scores_are_not_pickled() -> None:

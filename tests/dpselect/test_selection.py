@@ -32,6 +32,7 @@ def test_positions_among_observed_candidates_stay_private() -> None:
     assert "indices" not in repr(selection)
     assert "indices" not in selection.model_dump_json()
     assert "positions" not in selection.model_dump_json()
+    assert dps.Selection.model_validate_json(selection.model_dump_json()).labels == selection.labels
 
 
 def test_known_domain_mechanisms_refuse_observed_candidates() -> None:
@@ -69,6 +70,10 @@ def test_only_the_top_counts_matter_in_an_unknown_domain() -> None:
         (lambda: dps.ExponentialMechanism(epsilon=1).select_many([1, 2]), dps.InvalidScores),
         (lambda: dps.ExponentialMechanism(epsilon=1).select_many(np.empty((0, 3))), dps.InvalidScores),
         (lambda: dps.ExponentialMechanism(epsilon=1).select_many([[np.nan, 2]]), dps.InvalidScores),
+        (lambda: dps.ExponentialMechanism(epsilon=1).select_many([[1], [1, 2]]), dps.InvalidScores),
+        (lambda: dps.ExponentialMechanism(epsilon=1).select_many(SCORES), dps.InvalidScores),
+        (lambda: dps.ExponentialMechanism(epsilon=1e-309).select(SCORES), dps.InvalidMechanism),
+        (lambda: dps.ReportNoisyMax(noise="laplace", scale=1e-310).curve, dps.InvalidMechanism),
         (lambda: dps.ExponentialMechanism(epsilon=0), dps.InvalidMechanism),
         (lambda: dps.ExponentialMechanism(epsilon=-1), dps.InvalidMechanism),
         (lambda: dps.ExponentialMechanism(epsilon=float("inf")), dps.InvalidMechanism),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
 
 import accounting as acc
@@ -86,3 +88,12 @@ def test_relations_do_not_mix(relation: acc.Relation) -> None:
         acc.Accountant().compose(dps.ExponentialMechanism(epsilon=1)).compose(
             dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation="replace_one"))
         )
+
+
+def test_no_form_of_input_gets_around_the_relation() -> None:
+    """monotone under replace_one is refused whatever kind of mapping it comes in, and never halves the range."""
+    fields = MappingProxyType({"relation": "replace_one"})
+    with pytest.raises(dps.InvalidMechanism):
+        dps.Sensitivity.model_validate(fields)
+    with pytest.raises(dps.InvalidMechanism):
+        dps.ExponentialMechanism(epsilon=1, sensitivity=fields)  # type: ignore[arg-type]
