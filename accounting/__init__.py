@@ -44,12 +44,15 @@ from accounting.filter import Charge, PrivacyFilter
 from accounting.filter_odometer import PrivacyOdometer
 from accounting.group import group_privacy
 from accounting.interop import from_dp_event, to_dp_event
+from accounting.ledger import Ledger, LedgerError
 from accounting.relation import Relation
 from accounting.subsampling import poisson_sampled
 
 DISTRIBUTION = "dpselect"
 
 __all__ = [
+    "LedgerError",
+    "Ledger",
     "delta_bounds",
     "adaptive_composition",
     "GridTooCoarse",

@@ -11,6 +11,7 @@ from accounting import bounds
 from accounting.adaptive import AdaptiveBound, adaptive_composition
 from accounting.bounds import Bound, Bounded, Route
 from accounting.curves import Curve
+from accounting.curves.base import MOST_COUNT
 from accounting.errors import InvalidArgument
 from accounting.pool import Pool
 from accounting.relation import Relation, same_relation
@@ -73,13 +74,14 @@ class Accountant:
 
         Raises:
             RelationMismatch: the relation differs from what was composed before.
-            InvalidArgument: count is not an integer >= 0, or item has no curve.
+            InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation is none of the two.
         """
         curve, stated = _read(item, relation)
         if stated is not None:
             self._relation = same_relation(self._relation, stated)
-        if type(count) is not int or count < 0:
-            raise InvalidArgument(f"count={count!r} must be an integer >= 0: how many times the mechanism runs")
+        if type(count) is not int or not 0 <= count <= MOST_COUNT:
+            shown = repr(count) if not isinstance(count, int) or abs(count) <= 10 * MOST_COUNT else "<huge>"
+            raise InvalidArgument(f"count={shown} must be an integer >= 0, at most 10^18: how many times the mechanism runs")
         if count > 0:
             self._labels.append(_kind(item) if label is None else label)
             self._curves.append(curve)

@@ -3,7 +3,7 @@
 Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event, `rdp` the conversion of the Renyi
 bound at the best order, `profile` a closed-form hockey-stick divergence, `pld` the composed privacy loss distribution (Theorem
 P6). `pld` is tried where it can help and is cheap: the curve has no exact closed-form profile, every part has a dominating pair,
-and at most 64 parts are distinct. It costs some ten milliseconds and is remembered. All of these
+at most 64 parts are distinct and at most 10^10 run. It costs some ten milliseconds and is remembered. All of these
 routes hold for plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).
 """
 
@@ -20,10 +20,13 @@ from numpy.typing import NDArray
 
 from accounting.conversion import check_delta, check_epsilon, invert_profile, rdp_to_delta, rdp_to_epsilon
 from accounting.errors import GridEdgeWarning
-from accounting.pld import MOST_STEPS, Dominated, Hull, Losses, pld_delta, pld_epsilon
+from accounting.pld import Dominated, Hull, Losses, composable, pld_delta, pld_epsilon
 
 Floats = NDArray[np.float64]
 Route = Literal["pure", "basic", "rdp", "profile", "pld"]
+_LEAST = 5e-324  # the least positive float: a divergence below the pure epsilon is positive even where it underflows
+# Times the order: more than what underflow may take off a Renyi bound, whatever the counts.
+_UNDERFLOW = 1e-290
 
 
 class Bounded(Protocol):
@@ -85,7 +88,8 @@ def announced(bound: Bound) -> float:
 
 
 def _winner(candidates: Iterator[Bound]) -> Bound:
-    return min(candidates, key=lambda bound: bound.value)
+    proved = (bound for bound in candidates if bound.value >= 0)  # NaN proves nothing
+    return min(proved, key=lambda bound: bound.value, default=Bound(math.inf, "basic"))
 
 
 def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
@@ -94,7 +98,7 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
         return
     yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
     if _worth_converting(curve.core_epsilon) and delta > curve.delta0:
-        found = rdp_to_epsilon(curve.rdp, _rounded_down(delta, curve.delta0), curve.table_orders)
+        found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
         if (losses := _composable(curve)) is not None:
             pld = pld_epsilon(losses, delta)
@@ -108,11 +112,12 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
     if curve.core_epsilon <= epsilon:
         yield Bound(curve.delta0, "pure" if curve.delta0 == 0 else "basic")
         return
-    found = rdp_to_delta(curve.rdp, epsilon, curve.table_orders)
-    yield Bound(min(1.0, curve.delta0 + found.value), "rdp", found.order, found.at_edge)
+    found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
+    value = max(_LEAST, min(1.0, curve.delta0 + found.value))
+    yield Bound(value, "rdp", found.order, found.at_edge and value > _LEAST)
     if (losses := _composable(curve)) is not None:
         pld = pld_delta(losses, epsilon)
-        yield Bound(pld.value, "pld", grid_error=pld.inflation)
+        yield Bound(max(_LEAST, pld.value), "pld", grid_error=pld.inflation)
     if (profile := _closed_form(curve)) is not None:
         yield Bound(profile(epsilon), "profile")
 
@@ -125,6 +130,11 @@ def _rounded_down(delta: float, delta0: float) -> float:
     return max(math.nextafter(delta - delta0, 0.0), 5e-324) if delta0 else delta
 
 
+def _renyi(curve: Bounded) -> Callable[[Floats], Floats]:
+    """The Renyi bound of a curve that is not perfectly private, rounded up where it may have underflowed."""
+    return lambda orders: curve.rdp(orders) + _UNDERFLOW * orders
+
+
 def _composable(curve: Bounded) -> Losses | None:
     """The plan as privacy losses, where their composition is worth computing: a closed-form profile is as good, unless it is a
     minimum of profiles, which the pair's convex hull beats.
@@ -132,7 +142,7 @@ def _composable(curve: Bounded) -> Losses | None:
     if not isinstance(curve, Dominated):
         return None
     losses = curve.losses()
-    if losses is None or not 0 < len(losses.steps) <= MOST_STEPS:
+    if losses is None or not composable(losses):
         return None
     hulled = any(isinstance(loss, Hull) for _, loss in losses.steps)
     return losses if hulled or curve.profile(0.0) is None else None
@@ -142,8 +152,11 @@ def _closed_form(curve: Bounded) -> Callable[[float], float] | None:
     if curve.profile(0.0) is None:
         return None
 
+    pure = curve.core_epsilon
+
     def profile(epsilon: float) -> float:
         value = curve.profile(epsilon)
-        return 1.0 if value is None else value
+        least = _LEAST if epsilon < pure else 0.0
+        return 1.0 if value is None else max(least, value)
 
     return profile

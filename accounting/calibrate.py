@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 
 from accounting.budget import Budget
-from accounting.calibrate_search import Search
+from accounting.calibrate_search import Search, checked_budget, checked_curve
 from accounting.curves import Composed, Curve
+from accounting.curves.base import MOST_COUNT
 from accounting.errors import CalibrationError, InvalidArgument
 
 _PROBES = 5
 _DECADES = 15
-_MOST = 2**62
 
 
 def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[float, float] | None = None) -> float:
@@ -29,10 +29,10 @@ def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[f
         ends. If the budget admits all of a given bracket, its costlier end.
 
     Raises:
-        InvalidArgument: the bracket is not two positive numbers in order.
+        InvalidArgument: the bracket is not two positive numbers in order, budget is no Budget, or family returns no Curve.
         CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the parameter.
     """
-    search = Search(family, budget)
+    search = Search(family, checked_budget(budget))
     if bracket is not None:
         search.probe(*_spread(*_checked(bracket)))
         return search.safe_end()
@@ -53,13 +53,15 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         budget: what the whole may cost. `Budget.how_many` counts charges that are chosen one after the other instead.
 
     Raises:
-        CalibrationError: the budget admits any number.
+        InvalidArgument: budget is no Budget, or family returns no Curve.
+        CalibrationError: the budget admits any number, or more than 5 * 10^17.
     """
-    curve = _repeated(family) if isinstance(family, Curve) else family
+    checked_budget(budget)
+    curve = _repeated(family) if isinstance(family, Curve) else _checked_family(family)
     low, high = 0, 1
     while budget.admits(curve(high)):
         low, high = high, 2 * high
-        if high > _MOST:
+        if high > MOST_COUNT:
             raise CalibrationError(f"{budget!r} admits any number: the cost does not rise with the count")
     while high - low > 1:
         middle = (low + high) // 2
@@ -71,8 +73,15 @@ def _repeated(curve: Curve) -> Callable[[int], Curve]:
     return lambda count: Composed.of([(count, curve)])
 
 
+def _checked_family(family: Callable[[int], Curve]) -> Callable[[int], Curve]:
+    return lambda count: checked_curve(family(count))
+
+
 def _checked(bracket: tuple[float, float]) -> tuple[float, float]:
-    low, high = float(bracket[0]), float(bracket[1])
+    try:
+        low, high = map(float, bracket)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument("bracket must be two positive finite numbers, the smaller first") from None
     if not 0 < low < high < math.inf:
         raise InvalidArgument(f"bracket=({low!r}, {high!r}) must be two positive finite numbers, the smaller first")
     return low, high

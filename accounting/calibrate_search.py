@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from accounting.budget import Budget
 from accounting.curves import Curve
-from accounting.errors import AccountingError, CalibrationError, Unaffordable
+from accounting.errors import AccountingError, CalibrationError, InvalidArgument, Unaffordable
 
 _RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
 _BEYOND = 1.9e-9  # how far past the result the budget is seen to refuse
@@ -16,6 +16,30 @@ _SLACK = 1e-6  # relative noise of a cost that is no break of monotony
 _SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised cost may waver
 _NUDGE = 1.001  # two probes this far apart show the direction of the cost
 _NEAR = 0.1  # logarithmic width below which the cost is read as a power of the parameter
+
+
+def checked_curve(found: object) -> Curve:
+    """What a family returned, if it is a curve.
+
+    Raises:
+        InvalidArgument: it is not.
+    """
+    if not isinstance(found, Curve):
+        raise InvalidArgument(f"the family returned a {type(found).__name__}: return a Curve, of a mechanism its .curve")
+    return found
+
+
+def checked_budget(budget: object) -> Budget:
+    """A budget, if it is one.
+
+    Raises:
+        InvalidArgument: it is not.
+    """
+    if not isinstance(budget, Budget):
+        raise InvalidArgument(
+            f"budget must be a Budget, not {type(budget).__name__}: state one, as Budget(epsilon=..., delta=...)"
+        )
+    return budget
 
 
 class Search:
@@ -38,7 +62,7 @@ class Search:
         except (AccountingError, ValueError, ArithmeticError) as error:
             self._outside = error
             return None
-        return self._budget.cost(curve)
+        return self._budget.cost(checked_curve(curve))
 
     # -- what is known ------------------------------------------------------------------------------------------------
 

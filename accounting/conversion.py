@@ -99,6 +99,8 @@ def invert_profile(profile: Callable[[float], float], delta: float) -> float:
     low = high / 4 if high > 1e-12 else 0.0
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
+        if not low < middle < high:  # neighbours among the subnormal floats
+            break
         low, high = (low, middle) if profile(middle) <= delta else (middle, high)
     return high
 
@@ -106,9 +108,13 @@ def invert_profile(profile: Callable[[float], float], delta: float) -> float:
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InvalidArgument(f"{name} must be a real number, not {type(value).__name__}")
-    if math.isnan(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        raise InvalidArgument(f"{name} is an integer beyond the largest float: it must be a finite number") from None
+    if math.isnan(number):
         raise InvalidArgument(f"{name}=nan must be a real number")
-    return float(value)
+    return number
 
 
 def _best(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from accounting.errors import RelationMismatch
+from accounting.errors import InvalidArgument, RelationMismatch
 
 Relation = Literal["add_remove", "replace_one"]
 
@@ -23,7 +23,11 @@ def same_relation(first: Relation | None, second: Relation | None) -> Relation |
 
     Raises:
         RelationMismatch: both are stated and they differ.
+        InvalidArgument: one is no relation.
     """
+    for stated in (first, second):
+        if stated is not None and stated not in tuple(WORDS):
+            raise InvalidArgument(f"relation={stated!r} is no neighbouring relation: it must be one of {', '.join(WORDS)}")
     if first is not None and second is not None and first != second:
         raise RelationMismatch(
             f"relation={second!r} cannot be combined with relation={first!r}: a guarantee holds for one neighbouring "

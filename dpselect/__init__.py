@@ -50,6 +50,7 @@ from dpselect.mechanisms import (
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.session import Session
 
 try:
     __version__ = version("dpselect")
@@ -57,6 +58,7 @@ except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "Session",
     "ranking",
     "LargeMargin",
     "TopStable",

@@ -1,7 +1,6 @@
 """From a budget for one release to a mechanism whose noise spends it, knowing only what is public.
 
-A mechanism states its noise in one field, by the names that all of them share: `scale`, `epsilon` or `rho`; those that can
-fail state the chance of it in `delta` or `failure_delta`. That is all `fitted` needs to know: the price is read from `.curve`.
+A mechanism states its noise in `scale`, `epsilon` or `rho`, and its chance of failure, if any, in `delta` or `failure_delta`.
 """
 
 from __future__ import annotations
@@ -204,7 +203,7 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
         "sensitivity": request.sensitivity,
         "relation": request.sensitivity.relation,
         "l0": request.sensitivity.l0,
-        "search": "from_k",  # TopStable: a stable set of k items before wider ones, of which it would release a random part
+        "search": "from_k",  # TopStable: a stable set of k items before wider ones, of which only a random part is released
     }
     return {name: value for name, value in public.items() if name in fields and value is not None}
 

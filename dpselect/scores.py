@@ -178,9 +178,7 @@ def _numbers(values: ArrayLike, kind: Kind) -> Numbers:
     except ValueError:
         raise InvalidScores("values must be a one-dimensional array of numbers, not rows of different lengths") from None
     if array.ndim != 1 or array.size == 0:
-        raise InvalidScores(
-            f"values must be a non-empty one-dimensional array of numbers, not one with {array.ndim} dimensions and {'some' if array.size else 'no'} entries"
-        )
+        raise InvalidScores("values must be a non-empty one-dimensional array of numbers: one per candidate, at least one")
     numbers = _exactly(array)
     if kind == "counts" and np.any(numbers < 0):
         raise InvalidScores("values contain a negative number: counts are >= 0; for other scores pass kind='utilities'")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Floats = NDArray[np.float64]
+# Most repetitions, or candidates: counts stay far from the limits of floats and of 64 bits.
+MOST_COUNT = 10**18
+_EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when they became floats
 _MEMBERS: dict[str, type[Curve]] = {}
 
 
@@ -86,9 +89,12 @@ class Curve(Frozen, ABC):
         """Upper bound on the Renyi divergence at each order, in nats, in the shape of `orders`.
 
         Raises:
-            InvalidArgument: an order is NaN, infinite, or not above 1.
+            InvalidArgument: an order is no number, NaN, infinite, or not above 1.
         """
-        array = np.asarray(orders, dtype=np.float64)
+        try:
+            array = np.asarray(orders, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise InvalidArgument("orders must be an array of finite numbers above 1") from None
         if not np.all(np.isfinite(array) & (array > 1)):
             raise InvalidArgument("orders must be finite numbers above 1: order 1 is a limit, use 1 + 1e-6")
         return self._rdp(array.ravel()).reshape(array.shape)
@@ -128,13 +134,16 @@ class Curve(Frozen, ABC):
         """The curve whose `to_json` is `text`. Only known kinds are built; nothing is imported or called by name.
 
         Raises:
-            InvalidCurve: not JSON, an unknown kind, or values that are no guarantee.
+            InvalidCurve: not JSON, an unknown kind, values that are no guarantee, or curves nested too deeply to be read.
         """
         try:
             data = json.loads(text)
-        except (ValueError, RecursionError):
+        except (ValueError, TypeError, RecursionError):
             raise InvalidCurve("the text is not JSON: pass what Curve.to_json wrote") from None
-        return from_data(data)
+        try:
+            return from_data(data)
+        except RecursionError:
+            raise InvalidCurve("the curves are nested too deeply: write the composition of their parts instead") from None
 
     @final
     def to_dp_event(self, relation: Relation | None = None) -> DpEvent:
@@ -201,12 +210,17 @@ class OneParameter(Undoubted, ABC):
     def sum_rdp(cls, parameters: Floats, counts: Floats, orders: Floats) -> Floats:
         """Sum of count * rdp over many members: (n,), (n,), (r,) -> (r,), in blocks that fit the cache."""
         positive = parameters > 0
-        parameters, counts = parameters[positive], counts[positive]
+        parameters, counts = parameters[positive], counts_up(counts[positive])
         total = np.zeros_like(orders)
         for start in range(0, len(parameters), 512):
             block = slice(start, start + 512)
             total += counts[block] @ cls.formula(parameters[block, None], orders[None, :])
         return total
+
+
+def counts_up(counts: Floats) -> Floats:
+    """Integers that were rounded to floats, none of them down."""
+    return np.where(counts >= _EXACT_COUNT, np.nextafter(counts, np.inf), counts)
 
 
 def from_data(data: object) -> Curve:
@@ -230,4 +244,4 @@ def _composed(parts: Sequence[tuple[int, Curve]]) -> Curve:
 
 AnyCurve = Annotated[SerializeAsAny[Curve], BeforeValidator(from_data)]
 
-__all__ = ["AnyCurve", "Curve", "Floats", "OneParameter", "Undoubted", "from_data"]
+__all__ = ["MOST_COUNT", "AnyCurve", "Curve", "Floats", "OneParameter", "Undoubted", "counts_up", "from_data"]

@@ -66,7 +66,9 @@ class BoundedRange(OneParameter):
     def profile(self, epsilon: float) -> float:
         if epsilon >= self.epsilon0:
             return 0.0
-        return math.expm1((epsilon - self.epsilon0) / 2) ** 2 / -math.expm1(-self.epsilon0)
+        half = math.expm1((epsilon - self.epsilon0) / 2)
+        # The square alone would underflow; the product does only where the least positive float is an upper bound.
+        return max(half / math.expm1(-self.epsilon0) * -half, 5e-324)
 
     def losses(self) -> Losses:
         """The dominating pair as a privacy loss (docs/theorems/pld.md)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, from_data
+from accounting.curves.base import MOST_COUNT, AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidArgument, InvalidCurve
@@ -30,6 +30,8 @@ def _normal_form(data: Any) -> Any:
     counts: Counter[Curve] = Counter()
     for count, curve in data:
         _add(counts, _positive(count), from_data(curve))
+    if max(counts.values(), default=0) > MOST_COUNT:
+        raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
     return tuple((counts[curve], curve) for curve in sorted(counts, key=_sort_key))
 
 
@@ -48,8 +50,8 @@ def _sort_key(curve: Curve) -> tuple[str, float, str]:
 
 
 def _positive(count: object) -> int:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-        raise InvalidCurve("Composed.parts: a count must be an integer >= 1")
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= MOST_COUNT:
+        raise InvalidCurve("Composed.parts: a count must be an integer >= 1, at most 10^18")
     return int(count)
 
 
@@ -69,7 +71,7 @@ class Composed(Curve):
         """The composition of (count, curve) pairs; a single curve once is that curve itself.
 
         Raises:
-            InvalidArgument: a count is not an integer >= 0.
+            InvalidArgument: a count is not an integer from 0 to 10^18.
         """
         composed = cls(parts=[(count, curve) for count, curve in parts if _counted(count) > 0])
         return composed.parts[0][1] if len(composed.parts) == 1 and composed.parts[0][0] == 1 else composed
@@ -80,7 +82,9 @@ class Composed(Curve):
         for family, members in families.items():
             parameters, counts = np.array(members, dtype=np.float64).T
             total += family.sum_rdp(parameters, counts, orders)
-        return total + sum((count * curve._rdp(orders) for count, curve in others), np.zeros_like(orders))
+        counts = counts_up(np.array([count for count, _ in others], dtype=np.float64)).tolist()
+        rest = (count * curve._rdp(orders) for count, (_, curve) in zip(counts, others, strict=True))
+        return total + sum(rest, np.zeros_like(orders))
 
     @property
     def rho(self) -> float:
@@ -138,8 +142,8 @@ def _by_family(parts: Sequence[Part]) -> tuple[dict[type[OneParameter], list[tup
 
 
 def _counted(count: object) -> int:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-        raise InvalidArgument("a curve is repeated an integer number of times, count >= 0")
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= MOST_COUNT:
+        raise InvalidArgument("a curve is repeated an integer number of times, count >= 0 and at most 10^18")
     return int(count)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Annotated, Literal, final
 
 import numpy as np
 from pydantic import Field
 
-from accounting.curves.base import Floats, Undoubted
+from accounting.curves.base import MOST_COUNT, Floats, Undoubted
 from accounting.curves.gaussian import GaussianDP
 from accounting.frozen import Count, NonNegative
 from accounting.pld.hull import Hull
@@ -27,12 +27,12 @@ class GaussianMax(Undoubted):
 
     Args:
         mu: range of a change of the scores over the standard deviation, >= 0.
-        candidates: number of scores, >= 1 (public).
+        candidates: number of scores, >= 1 and at most 10^18 (public).
     """
 
     kind: Literal["gaussian_max"] = "gaussian_max"
     mu: NonNegative = Field(description="a finite mu >= 0: range over standard deviation")
-    candidates: Count = Field(description="the public number of candidates, >= 1")
+    candidates: Annotated[Count, Field(le=MOST_COUNT)] = Field(description="the public number of candidates, >= 1, <= 10^18")
 
     def _rdp(self, orders: Floats) -> Floats:
         if self.candidates == 1 or self.mu == 0:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _RHO_ORDERS = 1 + np.geomspace(1e-6, 1e8, 3000)
+_MOST_EXPONENT = 709.0  # nats: beyond, e^epsilon leaves the floats
 _OUTWARD = 1 + 1e-12  # a sum of at most a few hundred positive terms, each good to a few ulps
 
 
@@ -89,7 +90,7 @@ class ProfileTable(Curve):
             return self.delta0
         place = next(i for i, (e, _) in enumerate(points) if e > epsilon)
         (low, first), (high, second) = points[place - 1], points[place]
-        share = math.expm1(epsilon - low) / math.expm1(high - low)
+        share = math.exp(epsilon - high) * (math.expm1(low - epsilon) / math.expm1(low - high))
         return min(first, (first + share * (second - first)) * _OUTWARD)
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
@@ -114,7 +115,7 @@ class ProfileTable(Curve):
         for point in zip(self.epsilons, self.deltas, strict=True):
             if point[0] == 0:
                 continue
-            while len(hull) > 1 and _slope(hull[-2], hull[-1]) >= _slope(hull[-1], point):
+            while len(hull) > 1 and _slope_before(hull[-2], hull[-1]) >= _slope_after(hull[-1], point):
                 hull.pop()
             hull.append(point)
         return hull
@@ -122,15 +123,22 @@ class ProfileTable(Curve):
     @cached_property
     def _pair(self) -> _Pair:
         """The bound's kinks: the law under which the ratio is exp(loss) puts there the change of slope."""
-        slopes = [_slope(a, b) for a, b in pairwise(self._hull)] + [0.0]
         losses = np.array([e for e, _ in self._hull[1:]])
-        likely = np.diff(slopes) * np.exp(losses)
+        before = np.array([_slope_before(a, b) for a, b in pairwise(self._hull)])
+        after = np.array([_slope_after(a, b) for a, b in pairwise(self._hull[1:])] + [0.0])[: len(before)]
+        likely = after - before
         return _Pair(losses[likely > 0], likely[likely > 0])
 
 
-def _slope(first: tuple[float, float], second: tuple[float, float]) -> float:
-    """Of delta in exp(epsilon)."""
-    return (second[1] - first[1]) / (math.exp(first[0]) * math.expm1(second[0] - first[0]))
+def _slope_before(first: tuple[float, float], second: tuple[float, float]) -> float:
+    """Of delta in exp(epsilon), times exp of the second epsilon."""
+    return (second[1] - first[1]) / -math.expm1(first[0] - second[0])
+
+
+def _slope_after(first: tuple[float, float], second: tuple[float, float]) -> float:
+    """Of delta in exp(epsilon), times exp of the first epsilon; 0, from above, where that leaves the floats."""
+    gap = second[0] - first[0]
+    return (second[1] - first[1]) / math.expm1(gap) if gap < _MOST_EXPONENT else 0.0
 
 
 def _log_sinh(x: Floats) -> Floats:

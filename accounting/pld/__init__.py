@@ -1,7 +1,7 @@
 """Privacy loss distributions: dominating pairs on a grid, composed for plans that are fixed in advance."""
 
 from accounting.pld.banded import Banded
-from accounting.pld.compose import MOST_STEPS, PldBound, pld_delta, pld_epsilon
+from accounting.pld.compose import MOST_STEPS, PldBound, composable, pld_delta, pld_epsilon
 from accounting.pld.hull import Hull
 from accounting.pld.loss import Dominated, Law, Loss, Losses, Pmf, to_dp_accounting
 from accounting.pld.normal import Normal
@@ -17,6 +17,7 @@ __all__ = [
     "Normal",
     "PldBound",
     "Pmf",
+    "composable",
     "pld_delta",
     "pld_epsilon",
     "to_dp_accounting",

@@ -20,8 +20,12 @@ from accounting.pld.loss import TINY, Floats, Losses, grid_of
 
 # Most distinct steps: beyond, a transform each would cost more than the sharper bound is worth.
 MOST_STEPS = 64
+# Most runs of all steps together: beyond, the rounding of the powers is no longer small against the law of the sum.
+_MOST_RUNS = 10**10
+# Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
+_LEAST_SCALE = 1e-100
 # The grid adds the share _FINE of the variance, so about as much of epsilon, or as little as some 2^16 cells permit; more cells,
-# up to 2^20, are taken where it would add more than _COARSE.
+# up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
 _FINE, _COARSE = 1e-9, 1e-5
 _CELLS, _MOST_CELLS, _WORK = 2**16, 2**20, 2**22
 _TAIL = 1e-10  # share of delta that cut-off tails may add in all
@@ -43,12 +47,19 @@ class PldBound:
     inflation: float
 
 
+def composable(losses: Losses) -> bool:
+    """Whether the transform can tell anything about these losses; it depends on counts and scales alone."""
+    if not 0 < len(losses.steps) <= MOST_STEPS or sum(count for count, _ in losses.steps) > _MOST_RUNS:
+        return False
+    return all(loss.scale >= _LEAST_SCALE for _, loss in losses.steps)
+
+
 @lru_cache(maxsize=512)
 def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> PldBound:
     """An epsilon for `delta`; inf if the grid proves none.
 
     Args:
-        losses: at least one and at most MOST_STEPS steps.
+        losses: of which `composable` holds.
         delta: in (0, 1).
         theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
     """
@@ -104,8 +115,14 @@ class _Total:
         """Logarithm of e^(cumulant - theta y), rounded up."""
         return self.cumulant - self.theta * y + self.slack + _OUTWARD * (1 + abs(self.cumulant) + np.abs(self.theta * y))
 
+    @property
+    def _is_known(self) -> bool:
+        """Whether no number overflowed; a total with NaN or infinite entries proves nothing."""
+        scalars = np.isfinite([self.theta, self.cumulant, self.slack, self.lost])
+        return bool(scalars.all() and np.isfinite(self.gain).all() and np.isfinite(self.slope).all())
+
     def epsilon(self, delta: float) -> float:
-        if self.lost >= delta:
+        if not self._is_known or not self.lost < delta:
             return math.inf
         if self.low + len(self.gain) <= 0:
             return 0.0
@@ -113,7 +130,7 @@ class _Total:
         with np.errstate(over="ignore"):
             target = np.exp(math.log(delta - self.lost) - self._log_scale(grid))
         start = max(0, -self.low)
-        short = np.flatnonzero(self.gain[start:] > target[start:])
+        short = np.flatnonzero(~(self.gain[start:] <= target[start:]))  # NaN counts as short
         if len(short) == 0:
             return max(0.0, float(grid[start]))
         i = start + int(short[-1]) + 1
@@ -124,6 +141,8 @@ class _Total:
         return max(0.0, place * (1 + _OUTWARD))
 
     def delta(self, epsilon: float) -> float:
+        if not self._is_known:
+            return 1.0
         i = math.ceil(epsilon / self.interval) - self.low
         if i < 0:
             return 1.0
@@ -138,7 +157,8 @@ class _Total:
 def _compose(losses: Losses, theta: float, delta: float) -> _Total:
     parts, window = _gridded(losses, theta, delta * _TAIL / sum(n for n, _ in losses.steps))
     laws = parts.tilted(theta)
-    density = _convolve(laws, parts, window)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by `_Total`
+        density = _convolve(laws, parts, window)
     step = math.exp(-theta * parts.interval)
     slope = lfilter([1.0], [1.0, -step * math.exp(-parts.interval)], density[::-1])
     # gain_i = sum over j >= i of density_j e^(-theta (y_j - y_i)) (1 - e^(y_i - y_j)), by a recursion without differences.
@@ -167,7 +187,8 @@ def _window(parts: Parts, theta: float) -> _Window:
     top = min((rise + _CLEAR) / s for rise, s in zip(rises, steps, strict=True))
     bottom = max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta))
     low, high = max(parts.least, math.floor(bottom / parts.interval)), min(parts.most, math.ceil(top / parts.interval))
-    size = next_fast_len(high - low + 1, real=True)
+    # Any window is valid; where rounding left none, one cell stands for it.
+    size = next_fast_len(max(1, high - low + 1), real=True)
     if low + size > parts.most:
         return _Window(low, size, 0.0)
     last = (low + size - 1) * parts.interval

@@ -23,9 +23,9 @@ def choose_interval(losses: Losses, tolerance: float) -> float:
 
 
 def aligned(losses: Losses, interval: float) -> float:
-    """An interval, little smaller, that divides the width of the heaviest step if that has atoms."""
+    """An interval, at most halved, that divides the width of the heaviest step if that has atoms no closer than half of it."""
     main = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1]
-    return main.period / math.ceil(main.period / interval) if main.period > 0 else interval
+    return main.period / math.ceil(main.period / interval) if 2 * main.period > interval else interval
 
 
 def inflation(losses: Losses, interval: float) -> float:

@@ -10,7 +10,7 @@ import dpselect
 from accounting import Budget
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words
 from dpselect.cli.release import Answer
-from dpselect.cli.text import LEFT_OUT, UNRECORDED
+from dpselect.cli.text import LEFT_OUT, recorded
 from dpselect.selection import Selection
 
 
@@ -25,8 +25,8 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "curve": json.loads(mechanism.curve.to_json()),
         "domain": "observed" if question.domain is None else "public",
         "contributions": {"max_items_per_user": question.max_items_per_user, "salt": answer.salt},
-        "ledger": None,
-        "notes": [LEFT_OUT, UNRECORDED],
+        "ledger": None if question.ledger is None else {"dataset": question.dataset, "period": list(question.period)},
+        "notes": [LEFT_OUT, recorded(question)],
     }
 
 

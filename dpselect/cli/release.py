@@ -14,6 +14,7 @@ from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Sensitivity
+from dpselect.session import Session
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Question:
     header: bool | None = None
     buckets: int | None = None
     memory_limit: str | None = None
+    ledger: str | None = None
+    dataset: str | None = None
+    period: tuple[str, ...] = ()
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,9 @@ def answer(question: Question, progress: ProgressCallback | None = None) -> Answ
     """
     catalogue = _catalogue(question)
     mechanism = _mechanism(question, catalogue)
+    session = _session(question)
+    if session is not None:
+        session.require(mechanism)  # before a long read; the charge itself is checked again
     counts = events.read(
         question.log,
         user=question.user,
@@ -73,8 +81,20 @@ def answer(question: Question, progress: ProgressCallback | None = None) -> Answ
         memory_limit=question.memory_limit,
         progress=progress,
     )
-    selection = mechanism.select(counts.scores(catalogue, relation=question.relation))
+    scores = counts.scores(catalogue, relation=question.relation)
+    if session is None:
+        selection = mechanism.select(scores)
+    else:
+        selection = session.select(mechanism, scores, key=question.key, label="dpselect topk", salt=counts.salt)
     return Answer(question, mechanism, selection, counts.salt)
+
+
+def _session(question: Question) -> Session | None:
+    if question.ledger is not None and question.dataset is not None:
+        return Session.open(question.ledger, question.dataset, period=question.period or None)
+    if question.ledger is not None or question.dataset is not None or question.period or question.key is not None:
+        raise InvalidRequest("--ledger and --dataset go together: name both to charge a ledger (--period and --key are theirs)")
+    return None
 
 
 def _catalogue(question: Question) -> list[Label] | None:

@@ -13,7 +13,7 @@ from accounting import Budget
 from dpselect.calibration import noise_settings
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words, route_in_words
 from dpselect.cli.printable import printable, rounded_up
-from dpselect.cli.release import Answer
+from dpselect.cli.release import Answer, Question
 from dpselect.mechanisms import Mechanism
 from dpselect.selection import Label, Selection
 
@@ -21,8 +21,14 @@ UNRECORDED = (
     "nothing was recorded in a ledger. Every further release from these data adds to the price: keep this record, and do not "
     "repeat the release to get another answer."
 )
+RECORDED = "this release was charged to the ledger before it was drawn, and is on record there."
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
 LEFT_OUT = "rows with a null user or item were left out by rule"
+
+
+def recorded(question: Question) -> str:
+    """Whether the release is in a ledger, in words."""
+    return UNRECORDED if question.ledger is None else RECORDED
 
 
 def show(answer: Answer, console: Console, notes: Mapping[Label, str] | None = None) -> None:
@@ -43,7 +49,7 @@ def show(answer: Answer, console: Console, notes: Mapping[Label, str] | None = N
             heading("How it was made"),
             facts(_means(answer)),
             Text(),
-            Text.assemble(("Warning: ", "bold yellow"), UNRECORDED),
+            Text.assemble(("Warning: " if question.ledger is None else "Note: ", "bold yellow"), recorded(question)),
         )
     )
 

@@ -76,6 +76,18 @@ def topk(
         str | None,
         Option("--memory-limit", metavar="SIZE", help="Memory of the engine before it spills to disk, 2GiB for example."),
     ] = None,
+    ledger: Annotated[
+        str | None,
+        Option("--ledger", help="Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME."),
+    ] = None,
+    dataset: Annotated[str | None, Option("--dataset", help="Dataset of the ledger whose budget pays.")] = None,
+    period: Annotated[
+        list[str] | None,
+        Option("--period", help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated."),
+    ] = None,
+    key: Annotated[
+        str | None, Option("--key", help="Idempotency key: a second release under the same key is refused, not charged twice.")
+    ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
@@ -102,6 +114,10 @@ def topk(
         header=header,
         buckets=buckets,
         memory_limit=memory_limit,
+        ledger=ledger,
+        dataset=dataset,
+        period=tuple(period or ()),
+        key=key,
     )
     with progress.shown() as callback:
         released = answer(question, callback)

@@ -31,6 +31,7 @@ class Mechanism(Frozen, ABC):
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
     unknown_domain: ClassVar[bool] = False
+    pads_with_zeros: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -106,17 +107,27 @@ class Mechanism(Frozen, ABC):
             InvalidScores: not a two-dimensional matrix of finite numbers with at least one row.
             InvalidRequest: too few or too many candidates.
         """
+        return self._select_many(self.check_many(matrix), sampler(rng))
+
+    @final
+    def check_many(self, matrix: ArrayLike) -> Numbers:
+        """The checked (rounds, m) matrix; raise as `select_many` would, without drawing anything."""
         if isinstance(matrix, Scores):
             raise InvalidScores("select_many takes a (rounds, candidates) matrix, not Scores: release these with select")
         try:
             array = np.asarray(matrix)
         except ValueError:
             raise InvalidScores("matrix must have rows of one length, one number per candidate") from None
-        if array.ndim != 2 or len(array) == 0:
-            raise InvalidScores(f"matrix must have shape (rounds, candidates) with rounds >= 1, not {array.shape}")
-        flat = Scores(array.ravel(), sensitivity=self.covers, kind="utilities").values
+        if array.ndim != 2 or 0 in array.shape:
+            raise InvalidScores(f"matrix must have shape (rounds, candidates), both >= 1, not {array.shape}")
+        flat = Scores(array.ravel(), sensitivity=self.covers, kind="counts" if self._counts_only else "utilities").values
         self._check_size(array.shape[1])
-        return self._select_many(flat.reshape(array.shape), sampler(rng))
+        return flat.reshape(array.shape)
+
+    @property
+    def _counts_only(self) -> bool:
+        """Whether a candidate beyond the list stands for a count of 0, which means nothing for other scores."""
+        return self.unknown_domain or self.pads_with_zeros
 
     @final
     def probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -138,8 +149,13 @@ class Mechanism(Frozen, ABC):
         if not isinstance(scores, Scores):
             raise InvalidScores(f"pass dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}")
         self.covers.require(scores.sensitivity)
+        if self._counts_only and scores.kind != "counts":
+            raise InvalidScores(
+                f"{type(self).__name__} needs kind='counts': a candidate that is not listed is one with count 0, which has no meaning "
+                "for utilities"
+            )
         if scores.domain == "observed":
-            self._check_observed(scores)
+            self._check_observed()
         else:
             self._check_size(scores.size)
 
@@ -162,15 +178,13 @@ class Mechanism(Frozen, ABC):
             raise InvalidMechanism("the text is not JSON: pass what Mechanism.to_json wrote") from None
         return from_data(data)
 
-    def _check_observed(self, scores: Scores) -> None:
+    def _check_observed(self) -> None:
         if not self.unknown_domain:
             raise DomainMismatch(
                 f"{type(self).__name__} needs a public domain, but these candidates were read off private data, where a rare "
                 "item shows that its user is there: give a public catalogue (count 0 where nobody touched a candidate), or use a "
                 "mechanism for an unknown domain, LimitedDomain for example"
             )
-        if scores.kind != "counts":
-            raise InvalidScores("an unknown domain needs kind='counts': an absent candidate is one with count 0")
 
     def _check_size(self, size: int) -> None:
         if size < self.least_candidates:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from accounting import Relation
+from accounting.frozen import Count
+from dpselect.errors import InvalidScores
 from dpselect.mechanisms.base import Positions
 from dpselect.scores import Numbers, Scores
 from dpselect.sensitivity import Sensitivity
 
 Floats = NDArray[np.float64]
+
+Rank = Annotated[Count, Field(le=10_000_000)]
+"""How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds time and memory."""
+
+_LARGEST = 2**53  # beyond it a float64 is no longer every integer
+_SUMMED = 2.0**32  # numbers up to it, on a grid of 2^-20, have sums that float64 holds exactly
+_GRID = 2.0**20
 
 
 class Top(NamedTuple):
@@ -42,13 +52,31 @@ def read_top(scores: Scores, kbar: int) -> Top:
 
     A public domain of m candidates has min(kbar, m) gaps. An observed one always has kbar: how many items it lists is private.
     """
-    positions, counts = scores.ranked(kbar + 1)
+    positions, counts = read_counts(scores, kbar + 1)
+    gaps = gaps_below(counts[None])[0, :kbar]
+    if scores.domain == "observed":
+        # Zeros that are never touched take no memory.
+        found, gaps = gaps, np.zeros(kbar)
+        gaps[: len(found)] = found
+    return Top(positions[:kbar], gaps)
+
+
+def read_counts(scores: Scores, count: int) -> tuple[Positions, Numbers]:
+    """Positions and values of the `count` highest counts, highest first, without those that nobody touched if observed.
+
+    Raises:
+        InvalidScores: the scores are utilities, for which a candidate that is not there has no score.
+    """
+    if scores.kind != "counts":
+        raise InvalidScores(
+            f"kind={scores.kind!r} is refused: this mechanism takes a candidate that is not there as one with count 0, so it "
+            "needs kind='counts'; for utilities use a mechanism for a public domain, Peeling for example"
+        )
+    positions, counts = scores.ranked(count)
     if scores.domain == "observed":
         # An item that nobody touched may or may not be listed: the two must not differ.
-        positions, counts = positions[counts > 0], counts[counts > 0]
-    found = gaps_below(counts[None])[0, :kbar]
-    missing = kbar - len(found) if scores.domain == "observed" else 0
-    return Top(positions[:kbar], np.pad(found, (0, missing)))
+        return positions[counts > 0], counts[counts > 0]
+    return positions, counts
 
 
 def top_set(top: Top, size: int) -> Positions:
@@ -57,10 +85,21 @@ def top_set(top: Top, size: int) -> Positions:
 
 
 def gaps_below(descending: Numbers) -> Floats:
-    """(rows, ranks) each count minus the next of its row, the last one minus 0; from (rows, ranks) descending counts."""
-    result = descending.astype(np.float64)
-    # Unsigned arithmetic wraps, so an integer difference is exact even where the signed one would overflow.
-    exact = descending.view(np.uint64) if descending.dtype == np.int64 else descending
-    with np.errstate(over="ignore"):
-        result[:, :-1] = exact[:, :-1] - exact[:, 1:]
-    return result
+    """(rows, ranks) each count minus the next of its row, the last one minus 0; from (rows, ranks) descending counts >= 0."""
+    below = np.zeros_like(descending)
+    below[:, :-1] = descending[:, 1:]
+    return heights(descending, below)
+
+
+def heights(counts: Numbers, below: Numbers) -> Floats:
+    """Counts minus counts below them, both >= 0, as float64. At most 2^53: to clamp stretches no move, to round would."""
+    return np.minimum(counts - below, _LARGEST).astype(np.float64)
+
+
+def favoured(counts: Floats, public: Floats) -> Floats:
+    """Differences of counts plus public numbers that break up their order, as float64 without any rounding of the sum.
+
+    Both are clamped to 2^32 and the public ones are rounded to a multiple of 2^-20 beforehand: the sums then move as the counts
+    do, where rounded sums would move by up to one count more.
+    """
+    return np.minimum(counts, _SUMMED) + np.round(np.clip(public, -_SUMMED, _SUMMED) * _GRID) / _GRID

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from dpselect.errors import InvalidScores
 from dpselect.mechanisms.gaps import Floats, gaps_below
 from dpselect.mechanisms.gaps_rule import NOT_PASSED, StabilityRule
 from dpselect.sampling import Sampler
@@ -24,6 +25,20 @@ def blocks(matrix: Numbers) -> Iterator[slice]:
     """Consecutive rows whose scores fit the cache."""
     step = max(1, _BLOCK // matrix.shape[1])
     return (slice(start, start + step) for start in range(0, len(matrix), step))
+
+
+def count_blocks(matrix: Numbers) -> Iterator[Numbers]:
+    """The `blocks` of a matrix of counts.
+
+    Raises:
+        InvalidScores: the matrix contains a negative number, which is no count.
+    """
+    if np.any(matrix < 0):
+        raise InvalidScores(
+            "matrix contains a negative number: this mechanism takes a candidate that is not there as one with count 0, so it "
+            "needs counts >= 0; for utilities use a mechanism for a public domain, Peeling for example"
+        )
+    return (matrix[rows] for rows in blocks(matrix))
 
 
 def highest(block: Numbers, count: int) -> Numbers:
@@ -76,5 +91,5 @@ def release_rows(
     matrix: Numbers, kbar: int, choose: Choose, rule: StabilityRule, source: Sampler, *, requested: int | None
 ) -> Selections:
     """Choose a size, test the gap below it, release the set or nothing: for every row."""
-    results = [tested(matrix[rows], kbar, choose, rule, source) for rows in blocks(matrix)]
+    results = [tested(block, kbar, choose, rule, source) for block in count_blocks(matrix)]
     return released([members for members, _ in results], [passed for _, passed in results], requested)

@@ -8,11 +8,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import Curve, Relation
-from accounting.frozen import Count, Positive
+from accounting.frozen import Positive
 from dpselect.mechanisms.base import Mechanism
-from dpselect.mechanisms.gaps import gap_sensitivity, read_top
+from dpselect.mechanisms.gaps import Rank, gap_sensitivity, read_top
 from dpselect.mechanisms.gaps_pick import as_law, pick_law, pick_rows
-from dpselect.mechanisms.gaps_rows import blocks, row_gaps
+from dpselect.mechanisms.gaps_rows import count_blocks, row_gaps
 from dpselect.mechanisms.noise_curves import best_one
 from dpselect.mechanisms.regularizer import AnyRegularizer, require_sizes
 from dpselect.sampling import Sampler
@@ -30,7 +30,7 @@ class GaussianGap(Mechanism):
 
     Args:
         scale: standard deviation of the noise, in counts, > 0.
-        kbar: the largest rank considered, >= 1.
+        kbar: the largest rank considered, from 1 to 10,000,000.
         regularizer: public preference for some ranks: an array of at least kbar numbers, `TargetSize`, or None.
         relation: what a neighbour is.
     """
@@ -38,7 +38,7 @@ class GaussianGap(Mechanism):
     kind: Literal["gaussian_gap"] = "gaussian_gap"
     unknown_domain: ClassVar[bool] = True
     scale: Positive = Field(description="a finite scale > 0, in counts")
-    kbar: Count = Field(description="an integer >= 1")
+    kbar: Rank = Field(description="an integer from 1 to 10,000,000")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
@@ -70,8 +70,8 @@ class GaussianGap(Mechanism):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         ranks = [
-            pick_rows(row_gaps(matrix[rows], self.kbar), self.regularizer, "gaussian", self.scale, source)
-            for rows in blocks(matrix)
+            pick_rows(row_gaps(block, self.kbar), self.regularizer, "gaussian", self.scale, source)
+            for block in count_blocks(matrix)
         ]
         return Selections(np.concatenate(ranks)[:, None], ordered=True, requested=1)
 

@@ -8,11 +8,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import BoundedRange, Relation
-from accounting.frozen import Count, Positive
+from accounting.frozen import Positive
 from dpselect.mechanisms.base import Mechanism
-from dpselect.mechanisms.gaps import gap_shift, read_top
+from dpselect.mechanisms.gaps import Rank, gap_shift, read_top
 from dpselect.mechanisms.gaps_pick import as_law, pick_law, pick_rows
-from dpselect.mechanisms.gaps_rows import blocks, row_gaps
+from dpselect.mechanisms.gaps_rows import count_blocks, row_gaps
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.regularizer import AnyRegularizer, require_sizes
 from dpselect.sampling import Sampler
@@ -31,7 +31,7 @@ class LargeGap(Mechanism):
 
     Args:
         epsilon: nats, > 0; the noise is Gumbel with scale 2/epsilon counts under either relation.
-        kbar: the largest rank considered, >= 1.
+        kbar: the largest rank considered, from 1 to 10,000,000.
         regularizer: public preference for some ranks: an array of at least kbar numbers, `TargetSize`, or None.
         relation: what a neighbour is.
     """
@@ -39,7 +39,7 @@ class LargeGap(Mechanism):
     kind: Literal["large_gap"] = "large_gap"
     unknown_domain: ClassVar[bool] = True
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
-    kbar: Count = Field(description="an integer >= 1")
+    kbar: Rank = Field(description="an integer from 1 to 10,000,000")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
@@ -76,8 +76,8 @@ class LargeGap(Mechanism):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         ranks = [
-            pick_rows(row_gaps(matrix[rows], self.kbar), self.regularizer, "gumbel", self.scale, source)
-            for rows in blocks(matrix)
+            pick_rows(row_gaps(block, self.kbar), self.regularizer, "gumbel", self.scale, source)
+            for block in count_blocks(matrix)
         ]
         return Selections(np.concatenate(ranks)[:, None], ordered=True, requested=1)
 

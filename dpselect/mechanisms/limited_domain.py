@@ -13,7 +13,8 @@ from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
-from dpselect.mechanisms.gaps_rows import blocks, ranked_rows
+from dpselect.mechanisms.gaps import Rank, favoured, heights, read_counts
+from dpselect.mechanisms.gaps_rows import count_blocks, ranked_rows
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
@@ -38,7 +39,7 @@ class LimitedDomain(Mechanism):
 
     Args:
         k: how many items at most, >= 1.
-        kbar: how many of the most popular items compete, >= k.
+        kbar: how many of the most popular items compete, from k to 10,000,000.
         epsilon: nats for every released item, > 0; the noise is Gumbel with scale 1/epsilon.
         delta: in (0, 1), the chance that the threshold fails to hide an item.
         l0: the most items that one user can hold; None if unbounded.
@@ -48,8 +49,8 @@ class LimitedDomain(Mechanism):
 
     kind: Literal["limited_domain"] = "limited_domain"
     unknown_domain: ClassVar[bool] = True
-    k: Count = Field(description="an integer >= 1")
-    kbar: Count = Field(description="an integer >= k")
+    k: Rank = Field(description="an integer from 1 to 10,000,000")
+    kbar: Rank = Field(description="an integer from k to 10,000,000")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
     l0: Count | None = Field(default=None, description="an integer >= 1, or None")
@@ -61,6 +62,8 @@ class LimitedDomain(Mechanism):
             raise ValueError(f"kbar={self.kbar} is less than k={self.k}: let at least k items compete")
         if self.kbar_least is not None and not self.k <= self.kbar_least <= self.kbar:
             raise ValueError(f"kbar_least={self.kbar_least} must lie from k={self.k} to kbar={self.kbar}")
+        if not math.isfinite(self.margin):
+            raise ValueError(f"epsilon={self.epsilon} puts the threshold beyond the floats: raise it")
         return self
 
     @property
@@ -113,70 +116,80 @@ class LimitedDomain(Mechanism):
         return ratio_up(1.0, self.epsilon)
 
     @property
-    def _sizes(self) -> NDArray[np.int64]:
-        """The public choice of numbers of competitors."""
-        return np.arange(self.kbar if self.kbar_least is None else self.kbar_least, self.kbar + 1)
+    def _least(self) -> int:
+        return self.kbar if self.kbar_least is None else self.kbar_least
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        positions, counts, thresholds = self._compete(scores)
-        choice = 0
-        if self.kbar_least:
-            choice = int(source.top_k(-thresholds, by_name("gumbel"), self._scale, 1)[0])
-        order = self._beat(counts[None, : self._sizes[choice]], thresholds[[choice]], source)[0]
+        positions, above, floors = self._compete(scores)
+        size = self._least + int(self._choose(floors[None], source)[0])
+        order = self._beat((above[:size] - floors[size - self._least])[None], self.margin_at(size), source)[0]
         chosen = positions[order[order >= 0][: self.k]]
         return release(scores, chosen, ordered=True, requested=self.k, complete=len(chosen) == self.k, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        indices = np.concatenate([self._select_block(matrix[rows], source) for rows in blocks(matrix)])
+        indices = np.concatenate([self._select_block(block, source) for block in count_blocks(matrix)])
         complete = np.asarray((indices >= 0).all(axis=1))
         return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
 
     def _select_block(self, block: Numbers, source: Sampler) -> Positions:
         """(rows, k) released positions, -1 where there are fewer."""
         positions = ranked_rows(block)[:, : self.kbar + 1]
-        relative, thresholds = self._thresholds(np.take_along_axis(block, positions, axis=1))
-        choices = source.top_k_rows(-thresholds, by_name("gumbel"), self._scale, 1)[:, 0] if self.kbar_least else None
+        descending: Numbers = np.take_along_axis(block, positions, axis=1)  # type: ignore[assignment]
+        above, floors = self._heights(descending)
+        choices = self._choose(floors, source)
         indices = np.full((len(block), self.k), -1, dtype=np.int64)
-        for choice, size in enumerate(self._sizes):
-            rows = np.arange(len(block)) if choices is None else np.flatnonzero(choices == choice)
-            order = self._beat(relative[rows, :size], thresholds[rows, choice], source)
-            kept = order[:, : self.k]
+        for choice in np.unique(choices).tolist():
+            rows, size = np.flatnonzero(choices == choice), self._least + choice
+            kept = self._beat(above[rows, :size] - floors[rows, choice, None], self.margin_at(size), source)[:, : self.k]
             indices[rows, : kept.shape[1]] = np.where(kept >= 0, np.take_along_axis(positions[rows], kept, axis=1), -1)
         return indices
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        positions, counts, thresholds = self._compete(scores)
-        enumerable(len(thresholds) * math.perm(len(counts), min(self.k, len(counts))))
-        chances = softmax(-thresholds, 1 / self.epsilon)
+        positions, above, floors = self._compete(scores)
+        enumerable(len(floors) * math.perm(len(above), min(self.k, len(above))))
+        chances = softmax(self._preferences(floors), 1 / self.epsilon).tolist()
         law: dict[Any, float] = {}
-        for size, threshold, chance in zip(self._sizes, thresholds, chances.tolist(), strict=True):
-            exponents = self.epsilon * np.append(counts[:size], threshold)
+        for size, (floor, chance) in enumerate(zip(floors, chances, strict=True), start=self._least):
+            exponents = self.epsilon * np.append(above[:size] - floor, self.margin_at(size))
             weights = np.exp(exponents - exponents.max())
             for outcome, probability in _prefixes(positions.tolist()[:size], weights, self.k).items():
                 law[outcome] = law.get(outcome, 0.0) + chance * probability
         return law
 
     def _compete(self, scores: Scores) -> tuple[Positions, Floats, Floats]:
-        """Positions and counts of the top kbar, and the threshold for every size; relative to the count of rank kbar + 1."""
-        positions, counts = scores.ranked(self.kbar + 1)
-        if scores.domain == "observed":
-            # An item that nobody touched may or may not be listed: the two must not differ.
-            positions, counts = positions[counts > 0], counts[counts > 0]
-        padded = np.pad(counts, (0, self.kbar + 1 - len(counts)))
-        relative, thresholds = self._thresholds(padded[None])
-        return positions[: self.kbar], relative[0, : min(len(counts), self.kbar)], thresholds[0]
+        """Positions of the top kbar, and their and the floors' heights as by `_heights`."""
+        positions, counts = read_counts(scores, self.kbar + 1)
+        above, floors = self._heights(counts[None])
+        return positions[: self.kbar], above[0], floors[0]
 
-    def _thresholds(self, descending: NDArray[Any]) -> tuple[Floats, Floats]:
-        """(rows, ranks) descending counts relative to rank kbar + 1, where a missing one is 0, and (rows, sizes) thresholds."""
-        missing = self.kbar + 1 - descending.shape[1]
-        padded = np.pad(descending, ((0, 0), (0, missing)))
-        relative = (padded - padded[:, -1:]).astype(np.float64)
-        thresholds = relative[:, self._sizes] + [self.margin_at(int(size)) for size in self._sizes]
-        return relative[:, : min(descending.shape[1], self.kbar)], thresholds
+    def _heights(self, descending: Numbers) -> tuple[Floats, Floats]:
+        """Heights above the count of rank kbar + 1: of the top kbar, and of the ranks just below kbar_least, ..., kbar.
 
-    def _beat(self, counts: Floats, thresholds: Floats, source: Sampler) -> Positions:
+        From (rows, ranks) descending counts; (rows, at most kbar) and (rows, sizes). A count that is missing is 0.
+        """
+        base = np.zeros_like(descending)
+        base[:] = descending[:, self.kbar :] if descending.shape[1] > self.kbar else 0
+        above = heights(descending, base)
+        floors = np.zeros((len(above), self.kbar + 1 - self._least))
+        listed = above[:, self._least :]
+        floors[:, : listed.shape[1]] = listed
+        return above[:, : self.kbar], floors
+
+    def _preferences(self, floors: Floats) -> Floats:
+        """(..., sizes) how little each threshold asks for, up to a constant."""
+        touched = np.arange(self._least, self.kbar + 1)
+        growth = np.log(touched if self.l0 is None else np.minimum(self.l0, touched))
+        return -favoured(floors, (growth - growth[0]) * self._scale)
+
+    def _choose(self, floors: Floats, source: Sampler) -> NDArray[np.int64]:
+        """(rows,) which of the sizes kbar_least, ..., kbar, from 0, is taken for (rows, sizes) floors."""
+        if self.kbar_least is None:
+            return np.zeros(len(floors), dtype=np.int64)
+        return source.top_k_rows(self._preferences(floors), by_name("gumbel"), self._scale, 1)[:, 0]
+
+    def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Positions:
         """(rows, k + 1 or all) places in the noisy order of (rows, ranks) counts, -1 from the threshold on."""
-        contest = np.column_stack([counts, thresholds])
+        contest = np.column_stack([counts, np.full(len(counts), threshold)])
         order = source.top_k_rows(contest, by_name("gumbel"), self._scale, min(self.k + 1, contest.shape[1]))
         below = np.logical_or.accumulate(order == counts.shape[1], axis=1)
         return np.where(below, -1, order)

@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import Field
 
 from accounting import Curve, Relation
-from accounting.frozen import Count, Positive, Probability
+from accounting.frozen import Positive, Probability
 from dpselect.mechanisms.base import Mechanism
-from dpselect.mechanisms.gaps import Floats, Top, read_top, top_set
+from dpselect.mechanisms.gaps import Floats, Rank, Top, read_top, top_set
 from dpselect.mechanisms.gaps_rows import release_rows
 from dpselect.mechanisms.gaps_rule import NOT_PASSED, GapNoise, StabilityRule
 from dpselect.mechanisms.release import release
@@ -28,7 +28,7 @@ class StabilityTest(Mechanism):
     Approximate(GaussianDP(g/scale), failure_delta) for gaussian noise, LaplaceDP in its place for laplace, Theorem S4.
 
     Args:
-        k: size of the set, >= 1.
+        k: size of the set, from 1 to 10,000,000.
         noise: "gaussian" or "laplace".
         scale: of the noise in counts, > 0 (the standard deviation for gaussian).
         failure_delta: in (0, 1), the chance that a set that a user could change passes.
@@ -37,7 +37,7 @@ class StabilityTest(Mechanism):
 
     kind: Literal["stability_test"] = "stability_test"
     unknown_domain: ClassVar[bool] = True
-    k: Count = Field(description="an integer >= 1")
+    k: Rank = Field(description="an integer from 1 to 10,000,000")
     noise: GapNoise = Field(default="gaussian", description="gaussian or laplace")
     scale: Positive = Field(description="a finite scale > 0, in counts")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
@@ -73,7 +73,7 @@ class StabilityTest(Mechanism):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.k)
-        return set_law(top, np.eye(self.k)[-1], self.rule)
+        return set_law(top, np.append(np.zeros(self.k - 1), 1.0), self.rule)
 
 
 def released(scores: Scores, top: Top, size: int, *, rule: StabilityRule, requested: int | None, source: Sampler) -> Selection:
@@ -88,10 +88,9 @@ def set_law(top: Top, chances: Floats, rule: StabilityRule) -> dict[Any, float]:
     passing, failing = rule.pass_probability(top.gaps), rule.fail_probability(top.gaps)
     law: dict[Any, float] = {}
     nothing = 0.0
-    for size, chance in enumerate(chances.tolist(), start=1):
-        released_set = frozenset(top_set(top, size).tolist())
-        nothing += chance * float(failing[size - 1])
-        if chance > 0:
-            law[released_set] = law.get(released_set, 0.0) + chance * float(passing[size - 1])
+    for place in np.flatnonzero(chances).tolist():
+        released_set, chance = frozenset(top_set(top, place + 1).tolist()), float(chances[place])
+        nothing += chance * float(failing[place])
+        law[released_set] = law.get(released_set, 0.0) + chance * float(passing[place])
     law[frozenset()] = law.get(frozenset(), 0.0) + nothing
     return law

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve, GaussianDP, Relation
-from accounting.frozen import Count, Positive, Probability
+from accounting.frozen import Positive, Probability
 from dpselect.mechanisms.base import Mechanism
-from dpselect.mechanisms.gaps import Floats, gap_sensitivity, gap_shift, read_top
+from dpselect.mechanisms.gaps import Floats, Rank, gap_sensitivity, gap_shift, read_top
 from dpselect.mechanisms.gaps_pick import pick_law, pick_rows
 from dpselect.mechanisms.gaps_rows import release_rows
 from dpselect.mechanisms.gaps_rule import StabilityRule
@@ -37,7 +37,7 @@ class StableTopK(Mechanism):
     Args:
         rho: zCDP parameter, nats, > 0: one half for the choice, one half for the test.
         failure_delta: in (0, 1), the chance that a set that a user could change passes.
-        kbar: the largest size considered, >= 1.
+        kbar: the largest size considered, from 1 to 10,000,000.
         regularizer: public preference for some sizes: an array of at least kbar numbers, `TargetSize`, or None.
         gap_noise: "gumbel", or "gaussian" for noise of standard deviation 2g/sqrt(rho) in the choice, whose cost is
             GaussianMax instead: not bounded by rho.
@@ -48,7 +48,7 @@ class StableTopK(Mechanism):
     unknown_domain: ClassVar[bool] = True
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
-    kbar: Count = Field(description="an integer >= 1")
+    kbar: Rank = Field(description="an integer from 1 to 10,000,000")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
     gap_noise: Literal["gumbel", "gaussian"] = Field(default="gumbel", description="gumbel or gaussian")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")

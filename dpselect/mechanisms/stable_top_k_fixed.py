@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve, Relation
-from accounting.frozen import Count, NonNegative, Positive, Probability
+from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
-from dpselect.mechanisms.gaps import read_top, top_set
+from dpselect.mechanisms.gaps import Rank, read_top, top_set
 from dpselect.mechanisms.gaps_pick import pick_law
-from dpselect.mechanisms.gaps_rows import Flags, blocks, tested
+from dpselect.mechanisms.gaps_rows import Flags, count_blocks, tested
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.regularizer_target import TargetSize
 from dpselect.mechanisms.release import release
@@ -43,16 +43,17 @@ class StableTopKFixed(Mechanism):
         rho: zCDP parameter, nats, > 0: a quarter each for choice and test, one half for the picks.
         failure_delta: in (0, 1), the chance that a set that a user could change passes.
         penalty: counts by which a gap must be larger for every item that it is away from k, >= 0.
-        kbar: the largest size considered, >= k.
+        kbar: the largest size considered, from k to 10,000,000.
         relation: what a neighbour is.
     """
 
+    pads_with_zeros: ClassVar[bool] = True
     kind: Literal["stable_top_k_fixed"] = "stable_top_k_fixed"
-    k: Count = Field(description="an integer >= 1")
+    k: Rank = Field(description="an integer from 1 to 10,000,000")
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
     penalty: NonNegative = Field(description="a finite penalty >= 0, in counts per item")
-    kbar: Count = Field(description="an integer >= k")
+    kbar: Rank = Field(description="an integer from k to 10,000,000")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @model_validator(mode="after")
@@ -106,7 +107,7 @@ class StableTopKFixed(Mechanism):
         return release(scores, chosen, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        rows = [self._fill_block(matrix[part], self.stable, source) for part in blocks(matrix)]
+        rows = [self._fill_block(block, self.stable, source) for block in count_blocks(matrix)]
         return Selections(np.concatenate(rows), ordered=False, requested=self.k)
 
     def _fill_block(self, block: Numbers, stage: StableTopK, source: Sampler) -> Positions:

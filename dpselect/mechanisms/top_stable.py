@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve
-from accounting.frozen import Count, NonNegative, Positive, Probability
+from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.first_stable import first_law
-from dpselect.mechanisms.gaps import Top, gaps_below, read_top, top_set
-from dpselect.mechanisms.gaps_rows import blocks, highest, ranked_rows
+from dpselect.mechanisms.gaps import Rank, Top, gaps_below, heights, read_top, top_set
+from dpselect.mechanisms.gaps_rows import count_blocks, highest, ranked_rows
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stable_rule import StableRule
@@ -40,7 +40,7 @@ class TopStable(Mechanism):
 
     Args:
         k: how many items at most, >= 1.
-        kbar: the largest i considered, >= k.
+        kbar: the largest i considered, from k to 10,000,000.
         epsilon: nats for the search, > 0.
         delta: in (0, 1), the chance that an unstable set passes.
         split: share of epsilon for the threshold, in (0, 1).
@@ -50,8 +50,8 @@ class TopStable(Mechanism):
 
     kind: Literal["top_stable"] = "top_stable"
     unknown_domain: ClassVar[bool] = True
-    k: Count = Field(description="an integer >= 1")
-    kbar: Count = Field(description="an integer >= k")
+    k: Rank = Field(description="an integer from 1 to 10,000,000")
+    kbar: Rank = Field(description="an integer from k to 10,000,000")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
     split: Probability = Field(default=0.37, description="a share in (0, 1)")
@@ -92,25 +92,24 @@ class TopStable(Mechanism):
         top = read_top(scores, self.kbar)
         size = int(self._sizes(top.gaps[None], source)[0])
         stable = top_set(top, size)
-        chosen = stable[self._pick(_relative(top.gaps, size), source)] if len(stable) > self.k else stable
+        chosen = stable[self._pick(scores, size, source)] if len(stable) > self.k else stable
         return release(scores, chosen, ordered=False, requested=self.k, complete=len(chosen) == self.k, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        indices = np.concatenate([self._rows(matrix[rows], source) for rows in blocks(matrix)])
+        indices = np.concatenate([self._rows(block, source) for block in count_blocks(matrix)])
         complete = (indices >= 0).sum(axis=1) == self.k
         return Selections(indices, ordered=False, requested=self.k, complete=complete, reason=_REASON)
 
     def _rows(self, block: Numbers, source: Sampler) -> Positions:
         """(rows, min(k, m)) the released positions of every row, ascending; -1 where there are fewer."""
-        gaps = gaps_below(highest(block, self.kbar + 1))[:, : self.kbar]
-        sizes, ranks = self._sizes(gaps, source), ranked_rows(block)
+        top = highest(block, self.kbar + 1)
+        sizes, ranks = self._sizes(gaps_below(top)[:, : self.kbar], source), ranked_rows(block)
         indices = np.full((len(block), min(self.k, block.shape[1])), -1, dtype=np.int64)
         for size in np.unique(sizes[sizes > 0]).tolist():
             rows = np.flatnonzero(sizes == size)
             stable = ranks[rows, :size]
             if size > self.k:
-                relative = np.stack([_relative(row, size) for row in gaps[rows]])
-                stable = np.take_along_axis(stable, self._pick_rows(relative, source), axis=1)
+                stable = np.take_along_axis(stable, self._pick_rows(_relative(top[rows, :size]), source), axis=1)
             stable.sort(axis=1)
             indices[rows, : stable.shape[1]] = stable
         return indices
@@ -133,9 +132,9 @@ class TopStable(Mechanism):
         found = first(passing(self._margins(gaps), by_name("laplace"), rule.scale, rule.test_scale, source), 1)[:, 0]
         return np.where(found >= 0, self._order(gaps.shape[1])[found], 0)
 
-    def _pick(self, relative: Floats, source: Sampler) -> Positions:
-        """(k,) places in a stable set of more than k."""
-        return self._pick_rows(relative[None], source)[0]
+    def _pick(self, scores: Scores, size: int, source: Sampler) -> Positions:
+        """(k,) places in a stable set of size > k."""
+        return self._pick_rows(_relative(scores.ranked(size)[1][None]), source)[0]
 
     def _pick_rows(self, relative: Floats, source: Sampler) -> Positions:
         # Equal scores with independent noise: a set at random.
@@ -148,21 +147,20 @@ class TopStable(Mechanism):
         *chances, nothing = first_law(self._margins(top.gaps[None])[0], self.rule).tolist()
         law = {frozenset[int](): nothing}
         for size, chance in zip(self._order(len(top.gaps)).tolist(), chances, strict=True):
-            for members, share in self._subsets(top, size).items():
+            for members, share in self._subsets(scores, top, size).items():
                 law[members] = law.get(members, 0.0) + chance * share
         return dict(law)
 
-    def _subsets(self, top: Top, size: int) -> dict[frozenset[int], float]:
+    def _subsets(self, scores: Scores, top: Top, size: int) -> dict[frozenset[int], float]:
         """Law of the released set, once the top `size` has passed."""
         stable = top_set(top, size)
         if len(stable) <= self.k:
             return {frozenset(stable.tolist()): 1.0}
-        relative = self.epsilon_em * _relative(top.gaps, size)
+        relative = self.epsilon_em * _relative(scores.ranked(size)[1][None])[0]
         law = top_set_probabilities(by_name("gumbel"), 1.0, relative, self.k)
         return {frozenset(stable[list(members)].tolist()): share for members, share in law.items()}
 
 
-def _relative(gaps: Floats, size: int) -> Floats:
-    """(size,) the highest counts, each minus the lowest of them."""
-    above = gaps[: max(size - 1, 0)][::-1]
-    return np.append(np.cumsum(above)[::-1], 0.0)
+def _relative(descending: Numbers) -> Floats:
+    """(rows, size) descending counts, each minus the lowest of its row."""
+    return heights(descending, descending[:, -1:])

@@ -143,6 +143,8 @@ def test_errors_of_the_family_surface_if_it_never_answers() -> None:
     with pytest.raises(InvalidCurve, match="never"):
         calibrate(wrong, Budget(epsilon=1.0))
     with pytest.raises(AttributeError):
+        calibrate(lambda _: math.missing, Budget(epsilon=1.0))  # type: ignore[attr-defined]
+    with pytest.raises(InvalidArgument, match="return a Curve"):
         calibrate(lambda _: None, Budget(epsilon=1.0))  # type: ignore[arg-type, return-value]
 
 

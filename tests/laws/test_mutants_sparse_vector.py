@@ -24,7 +24,7 @@ from dpselect.mechanisms.stable_rule import StableRule
 from dpselect.mechanisms.threshold_run import margins
 from dpselect.mechanisms.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
-from dpselect.scores import Scores
+from dpselect.scores import Kind, Scores
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import curve_covers, epsilons_for
@@ -40,7 +40,8 @@ def on_box(mechanism: dps.Mechanism, candidates: int, highest: int) -> verify.Wo
 
 
 def on_pair(mechanism: dps.Mechanism, first: list[float], second: list[float], epsilons: tuple[float, ...]) -> verify.WorstCase:
-    laws = [mechanism.probabilities(Scores(v, sensitivity=mechanism.covers, kind="utilities")) for v in (first, second)]
+    kind: Kind = "counts" if mechanism.unknown_domain else "utilities"
+    laws = [mechanism.probabilities(Scores(v, sensitivity=mechanism.covers, kind=kind)) for v in (first, second)]
     return worst([(laws[0], laws[1])], epsilons)
 
 

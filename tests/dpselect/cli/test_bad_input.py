@@ -100,7 +100,9 @@ def test_no_pure_guarantee(ask: Any, catalogue: Path) -> None:
 def test_bad_catalogue(ask: Any, catalogue: Path, tmp_path: Path) -> None:
     """A catalogue that is missing, or whose column is not told, is refused."""
     refused(ask(*GOOD, "--domain", tmp_path / "none.csv"), 1, "none.csv")
-    refused(ask(*GOOD, "--domain", catalogue), 1, "'shop'", "'town'")
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(catalogue.read_text().replace("shop", "store", 1))
+    refused(ask(*GOOD, "--domain", renamed), 1, "'store'", "'town'")
     refused(ask(*GOOD, "--domain", catalogue, "--domain-column", "city"), 1, "'city'", "'shop'", "'town'")
 
 

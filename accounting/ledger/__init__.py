@@ -1,0 +1,55 @@
+"""A persistent ledger of privacy charges: who spent what on which data, within which budget."""
+
+from accounting.ledger.chain import Problem
+from accounting.ledger.errors import (
+    AlreadyCharged,
+    DatasetExists,
+    ImportRefused,
+    InvalidEntry,
+    InvalidTransition,
+    KeyConflict,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerUnavailable,
+    SchemaMismatch,
+    SharedRows,
+    UnknownDataset,
+)
+from accounting.ledger.heads import Head, Heads
+from accounting.ledger.item import Chargeable, Terms
+from accounting.ledger.ledger import Ledger
+from accounting.ledger.model import Action, Dataset, Entry, Receipt, State, Total
+from accounting.ledger.summary import Share, Summary
+from accounting.ledger.verify import Verification
+from accounting.ledger.windows import Window
+
+__all__ = [
+    "Action",
+    "AlreadyCharged",
+    "Dataset",
+    "DatasetExists",
+    "Entry",
+    "Head",
+    "Heads",
+    "ImportRefused",
+    "InvalidEntry",
+    "InvalidTransition",
+    "KeyConflict",
+    "Ledger",
+    "LedgerCorrupt",
+    "LedgerError",
+    "LedgerUnavailable",
+    "Chargeable",
+    "Problem",
+    "Receipt",
+    "SchemaMismatch",
+    "Share",
+    "SharedRows",
+    "State",
+    "Summary",
+    "Terms",
+    "Total",
+    "UnknownDataset",
+    "Verification",
+    "Window",
+]

@@ -1,0 +1,114 @@
+"""Follow one dataset's entries and find where they stop making sense. Constant memory, apart from the periods' sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from accounting.budget import NOTHING, Budget, Price
+from accounting.curves import Curve
+from accounting.errors import AccountingError
+from accounting.ledger.model import ACTIONS, Dataset, Entry
+
+Kind = Literal[
+    "declaration",
+    "sequence",
+    "link",
+    "hash",
+    "action",
+    "price",
+    "total",
+    "overspent",
+    "head",
+    "state",
+    "rows",
+    "missing",
+    "corrupt",
+]
+
+# A later version of the package may round a price a little further outward than the one that charged it.
+_SLACK = 10**9
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What does not hold, and where: the dataset, and the entry's number if it is about one."""
+
+    dataset: str
+    seq: int | None
+    kind: Kind
+    message: str
+
+
+@dataclass
+class Chain:
+    """A dataset's chain, checked entry by entry.
+
+    Attributes:
+        seq, head: of the last entry seen.
+        spent: the sum of every period, derived anew.
+    """
+
+    dataset: Dataset
+    head: str
+    seq: int = 0
+    spent: dict[str, Price] = field(default_factory=dict)
+    entries: int = 0
+
+    def __post_init__(self) -> None:
+        self._price = lru_cache(maxsize=4096)(_pricer(self.dataset.budget))
+
+    def follow(self, entry: Entry) -> Iterator[Problem]:
+        """Check the next entry and step on to it, whatever is wrong with it."""
+        for kind, message in (*self._place(entry), *self._content(entry)):
+            yield Problem(self.dataset.name, entry.seq, kind, message)
+        self.spent[entry.period] = entry.spent
+        self.seq, self.head = entry.seq, entry.hash
+        self.entries += 1
+
+    def _place(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
+        if entry.seq != self.seq + 1:
+            yield "sequence", f"entry {self.seq + 1} is missing: a row was removed"
+        elif entry.prev != self.head:
+            yield "link", "the entry does not follow the one before it: a row was edited, replaced or reordered"
+        if entry.dataset != self.dataset.name or entry.expected_hash() != entry.hash:
+            yield "hash", "the entry's hash does not match its content: the row was edited"
+
+    def _content(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
+        if entry.action not in ACTIONS:
+            yield "action", "the entry's action is unknown"
+            return
+        yield from self._charged(entry)
+        total = self.spent.get(entry.period, NOTHING).plus(entry.price)
+        if total != entry.spent:
+            yield "total", "the running total is not the sum of the entries before it"
+        if entry.action in ("charge", "reserve") and not self.dataset.budget.fits(NOTHING, entry.spent):
+            yield "overspent", "the running total is beyond the budget"
+
+    def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
+        if entry.action in ("commit", "release") and entry.price != NOTHING:
+            yield "price", "a commit or a release charges nothing"
+        if entry.action in ("charge", "reserve"):
+            yield from self._curve(entry)
+
+    def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
+        try:
+            due = self._price(entry.curve, entry.count)
+        except AccountingError as error:
+            yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
+            return
+        if _less(entry.main, due.main) or _less(entry.failure, due.failure):
+            yield "price", "the entry is charged less than its curve costs"
+
+
+def _less(charged: int, due: int) -> bool:
+    return charged < due - 1 - due // _SLACK
+
+
+def _pricer(budget: Budget) -> Callable[[str | None, int], Price]:
+    def price(curve: str | None, count: int) -> Price:
+        return budget.price(count * Curve.from_json(curve or ""))
+
+    return price

@@ -1,0 +1,189 @@
+"""One charge: read the total, hold it against the budget, append. All of it inside one transaction of the caller."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from accounting.budget import Budget, Price
+from accounting.errors import BudgetExceeded, InvalidArgument, Unaffordable
+from accounting.ledger.errors import KeyConflict, SharedRows
+from accounting.ledger.item import Item
+from accounting.ledger.model import Action, Dataset, Entry, Receipt
+from accounting.ledger.origin import Origin
+from accounting.ledger.rows import (
+    Declared,
+    claim_rows,
+    entries_of_key,
+    insert_entries,
+    set_head,
+    set_total,
+    spent_in,
+)
+from accounting.ledger.states import openings, state_of
+from accounting.relation import same_relation
+
+_NEVER = "0" * 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller asks to be charged; everything in it is checked already, apart from the periods and the relation."""
+
+    dataset: str
+    item: Item
+    action: Literal["charge", "reserve"]
+    key: str
+    periods: tuple[str, ...]
+    label: str | None
+    fingerprint: str | None
+    salt: str | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an entry says, apart from its place in the chain."""
+
+    action: Action
+    key: str
+    period: str
+    price: Price
+    label: str | None
+    item: Item | None = None
+    fingerprint: str | None = None
+    salt: str | None = None
+
+
+def new_key() -> str:
+    """A key for a charge whose caller has none."""
+    return uuid.uuid4().hex
+
+
+def charge(connection: Connection, declared: Declared, request: Request, origin: Origin) -> Receipt:
+    """Charge, or give back what the same key has charged before. `declared` is locked.
+
+    Raises:
+        BudgetExceeded, Unaffordable: the budget does not allow it; nothing is charged.
+        RelationMismatch: the item's guarantee is for another relation than the dataset's.
+        KeyConflict: the key was used for something else.
+        SharedRows: the rows were charged under another name.
+    """
+    earlier = entries_of_key(connection, declared, request.key)
+    if earlier:
+        same_relation(declared.dataset.relation, request.item.relation)
+        return _replay(declared.dataset, request, earlier)
+    price = require_room(connection, declared, request.item, request.periods)
+    _claim(connection, declared, request)
+    steps = [_first_step(request, period, price) for period in request.periods]
+    written = append(connection, declared, steps, origin)
+    return Receipt(request.dataset, request.key, state_of(written), tuple(written), replayed=False)
+
+
+def require_room(connection: Connection, declared: Declared, item: Item, periods: tuple[str, ...]) -> Price:
+    """The item's price, if every period can pay it.
+
+    Raises:
+        BudgetExceeded, Unaffordable, RelationMismatch: as `charge`.
+    """
+    same_relation(declared.dataset.relation, item.relation)
+    price = declared.dataset.budget.price(item.whole)
+    for period in periods:
+        _require_fit(declared.dataset, period, spent_in(connection, declared.id, period), price, item)
+    return price
+
+
+def append(connection: Connection, declared: Declared, steps: list[Step], origin: Origin) -> list[Entry]:
+    """Chain the steps to the dataset's head and store them with the new totals. `declared` is locked."""
+    written: list[Entry] = []
+    seq, head = declared.seq, declared.head
+    for step in steps:
+        spent = spent_in(connection, declared.id, step.period).plus(step.price)
+        entry = _entry(declared.dataset.name, seq + 1, step, spent, origin, head)
+        set_total(connection, declared.id, step.period, spent)
+        seq, head = entry.seq, entry.hash
+        written.append(entry)
+    insert_entries(connection, declared.id, written)
+    set_head(connection, declared.id, seq, head)
+    return written
+
+
+def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, prev: str) -> Entry:
+    fields = {
+        "dataset": dataset,
+        "seq": seq,
+        "period": step.period,
+        "action": step.action,
+        "key": step.key,
+        "curve": step.item.curve_json if step.item else None,
+        "mechanism": step.item.mechanism_json if step.item else None,
+        "count": step.item.count if step.item else 0,
+        "main": step.price.main,
+        "failure": step.price.failure,
+        "spent_main": spent.main,
+        "spent_failure": spent.failure,
+        "label": step.label,
+        "actor": origin.actor,
+        "host": origin.host,
+        "at": origin.at,
+        "package": origin.package,
+        "fingerprint": step.fingerprint,
+        "salt": step.salt,
+        "prev": prev,
+    }
+    unsealed = Entry(**fields, hash=_NEVER)  # type: ignore[arg-type]
+    return Entry(**fields, hash=unsealed.expected_hash())  # type: ignore[arg-type]
+
+
+def _first_step(request: Request, period: str, price: Price) -> Step:
+    return Step(request.action, request.key, period, price, request.label, request.item, request.fingerprint, request.salt)
+
+
+def _replay(dataset: Dataset, request: Request, earlier: list[Entry]) -> Receipt:
+    opening = openings(earlier)
+    first, item = opening[0], request.item
+    asked = (request.action, item.curve_json, item.mechanism_json, item.count, request.periods)
+    stored = (first.action, first.curve, first.mechanism, first.count, tuple(entry.period for entry in opening))
+    if asked != stored:
+        raise KeyConflict(
+            f"key={request.key!r} has already paid for a different charge of dataset={dataset.name!r} (entry {first.seq}): "
+            "give every charge a key of its own, and a retried one the same arguments"
+        )
+    if (state := state_of(earlier)) == "void":
+        raise KeyConflict(f"key={request.key!r} was voided in dataset={dataset.name!r}: charge again under another key")
+    return Receipt(dataset.name, request.key, state, opening, replayed=True)
+
+
+def _claim(connection: Connection, declared: Declared, request: Request) -> None:
+    if request.fingerprint is None or claim_rows(connection, declared, request.fingerprint, request.periods):
+        return
+    raise SharedRows(
+        f"rows with this fingerprint were charged before, but not to dataset={request.dataset!r} with these periods: the same "
+        "rows have one budget, so charge them under the name and periods they were first charged to"
+    )
+
+
+def _require_fit(dataset: Dataset, period: str, spent: Price, price: Price, item: Item) -> None:
+    budget = dataset.budget
+    if budget.fits(spent, price):
+        return
+    left, fit = budget.remaining(spent), would_fit(budget, spent, item)
+    where = f"dataset={dataset.name!r}" + (f", period={period!r}" if period else "")
+    raise BudgetExceeded(
+        f"{where}: {item.count} run(s) cost {price.in_words(budget.measure)}, and {left} are left of "
+        f"{budget!r}; {fit} run(s) would fit. Nothing was charged, nothing may be released.",
+        requested=price,
+        spent=spent,
+        remaining=left,
+        would_fit=fit,
+    )
+
+
+def would_fit(budget: Budget, spent: Price, item: Item) -> int:
+    """How many of the item's runs the budget still pays for."""
+    try:
+        return min(item.count, budget.how_many(item.curve, spent=spent))
+    except (InvalidArgument, Unaffordable):
+        return 0

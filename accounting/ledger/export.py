@@ -1,0 +1,64 @@
+"""The ledger as JSON lines: a header, each dataset's declaration and entries, and an end that states the heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from accounting.ledger import canonical
+from accounting.ledger.chain import Problem
+from accounting.ledger.errors import LedgerCorrupt, LedgerUnavailable
+from accounting.ledger.heads import Head, Heads
+from accounting.ledger.rows import Declared, all_datasets
+from accounting.ledger.store import Store
+from accounting.ledger.verify import stream
+
+FORMAT = "dpselect-ledger-1"
+
+
+def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> Heads:
+    """Write every dataset up to its entry in `heads`.
+
+    Raises:
+        LedgerCorrupt: the store cannot be read to the end, so no complete export exists.
+        LedgerUnavailable: the target cannot be written.
+    """
+    with store.reader() as connection:
+        declared = [row for row in all_datasets(connection) if row.dataset.name in heads.datasets]
+    for row in declared:
+        row.seq = heads.datasets[row.dataset.name].seq
+    try:
+        with opened(target, "w") as file:
+            for line in _lines(store, heads, declared):
+                file.write(canonical.dumps(line) + "\n")
+    except OSError as error:
+        raise LedgerUnavailable(f"the export cannot be written ({error.strerror}): what was written is incomplete") from None
+    return heads
+
+
+@contextmanager
+def opened(file: Path | str | IO[str], mode: str) -> Iterator[IO[str]]:
+    """The open file itself, or the file at a path."""
+    if isinstance(file, Path | str):
+        with Path(file).open(mode, encoding="utf-8", newline="\n") as handle:
+            yield handle
+    else:
+        yield file
+
+
+def head_data(heads: dict[str, Head]) -> dict[str, Any]:
+    """Heads by name, as JSON data."""
+    return {name: {"seq": head.seq, "hash": head.hash} for name, head in heads.items()}
+
+
+def _lines(store: Store, heads: Heads, declared: list[Declared]) -> Iterator[dict[str, Any]]:
+    yield {"type": "ledger", "format": FORMAT, "ledger_id": heads.ledger_id, "at": heads.at}
+    for row in declared:
+        yield {"type": "dataset", "declaration": row.declaration}
+        for entry in stream(store, row):
+            if isinstance(entry, Problem):
+                raise LedgerCorrupt(f"dataset={row.dataset.name!r} breaks off at entry {entry.seq}: run verify")
+            yield {"type": "entry"} | entry.to_dict()
+    yield {"type": "end", "datasets": head_data(heads.datasets)}

@@ -1,0 +1,58 @@
+"""Heads: one hash per dataset, kept elsewhere, against which a truncated or rewritten ledger is found out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from accounting.ledger import canonical
+from accounting.ledger.errors import InvalidEntry
+from accounting.ledger.rows import Declared
+
+FORMAT = "dpselect-ledger-heads-1"
+
+
+@dataclass(frozen=True)
+class Head:
+    """How many entries a dataset had, and the hash of the last one (of the declaration, if none)."""
+
+    seq: int
+    hash: str
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Where every dataset's chain stood at one time. Keep it where the ledger's writers cannot change it."""
+
+    ledger_id: str
+    at: str
+    datasets: dict[str, Head]
+
+    def to_json(self) -> str:
+        """One line of canonical JSON."""
+        chains = {name: {"seq": head.seq, "hash": head.hash} for name, head in self.datasets.items()}
+        return canonical.dumps({"format": FORMAT, "ledger_id": self.ledger_id, "at": self.at, "datasets": chains})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """What `to_json` wrote.
+
+        Raises:
+            InvalidEntry: it is something else.
+        """
+        data = canonical.loads(text)
+        chains = data.get("datasets")
+        if data.get("format") != FORMAT or not isinstance(chains, dict):
+            raise InvalidEntry(f"these are no heads: pass the file that `dpselect ledger heads` wrote ({FORMAT})")
+        return cls(str(data.get("ledger_id")), str(data.get("at")), {name: _head(head) for name, head in chains.items()})
+
+
+def _head(data: object) -> Head:
+    if not isinstance(data, dict) or type(data.get("seq")) is not int or not isinstance(data.get("hash"), str):
+        raise InvalidEntry("a head is a seq (an integer) and a hash (text)")
+    return Head(data["seq"], data["hash"])
+
+
+def heads_of(ledger_id: str, at: str, declared: list[Declared]) -> Heads:
+    """The heads that the datasets' rows state."""
+    return Heads(ledger_id, at, {row.dataset.name: Head(row.seq, row.head) for row in declared})

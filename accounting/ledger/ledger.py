@@ -1,0 +1,278 @@
+"""`Ledger`: a privacy budget that many processes can spend and an auditor can check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Literal, Self, Unpack, final
+
+from sqlalchemy import select
+
+from accounting.budget import Budget
+from accounting.curves import Curve
+from accounting.ledger.chain import Problem
+from accounting.ledger.charging import Request, charge, new_key, require_room
+from accounting.ledger.declaring import declare, new_dataset
+from accounting.ledger.errors import LedgerCorrupt
+from accounting.ledger.export import export_lines
+from accounting.ledger.heads import Heads, heads_of
+from accounting.ledger.item import Chargeable, Terms, read_item, require_known
+from accounting.ledger.model import Dataset, Entry, Receipt, Total
+from accounting.ledger.origin import Clock, origin, utc_now
+from accounting.ledger.restore import import_lines
+from accounting.ledger.rows import (
+    Declared,
+    all_datasets,
+    all_totals,
+    entries_of_key,
+    find_dataset,
+    latest_entries,
+    lock_dataset,
+    spent_in,
+)
+from accounting.ledger.states import openings, state_of
+from accounting.ledger.store import Store
+from accounting.ledger.summary import Summary, summarise
+from accounting.ledger.tables import meta
+from accounting.ledger.text import checked_name, optional_text
+from accounting.ledger.transitions import Following, follow
+from accounting.ledger.verify import Verification, stream, verify
+from accounting.ledger.windows import Window, checked_periods
+from accounting.relation import Relation
+
+Opening = Literal["charge", "reserve"]
+
+
+@final
+class Ledger:
+    """Charges that outlive the process, on SQLite or PostgreSQL. Build one with `Ledger.open`.
+
+    Every method that writes is one durable transaction: when it returns, the charge is on disk; when it raises, nothing may be
+    released. Methods raise LedgerUnavailable where the store is locked, full, read-only or gone, and LedgerCorrupt where it is
+    damaged.
+    """
+
+    def __init__(self, store: Store, clock: Clock = utc_now) -> None:
+        self._store = store
+        self._clock = clock
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True, timeout: float = 30.0, clock: Clock = utc_now) -> Self:
+        """Open the ledger at `url`, `sqlite:///privacy.db` or `postgresql://user@host/name`.
+
+        Args:
+            create: make the file and the tables where they are missing. A new ledger has no dataset, so it allows no charge.
+            timeout: seconds to wait for another process's transaction.
+            clock: for tests; an entry's time is informational.
+
+        Raises:
+            SchemaMismatch: the store holds something else, or a ledger of a later version.
+        """
+        return cls(Store.open(url, create=create, timeout=timeout), clock)
+
+    # -- declarations -------------------------------------------------------------------------------------------------
+
+    def create_dataset(
+        self,
+        name: str,
+        budget: Budget,
+        relation: Relation,
+        *,
+        unit: str | None = None,
+        window: Window = "whole",
+        data_period: str | None = None,
+        actor: str | None = None,
+    ) -> Dataset:
+        """Declare a dataset and its budget, once and for all.
+
+        Args:
+            budget: of all rows together, or of each period of `window`.
+            relation: what neighbouring datasets differ by; every charge must be proved for it.
+            unit: who is protected, in words; by default "user", with a window "user within one month" and so on.
+            window: which rows share a budget. A charge then names the periods whose rows it reads.
+            data_period: which rows the dataset holds, in words.
+
+        Raises:
+            DatasetExists: the name is taken.
+        """
+        dataset = new_dataset(name, budget, relation, unit, window, data_period, origin(actor, self._clock))
+        with self._store.writer() as connection:
+            declare(connection, dataset)
+        return dataset
+
+    def datasets(self) -> list[Dataset]:
+        """All declared datasets, in the order of declaration."""
+        with self._store.reader() as connection:
+            return [row.dataset for row in all_datasets(connection)]
+
+    def dataset(self, name: str) -> Dataset:
+        """One declaration.
+
+        Raises:
+            UnknownDataset: there is none.
+        """
+        with self._store.reader() as connection:
+            return find_dataset(connection, name).dataset
+
+    # -- spending -----------------------------------------------------------------------------------------------------
+
+    def charge(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
+        """Charge for a curve or mechanism before it runs. There is no way back. Keywords: see `Terms`.
+
+        All runs together are one item at their composed curve.
+
+        Raises:
+            BudgetExceeded: it does not fit; the error says what would.
+            Unaffordable: no budget of the dataset's form pays for such a curve.
+            RelationMismatch, KeyConflict, SharedRows, UnknownDataset, InvalidEntry: as named.
+        """
+        return self._open_charge("charge", dataset, item, terms)
+
+    def reserve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
+        """Set budget aside, as `charge` does, while no data are read yet: then `commit` and read them, or `void`."""
+        return self._open_charge("reserve", dataset, item, terms)
+
+    def check(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> None:
+        """Raise as `charge` would if it were made now, without charging: before a long computation."""
+        require_known(terms, Terms)
+        priced = read_item(item, terms.get("count", 1), terms.get("relation"))
+        with self._store.reader() as connection:
+            declared = find_dataset(connection, checked_name("dataset", dataset))
+            require_room(connection, declared, priced, checked_periods(declared.dataset.window, terms.get("period")))
+
+    def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
+        """State that data are about to be read for a reservation: from here on it cannot be voided.
+
+        Raises:
+            InvalidTransition: it is not reserved.
+        """
+        return self._follow("commit", dataset, key, None, actor)
+
+    def release(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
+        """State that the result of a committed charge was handed out.
+
+        Raises:
+            InvalidTransition: it is not committed.
+        """
+        return self._follow("release", dataset, key, None, actor)
+
+    def void(self, dataset: str, key: str, *, actor: str, reason: str) -> Receipt:
+        """Give back a reservation for which no data were read, as a new entry by a named person.
+
+        Raises:
+            InvalidTransition: it was committed; a failed or interrupted draw stays charged.
+        """
+        return self._follow("void", dataset, key, checked_name("reason", reason), checked_name("actor", actor))
+
+    def _open_charge(self, action: Opening, dataset: str, item: Curve | Chargeable, terms: Terms) -> Receipt:
+        require_known(terms, Terms)
+        priced = read_item(item, terms.get("count", 1), terms.get("relation"))
+        key = terms.get("key")
+        request = partial(
+            Request,
+            dataset=checked_name("dataset", dataset),
+            item=priced,
+            action=action,
+            key=new_key() if key is None else checked_name("key", key),
+            label=optional_text("label", terms.get("label")),
+            fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
+            salt=optional_text("salt", terms.get("salt")),
+        )
+        by = origin(terms.get("actor"), self._clock)
+        with self._store.writer() as connection:
+            declared = lock_dataset(connection, checked_name("dataset", dataset))
+            periods = checked_periods(declared.dataset.window, terms.get("period"))
+            return charge(connection, declared, request(periods=periods), by)
+
+    def _follow(self, action: Following, dataset: str, key: str, label: str | None, actor: str | None) -> Receipt:
+        by = origin(actor, self._clock)
+        with self._store.writer() as connection:
+            declared = lock_dataset(connection, checked_name("dataset", dataset))
+            return follow(connection, declared, action, checked_name("key", key), label, by)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def total(self, dataset: str, period: str | None = None) -> Total:
+        """What a dataset, or one period of it, has spent and what is left.
+
+        Raises:
+            InvalidEntry: the dataset has a window and no single period is named, or the other way round.
+        """
+        with self._store.reader() as connection:
+            declared = find_dataset(connection, checked_name("dataset", dataset))
+            (account,) = checked_periods(declared.dataset.window, period)
+            spent = spent_in(connection, declared.id, account)
+        return Total(declared.dataset.name, account, declared.dataset.budget, spent)
+
+    def totals(self, dataset: str) -> list[Total]:
+        """Where every period stands that was charged, in order."""
+        with self._store.reader() as connection:
+            declared = find_dataset(connection, checked_name("dataset", dataset))
+            rows = all_totals(connection, declared.id)
+        return [Total(declared.dataset.name, period, declared.dataset.budget, spent) for period, spent in rows]
+
+    def find(self, dataset: str, key: str) -> Receipt | None:
+        """The charge under an idempotency key, in its present state; None if there is none."""
+        with self._store.reader() as connection:
+            declared = find_dataset(connection, checked_name("dataset", dataset))
+            steps = entries_of_key(connection, declared, checked_name("key", key))
+        return Receipt(declared.dataset.name, key, state_of(steps), openings(steps), replayed=True) if steps else None
+
+    def entries(self, dataset: str) -> Iterator[Entry]:
+        """All entries so far, in order, a block at a time."""
+        for entry in stream(self._store, self._declared(dataset)):
+            if isinstance(entry, Problem):
+                raise LedgerCorrupt(f"dataset={dataset!r}, entry {entry.seq}: {entry.message}")
+            yield entry
+
+    def latest(self, dataset: str, limit: int = 20) -> list[Entry]:
+        """The last entries, latest first."""
+        with self._store.reader() as connection:
+            return latest_entries(connection, find_dataset(connection, checked_name("dataset", dataset)), limit)
+
+    def summary(self, dataset: str) -> Summary:
+        """What reports need to know of a dataset, added up by the store."""
+        with self._store.reader() as connection:
+            return summarise(connection, find_dataset(connection, checked_name("dataset", dataset)))
+
+    def _declared(self, dataset: str) -> Declared:
+        with self._store.reader() as connection:
+            return find_dataset(connection, checked_name("dataset", dataset))
+
+    # -- evidence -----------------------------------------------------------------------------------------------------
+
+    def heads(self) -> Heads:
+        """Where every chain stands. Keep it where the ledger's writers cannot change it, and give it to `verify`."""
+        with self._store.reader() as connection:
+            identity = connection.execute(select(meta.c.ledger_id)).scalar_one()
+            return heads_of(identity, origin(None, self._clock).at, all_datasets(connection))
+
+    def verify(self, heads: Heads | None = None) -> Verification:
+        """Re-derive hashes, prices, totals and states from the entries; with `heads`, find also a tail that was cut off."""
+        return verify(self._store, heads)
+
+    def export(self, target: Path | str | IO[str]) -> Heads:
+        """Write all of the ledger as JSON lines, and return its heads."""
+        return export_lines(self._store, self.heads(), target)
+
+    def import_(self, source: Path | str | IO[str]) -> int:
+        """Add the datasets of an exported ledger, after checking all of it. Returns the number of entries.
+
+        Raises:
+            ImportRefused: it does not verify, or a dataset of it exists here; nothing was imported.
+        """
+        return import_lines(self._store, source)
+
+    def close(self) -> None:
+        """Give connections back. The ledger opens new ones when it is used again."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._store!r})"

@@ -1,0 +1,65 @@
+"""The schema, as the steps that build it. A new ledger takes all of them, an older one those that it lacks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from sqlalchemy import Connection, inspect, select, text
+
+from accounting.ledger import tables, triggers
+from accounting.ledger.errors import SchemaMismatch
+
+Step = Callable[[Connection], None]
+
+# Any number, the same for all processes: two of them may open an empty PostgreSQL database at once.
+_ADVISORY_LOCK = 4_105_281_901
+
+
+def _base(connection: Connection) -> None:
+    tables.metadata.create_all(connection, tables=[tables.meta, tables.datasets, tables.totals, tables.entries])
+    for statement in triggers.statements(connection.dialect.name):
+        connection.exec_driver_sql(statement)
+    connection.execute(tables.meta.insert().values(id=1, schema_version=1, ledger_id=uuid.uuid4().hex))
+
+
+def _shared_rows(connection: Connection) -> None:
+    """Version 2 refuses to charge the same rows under two names."""
+    tables.metadata.create_all(connection, tables=[tables.fingerprints])
+
+
+STEPS: tuple[Step, ...] = (_base, _shared_rows)
+
+
+def version_of(connection: Connection) -> int:
+    """The schema version in the store; 0 if it is empty.
+
+    Raises:
+        SchemaMismatch: the store belongs to something else, or to a later version of this package.
+    """
+    names = set(inspect(connection).get_table_names())
+    if tables.meta.name not in names:
+        _require_ours(connection, names)
+        return 0
+    version = connection.execute(select(tables.meta.c.schema_version)).scalar()
+    if not isinstance(version, int) or not 1 <= version <= len(STEPS):
+        raise SchemaMismatch(
+            f"the ledger has schema version {version!r} and this package knows versions 1 to {len(STEPS)}: "
+            "install the version of dpselect that wrote it, or a later one"
+        )
+    return version
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the store to the current version, in the transaction of `connection`."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+    for version in range(version_of(connection), len(STEPS)):
+        STEPS[version](connection)
+        connection.execute(tables.meta.update().values(schema_version=version + 1))
+
+
+def _require_ours(connection: Connection, names: set[str]) -> None:
+    # A PostgreSQL schema is often shared; a file that holds other tables is most likely a mistyped path.
+    if names and connection.dialect.name == "sqlite":
+        raise SchemaMismatch("this SQLite file holds tables but no ledger: check the URL, or give the ledger a file of its own")

@@ -1,0 +1,190 @@
+"""Statements on the tables, and rows as objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, get_args
+
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from accounting.budget import Budget, Price
+from accounting.errors import AccountingError
+from accounting.ledger import canonical
+from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, UnknownDataset
+from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
+from accounting.ledger.tables import datasets, entries, fingerprints, totals
+from accounting.ledger.text import checked_text
+from accounting.ledger.windows import checked_window
+from accounting.relation import Relation
+
+_STORED = tuple(name for name in ENTRY_FIELDS if name != "dataset")
+_OPTIONAL = {column.name for column in entries.columns if column.nullable}
+_NUMBERS = {column.name for column in entries.columns if column.type.python_type is int}
+
+
+class Declared:
+    """A dataset's row: its declaration, and where its chain stands."""
+
+    __slots__ = ("dataset", "declaration", "genesis", "head", "id", "seq")
+
+    def __init__(self, row: Row[Any]) -> None:
+        self.id: int = row.id
+        self.declaration: str = row.declaration
+        self.dataset = read_declaration(row.declaration)
+        self.genesis: str = row.genesis
+        self.seq: int = row.seq
+        self.head: str = row.head
+
+
+@lru_cache(maxsize=256)
+def read_declaration(text: str) -> Dataset:
+    """The declaration that `text` holds.
+
+    Raises:
+        LedgerCorrupt: it holds none.
+    """
+    try:
+        data = canonical.loads(text)
+        budget = Budget.model_validate(canonical.loads(data.pop("budget")))
+        dataset = Dataset(**data, budget=budget)
+        checked_window(dataset.window)
+        _check_fields(dataset)
+    except (AccountingError, TypeError, KeyError):
+        raise LedgerCorrupt("a dataset's declaration cannot be read: it was edited") from None
+    return dataset
+
+
+def _check_fields(dataset: Dataset) -> None:
+    if dataset.relation not in get_args(Relation) or not (dataset.data_period is None or isinstance(dataset.data_period, str)):
+        raise InvalidEntry("a field of the declaration has no such value")
+    for name in ("name", "unit", "actor", "host", "at", "package", "uid"):
+        checked_text(name, getattr(dataset, name))
+
+
+# Statements that every charge runs are built once: building them costs as much time as running them.
+_DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
+# The dataset's row, held against every other charge. (SQLite has locked the file by then, and ignores FOR UPDATE.)
+LOCKED_DATASET = _DATASET.with_for_update()
+_MINE = (totals.c.dataset_id == bindparam("mine")) & (totals.c.period == bindparam("account"))
+_SPENT = select(totals.c.main, totals.c.failure).where(_MINE)
+_SET_TOTAL = update(totals).where(_MINE).values(main=bindparam("new_main"), failure=bindparam("new_failure"))
+_SET_HEAD = (
+    update(datasets).where(datasets.c.id == bindparam("mine")).values(seq=bindparam("new_seq"), head=bindparam("new_head"))
+)
+_INSERT = insert(entries)
+# Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a million entries.
+_OF_KEY = select(entries).where(entries.c.dataset_id == bindparam("mine"), entries.c.key == bindparam("wanted"))
+
+
+def lock_dataset(connection: Connection, name: str) -> Declared:
+    """The dataset's row under its lock."""
+    return _found(connection, LOCKED_DATASET, name)
+
+
+def find_dataset(connection: Connection, name: str) -> Declared:
+    """The dataset's row.
+
+    Raises:
+        UnknownDataset: there is none.
+    """
+    return _found(connection, _DATASET, name)
+
+
+def _found(connection: Connection, query: Select[Any], name: str) -> Declared:
+    row = connection.execute(query, {"name": name}).one_or_none()
+    if row is None:
+        raise UnknownDataset(f"dataset={name!r} is not declared in this ledger: declare it, or check the name")
+    return Declared(row)
+
+
+def all_datasets(connection: Connection) -> list[Declared]:
+    """Every dataset, in the order of declaration."""
+    return [Declared(row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
+
+
+def spent_in(connection: Connection, dataset_id: int, period: str) -> Price:
+    """What a period has been charged so far."""
+    row = connection.execute(_SPENT, {"mine": dataset_id, "account": period}).one_or_none()
+    return Price(0, 0) if row is None else Price(row.main, row.failure)
+
+
+def all_totals(connection: Connection, dataset_id: int) -> list[tuple[str, Price]]:
+    """(period, spent) for every period with a charge, in order."""
+    query = select(totals).where(totals.c.dataset_id == dataset_id).order_by(totals.c.period)
+    return sorted((row.period, Price(row.main, row.failure)) for row in connection.execute(query))
+
+
+def set_total(connection: Connection, dataset_id: int, period: str, spent: Price) -> None:
+    """Write a period's running total."""
+    new = {"mine": dataset_id, "account": period, "new_main": spent.main, "new_failure": spent.failure}
+    if connection.execute(_SET_TOTAL, new).rowcount == 0:
+        connection.execute(insert(totals).values(dataset_id=dataset_id, period=period, main=spent.main, failure=spent.failure))
+
+
+def set_head(connection: Connection, dataset_id: int, seq: int, head: str) -> None:
+    """Write where a dataset's chain stands."""
+    connection.execute(_SET_HEAD, {"mine": dataset_id, "new_seq": seq, "new_head": head})
+
+
+def insert_entries(connection: Connection, dataset_id: int, batch: Sequence[Entry]) -> None:
+    """Append entries."""
+    rows = [{"dataset_id": dataset_id} | {name: getattr(entry, name) for name in _STORED} for entry in batch]
+    connection.execute(_INSERT, rows)
+
+
+def read_entry(dataset: str, row: Row[Any]) -> Entry:
+    """A row as an entry.
+
+    Raises:
+        LedgerCorrupt: as `checked_types`; SQLite does not mind what an editor writes into a column.
+    """
+    return Entry(**checked_types({"dataset": dataset} | {name: getattr(row, name) for name in _STORED}))
+
+
+def checked_types(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an entry, if each is of its type.
+
+    Raises:
+        LedgerCorrupt: one is not.
+    """
+    for name, value in values.items():
+        if not (_is_number(value) if name in _NUMBERS else isinstance(value, str) or (value is None and name in _OPTIONAL)):
+            raise LedgerCorrupt(f"an entry's field {name!r} is of the wrong type: it was edited")
+    return values
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def entries_of_key(connection: Connection, dataset: Declared, key: str) -> list[Entry]:
+    """All steps under an idempotency key, in order."""
+    rows = connection.execute(_OF_KEY, {"mine": dataset.id, "wanted": key})
+    return sorted((read_entry(dataset.dataset.name, row) for row in rows), key=lambda entry: entry.seq)
+
+
+def entries_after(connection: Connection, dataset: Declared, seq: int, upto: int, limit: int) -> list[Entry]:
+    """At most `limit` entries with numbers above `seq`, up to `upto`, in order."""
+    mine = (entries.c.dataset_id == dataset.id) & (entries.c.seq > seq) & (entries.c.seq <= upto)
+    rows = connection.execute(select(entries).where(mine).order_by(entries.c.seq).limit(limit))
+    return [read_entry(dataset.dataset.name, row) for row in rows]
+
+
+def latest_entries(connection: Connection, dataset: Declared, limit: int) -> list[Entry]:
+    """The last entries, latest first."""
+    mine = select(entries).where(entries.c.dataset_id == dataset.id)
+    rows = connection.execute(mine.order_by(entries.c.seq.desc()).limit(limit))
+    return [read_entry(dataset.dataset.name, row) for row in rows]
+
+
+def claim_rows(connection: Connection, dataset: Declared, fingerprint: str, periods: Iterable[str]) -> bool:
+    """Whether the rows with this fingerprint belong to the dataset and periods; unclaimed ones do from now on."""
+    wanted = json.dumps(list(periods))
+    values = {"fingerprint": fingerprint, "dataset_id": dataset.id, "periods": wanted}
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    connection.execute(dialect.insert(fingerprints).values(values).on_conflict_do_nothing())
+    row = connection.execute(select(fingerprints).where(fingerprints.c.fingerprint == fingerprint)).one()
+    return bool(row.dataset_id == dataset.id and row.periods == wanted)

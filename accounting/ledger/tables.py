@@ -1,0 +1,71 @@
+"""The tables. Prices are integers, JSON is text: no store may round or reorder what a hash covers."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
+
+metadata = MetaData()
+
+meta = Table(
+    "dpledger_meta",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("schema_version", Integer, nullable=False),
+    Column("ledger_id", String(64), nullable=False),
+)
+
+datasets = Table(
+    "dpledger_datasets",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("declaration", Text, nullable=False),
+    Column("genesis", String(64), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("head", String(64), nullable=False),
+)
+
+totals = Table(
+    "dpledger_totals",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("period", String(16), primary_key=True),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
+)
+
+entries = Table(
+    "dpledger_entries",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("period", String(16), nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("curve", Text),
+    Column("mechanism", Text),
+    Column("count", BigInteger, nullable=False),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
+    Column("spent_main", BigInteger, nullable=False),
+    Column("spent_failure", BigInteger, nullable=False),
+    Column("label", Text),
+    Column("actor", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("at", String(64), nullable=False),
+    Column("package", Text, nullable=False),
+    Column("fingerprint", Text),
+    Column("salt", Text),
+    Column("prev", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    # One step of a charge happens once; a retried one finds itself here.
+    Index("dpledger_entries_key", "dataset_id", "key", "period", "action", unique=True),
+)
+
+fingerprints = Table(
+    "dpledger_fingerprints",
+    metadata,
+    Column("fingerprint", Text, primary_key=True),
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), nullable=False),
+    Column("periods", Text, nullable=False),
+)

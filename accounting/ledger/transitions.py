@@ -1,0 +1,39 @@
+"""Steps that follow a reservation or a charge, each a new entry."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from accounting.budget import Price
+from accounting.ledger.charging import Step, append
+from accounting.ledger.errors import InvalidTransition
+from accounting.ledger.model import Entry, Receipt
+from accounting.ledger.origin import Origin
+from accounting.ledger.rows import Declared, entries_of_key
+from accounting.ledger.states import is_done, openings, require, state_of
+
+Following = Literal["commit", "release", "void"]
+
+
+def follow(connection: Connection, declared: Declared, action: Following, key: str, label: str | None, origin: Origin) -> Receipt:
+    """Take the step for every period of the key; one that was taken before is given back. `declared` is locked.
+
+    Raises:
+        InvalidTransition: nothing was charged under the key, or the step may not follow its state.
+    """
+    earlier = entries_of_key(connection, declared, key)
+    if not earlier:
+        raise InvalidTransition(f"key={key!r} has no charge in dataset={declared.dataset.name!r}: reserve or charge it first")
+    if is_done(action, earlier):
+        done = tuple(entry for entry in earlier if entry.action == action)
+        return Receipt(declared.dataset.name, key, state_of(earlier), done, replayed=True)
+    require(action, state_of(earlier), key)
+    steps = [Step(action, key, entry.period, _price(action, entry), label) for entry in openings(earlier)]
+    written = append(connection, declared, steps, origin)
+    return Receipt(declared.dataset.name, key, state_of(written), tuple(written), replayed=False)
+
+
+def _price(action: Following, opening: Entry) -> Price:
+    return opening.price.times(-1) if action == "void" else Price(0, 0)

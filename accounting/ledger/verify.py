@@ -1,0 +1,147 @@
+"""Re-derive everything the ledger states from its entries, a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from accounting.budget import Price
+from accounting.ledger import canonical
+from accounting.ledger.chain import Chain, Problem
+from accounting.ledger.cross_checks import cross_checks
+from accounting.ledger.errors import LedgerCorrupt, LedgerError
+from accounting.ledger.heads import Head, Heads
+from accounting.ledger.model import Entry
+from accounting.ledger.rows import Declared, all_totals, entries_after
+from accounting.ledger.store import Store
+from accounting.ledger.tables import datasets
+
+BLOCK = 2_000
+MOST_PROBLEMS = 1_000
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of `Ledger.verify`: how much was read and what does not hold. At most 1,000 problems are listed."""
+
+    datasets: int
+    entries: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """A dataset's row and totals as one transaction saw them."""
+
+    row: Row[Any]
+    totals: list[tuple[str, Price]]
+
+
+def verify(store: Store, heads: Heads | None) -> Verification:
+    """Check all datasets; entries that are written meanwhile are left to the next run."""
+    with store.reader() as connection:
+        snapshots = [_snapshot(connection, row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
+    counted = _Counted()
+    problems = tuple(islice(_problems(store, snapshots, heads, counted), MOST_PROBLEMS))
+    return Verification(len(snapshots), counted.entries, problems)
+
+
+class _Counted:
+    """How many entries were read."""
+
+    entries = 0
+
+
+def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
+    return _Snapshot(row, all_totals(connection, row.id))
+
+
+def _problems(store: Store, snapshots: list[_Snapshot], heads: Heads | None, counted: _Counted) -> Iterator[Problem]:
+    names = {snapshot.row.name for snapshot in snapshots}
+    for name in () if heads is None else heads.datasets:
+        if name not in names:
+            yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")
+    for snapshot in snapshots:
+        yield from _dataset(store, snapshot, heads, counted)
+    with store.reader() as connection:
+        yield from _across(connection)
+
+
+def _dataset(store: Store, snapshot: _Snapshot, heads: Heads | None, counted: _Counted) -> Iterator[Problem]:
+    name, text = snapshot.row.name, snapshot.row.declaration
+    try:
+        declared = Declared(snapshot.row)
+    except LedgerCorrupt:
+        yield Problem(name, None, "declaration", "the declaration cannot be read: the row was edited")
+        return
+    # The hash of the stored text: a later version may write the same declaration in other words.
+    chain = Chain(declared.dataset, canonical.digest(text))
+    if chain.head != declared.genesis or declared.dataset.name != name:
+        yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
+    head = heads.datasets.get(name) if heads is not None else None
+    yield from _entries(store, declared, chain, head)
+    counted.entries += chain.entries
+    yield from _ends(declared, chain, snapshot.totals)
+
+
+def _entries(store: Store, declared: Declared, chain: Chain, head: Head | None) -> Iterator[Problem]:
+    yield from _at_head(chain, head)
+    for entry in stream(store, declared):
+        if isinstance(entry, Problem):
+            yield entry
+            break
+        yield from chain.follow(entry)
+        yield from _at_head(chain, head)
+    if head is not None and chain.seq < head.seq:
+        message = f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was removed"
+        yield Problem(chain.dataset.name, chain.seq + 1, "head", message)
+
+
+def _at_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
+    if head is not None and chain.seq == head.seq and chain.head != head.hash:
+        yield Problem(chain.dataset.name, chain.seq, "head", "the chain differs from the exported head: it was rewritten")
+
+
+def _ends(declared: Declared, chain: Chain, totals: list[tuple[str, Price]]) -> Iterator[Problem]:
+    name = declared.dataset.name
+    if chain.seq == declared.seq and chain.head != declared.head:
+        yield Problem(
+            name, chain.seq, "head", "the last entry is not the head that the dataset states: the tail was removed or added"
+        )
+    if dict(totals) != chain.spent:
+        yield Problem(name, None, "total", "the dataset's running totals are not the sums of its entries")
+
+
+def stream(store: Store, declared: Declared, block: int = BLOCK) -> Iterator[Entry | Problem]:
+    """The entries up to the dataset's stated end, in short transactions, so that no charge waits for the reader."""
+    seq = 0
+    while True:
+        try:
+            with store.reader() as connection:
+                batch = entries_after(connection, declared, seq, declared.seq, block)
+        except LedgerError as error:
+            yield Problem(declared.dataset.name, seq + 1, "corrupt", str(error))
+            return
+        if not batch and seq < declared.seq:
+            message = "the entries end before the head that the dataset states: the tail was removed"
+            yield Problem(declared.dataset.name, seq + 1, "head", message)
+        if not batch:
+            return
+        yield from batch
+        seq = batch[-1].seq
+
+
+def _across(connection: Connection) -> Iterator[Problem]:
+    """What needs several rows at once; every statement sees one state of the store."""
+    for query, kind, message in cross_checks():
+        for name, seq in connection.execute(query.limit(MOST_PROBLEMS)):
+            yield Problem(name or "(undeclared)", seq, kind, message)

@@ -1,0 +1,129 @@
+"""A plan fixed in advance: reserved as one item, drawn one by one, in the process that reserved it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Self, final
+
+from accounting import Curve, Relation
+from accounting.curves import Composed
+from accounting.ledger import Ledger, Receipt
+from accounting.relation import same_relation
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
+from dpselect.scores import Scores
+from dpselect.selection import Selection
+
+Plan = Sequence[tuple[int, Mechanism]]
+
+
+@dataclass(frozen=True)
+class PlanItem:
+    """What a ledger is charged for a plan: the composed curve of all its runs."""
+
+    parts: tuple[tuple[int, Mechanism], ...]
+    relation: Relation
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """The item of (count, mechanism) pairs.
+
+        Raises:
+            InvalidRequest: no pair, or something else.
+            RelationMismatch: the mechanisms' relations differ.
+        """
+        parts = tuple(plan)
+        if not parts or not all(_is_part(part) for part in parts):
+            raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1")
+        relation = parts[0][1].relation
+        for _, mechanism in parts:
+            same_relation(relation, mechanism.relation)
+        return cls(parts, relation)
+
+    @property
+    def curve(self) -> Curve:
+        """The composition of all runs."""
+        return Composed.of([(count, mechanism.curve) for count, mechanism in self.parts])
+
+    def to_json(self) -> str:
+        """The plan as provenance."""
+        parts = [{"count": count, "mechanism": json.loads(mechanism.to_json())} for count, mechanism in self.parts]
+        return json.dumps({"kind": "schedule", "parts": parts})
+
+
+def _is_part(part: object) -> bool:
+    if not isinstance(part, tuple | list) or len(part) != 2:
+        return False
+    count, mechanism = part
+    return isinstance(count, int) and not isinstance(count, bool) and count >= 1 and isinstance(mechanism, Mechanism)
+
+
+@final
+class Schedule:
+    """The draws of a reserved plan, in any order. `dpselect.Session.schedule` makes one.
+
+    The first draw commits the reservation; until then `void` gives it back. A draw that fails is used up. What is left is
+    counted in this object, so it works in the process that made it only, and what is not drawn when it ends stays charged.
+    """
+
+    def __init__(self, ledger: Ledger, dataset: str, key: str, item: PlanItem, actor: str | None) -> None:
+        self._ledger, self._dataset, self._key, self._actor = ledger, dataset, key, actor
+        self._left: Counter[Mechanism] = Counter()
+        for count, mechanism in item.parts:
+            self._left[mechanism] += count
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    @property
+    def key(self) -> str:
+        """The ledger's key of the reservation."""
+        return self._key
+
+    @property
+    def left(self) -> dict[Mechanism, int]:
+        """How many runs of each mechanism are not drawn yet."""
+        return dict(+self._left)
+
+    def select(self, mechanism: Mechanism, scores: Scores) -> Selection:
+        """Draw one of the plan's runs.
+
+        Raises:
+            InvalidRequest: the plan has no such run left, or it was made in another process.
+            InvalidTransition: the reservation was voided.
+            RelationMismatch, SensitivityMismatch, DomainMismatch: as `Mechanism.select`; the run is not used up.
+        """
+        mechanism.check(scores)
+        self._take(mechanism)
+        self._ledger.commit(self._dataset, self._key, actor=self._actor)
+        drawn = mechanism.select(scores)
+        self._ledger.release(self._dataset, self._key, actor=self._actor)
+        return drawn
+
+    def void(self, *, actor: str, reason: str) -> Receipt:
+        """Give the reservation back, as long as nothing was drawn.
+
+        Raises:
+            InvalidTransition: something was.
+        """
+        return self._ledger.void(self._dataset, self._key, actor=actor, reason=reason)
+
+    def _take(self, mechanism: Mechanism) -> None:
+        if os.getpid() != self._process:
+            raise InvalidRequest("this schedule was made in another process, which counts its draws: reserve one per process")
+        with self._lock:
+            if self._left[mechanism] < 1:
+                raise InvalidRequest(
+                    f"the plan has no run of {mechanism!r} left: what was not planned is charged by Session.select"
+                )
+            self._left[mechanism] -= 1
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Schedule counts the draws of one process and is not pickled: reserve one per process")
+
+    def __repr__(self) -> str:
+        return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._left.values())})"

@@ -1,0 +1,144 @@
+"""`Session`: the one door to a release. It charges the ledger, then draws; what cannot be charged is not drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self, TypedDict, TypeVar, Unpack, cast, final
+
+from numpy.typing import ArrayLike
+
+from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
+from accounting.ledger.item import Chargeable, require_known
+from dpselect.mechanisms import Mechanism
+from dpselect.schedule import Plan, PlanItem, Schedule
+from dpselect.scores import Scores
+from dpselect.selection import Selection, Selections
+
+T = TypeVar("T")
+
+
+class Notes(TypedDict, total=False):
+    """Keywords of every release, written to the ledger in clear: no private data in them.
+
+    Attributes:
+        key: idempotency key of the release. A second release under it is refused: the first may have been seen.
+        label: what for, in words.
+        fingerprint: names the rows, so that they are not charged under two datasets; see `accounting.ledger.Terms`.
+        salt: of the contribution bounding.
+    """
+
+    key: str | None
+    label: str | None
+    fingerprint: str | None
+    salt: str | None
+
+
+@final
+class Session:
+    """Releases on one dataset of a ledger. Every release is charged before its noise is drawn, and a failed draw stays charged.
+
+    Noise comes from the operating system's entropy: a session takes no seed.
+
+    Args:
+        ledger: where charges are kept.
+        dataset: a dataset that the ledger declares; its relation must be that of every mechanism.
+        period: the period(s) whose rows are read, where the dataset has a budget per period.
+        actor: on whose behalf; by default the operating system's user.
+
+    Raises:
+        UnknownDataset: the ledger declares no such dataset.
+    """
+
+    def __init__(
+        self, ledger: Ledger, dataset: str, *, period: str | Sequence[str] | None = None, actor: str | None = None
+    ) -> None:
+        self._ledger = ledger
+        self._dataset = ledger.dataset(dataset)
+        self._period = period
+        self._actor = actor
+
+    @classmethod
+    def open(cls, url: str, dataset: str, *, period: str | Sequence[str] | None = None, actor: str | None = None) -> Self:
+        """A session on the ledger at `url`, which must exist."""
+        return cls(Ledger.open(url, create=False), dataset, period=period, actor=actor)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where charges are kept."""
+        return self._ledger
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset's declaration."""
+        return self._dataset
+
+    def totals(self) -> list[Total]:
+        """What is spent and what is left of each of the session's periods; of the dataset, if it has no window."""
+        periods = [self._period] if self._period is None or isinstance(self._period, str) else list(self._period)
+        return [self._ledger.total(self._dataset.name, period) for period in periods]
+
+    def require(self, mechanism: Mechanism, count: int = 1) -> None:
+        """Raise as a release of `count` runs would if it were made now, without charging: before a long computation.
+
+        Raises:
+            BudgetExceeded, Unaffordable: the budget does not allow it.
+            RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
+        """
+        self._ledger.check(self._dataset.name, mechanism, count=count, period=self._period)
+
+    def select(self, mechanism: Mechanism, scores: Scores, **notes: Unpack[Notes]) -> Selection:
+        """Charge one run of `mechanism`, draw, and record the release. Keywords: see `Notes`.
+
+        Raises:
+            BudgetExceeded: it does not fit; nothing was drawn.
+            RelationMismatch, SensitivityMismatch, DomainMismatch, InvalidRequest: as `Mechanism.select`; nothing was charged.
+            AlreadyCharged: the key has paid for an earlier draw.
+            LedgerUnavailable: the charge or the release could not be recorded; nothing is released.
+        """
+        mechanism.check(scores)
+        return self._release(mechanism, 1, notes, lambda: mechanism.select(scores))
+
+    def select_many(self, mechanism: Mechanism, matrix: ArrayLike, **notes: Unpack[Notes]) -> Selections:
+        """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item, then draw them all.
+
+        Raises:
+            InvalidScores, InvalidRequest: the matrix has no such shape; nothing was charged. And as for `select`.
+        """
+        array = mechanism.check_many(matrix)
+        return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array))
+
+    def schedule(self, plan: Plan, **notes: Unpack[Notes]) -> Schedule:
+        """Reserve a plan that is fixed now, (count, mechanism) pairs, as one item at its composed curve.
+
+        Returns:
+            The door to the plan's draws, for this process only.
+
+        Raises:
+            BudgetExceeded: the plan does not fit; nothing was reserved.
+            AlreadyCharged: the key belongs to an earlier plan.
+        """
+        item = PlanItem.of(plan)
+        receipt = self._once(self._ledger.reserve(self._dataset.name, item, **self._terms(1, notes)))
+        return Schedule(self._ledger, self._dataset.name, receipt.key, item, self._actor)
+
+    def _release(self, item: Chargeable, count: int, notes: Notes, draw: Callable[[], T]) -> T:
+        receipt = self._once(self._ledger.charge(self._dataset.name, item, **self._terms(count, notes)))
+        drawn = draw()
+        # Only what is on record leaves: if this fails, the charge stays and the draw is dropped.
+        self._ledger.release(self._dataset.name, receipt.key, actor=self._actor)
+        return drawn
+
+    def _terms(self, count: int, notes: Notes) -> Terms:
+        require_known(notes, Notes)
+        return {**cast(Terms, notes), "count": count, "period": self._period, "actor": self._actor}
+
+    def _once(self, receipt: Receipt) -> Receipt:
+        if receipt.replayed:
+            raise AlreadyCharged(
+                f"key={receipt.key!r} has paid for a draw of dataset={receipt.dataset!r} (entry {receipt.seq}, {receipt.state}): "
+                "that draw may have been seen, so another one is another charge, under another key"
+            )
+        return receipt
+
+    def __repr__(self) -> str:
+        return f"Session({self._ledger!r}, {self._dataset.name!r})"

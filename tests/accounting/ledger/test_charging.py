@@ -1,0 +1,217 @@
+"""What a charge does: it fits or it is refused, it is made once, and it says what it was."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+
+import accounting as acc
+from accounting.budget import Price
+from accounting.ledger import (
+    DatasetExists,
+    InvalidEntry,
+    KeyConflict,
+    Ledger,
+    SharedRows,
+    UnknownDataset,
+)
+
+HALF = acc.PureDP(epsilon=0.5)
+UNITS = 10**12
+
+
+class Toy:
+    """Anything with a curve, a relation and JSON is charged like a mechanism."""
+
+    relation = "replace_one"
+    curve = acc.PureDP(epsilon=0.25)
+
+    def to_json(self) -> str:
+        return '{"kind": "toy", "k": 3}'
+
+
+def test_charges_add_up_to_the_budget_and_no_further(ledger: Ledger) -> None:
+    """Two halves are one whole, exactly, and a third is refused and leaves no entry."""
+    ledger.charge("clicks", HALF)
+    ledger.charge("clicks", HALF)
+    with pytest.raises(acc.BudgetExceeded):
+        ledger.charge("clicks", acc.PureDP(epsilon=1e-12))
+    assert ledger.total("clicks").spent == Price(UNITS, 0)
+    assert len(list(ledger.entries("clicks"))) == 2
+
+
+def test_a_refusal_says_what_would_fit(ledger: Ledger) -> None:
+    """BudgetExceeded carries the price asked for, what is spent, what is left and how many of the runs would fit."""
+    ledger.charge("clicks", HALF)
+    with pytest.raises(acc.BudgetExceeded, match="Nothing was charged") as refused:
+        ledger.charge("clicks", acc.PureDP(epsilon=0.2), count=5)
+    error = refused.value
+    assert (error.requested, error.spent, error.would_fit) == (Price(UNITS, 0), Price(UNITS // 2, 0), 2)
+    assert error.remaining is not None
+    assert error.remaining.main == 0.5
+
+
+def test_check_charges_nothing(ledger: Ledger) -> None:
+    """`check` raises exactly where `charge` would, and writes nothing either way."""
+    ledger.check("clicks", HALF, count=2)
+    with pytest.raises(acc.BudgetExceeded):
+        ledger.check("clicks", HALF, count=3)
+    assert list(ledger.entries("clicks")) == []
+
+
+def test_runs_are_priced_as_one_composition(url: str) -> None:
+    """`count` runs cost what their composition costs, not `count` prices that were rounded one by one."""
+    third = acc.ZCDP(rho=1e-13 * 2.5)
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(rho=1.0), "add_remove")
+        assert ledger.charge("clicks", third, count=1000).price.main == -(-Fraction("2.5e-13") * 1000 * UNITS // 1)
+
+
+def test_a_key_charges_once(ledger: Ledger) -> None:
+    """A retried charge finds the first one's entry, also when the budget would not allow a second."""
+    first = ledger.charge("clicks", HALF, count=2, key="job 7", label="first")
+    again = ledger.charge("clicks", HALF, count=2, key="job 7", label="second")
+    assert (first.replayed, again.replayed) == (False, True)
+    assert again.entries == first.entries
+    assert ledger.find("clicks", "job 7") == again
+    assert ledger.find("clicks", "job 8") is None
+
+
+@pytest.mark.parametrize("other", [(acc.PureDP(epsilon=0.1), 1), (HALF, 2)])
+def test_a_key_is_for_one_charge(ledger: Ledger, other: tuple[acc.Curve, int]) -> None:
+    """The same key with another curve or count is an error, not a free charge."""
+    ledger.charge("clicks", HALF, key="job 7")
+    with pytest.raises(KeyConflict, match="job 7"):
+        ledger.charge("clicks", other[0], count=other[1], key="job 7")
+
+
+def test_a_mechanism_is_stored_as_provenance(url: str) -> None:
+    """A mechanism's JSON, relation and curve go into the entry, with who, where, when and with which version."""
+    now = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+    with Ledger.open(url, clock=lambda: now) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "replace_one", unit="teacher")
+        entry = ledger.charge("clicks", Toy(), label="week 1", actor="ada", salt="s1").entries[0]
+    assert (entry.mechanism, entry.count, entry.action, entry.salt) == ('{"kind": "toy", "k": 3}', 1, "charge", "s1")
+    assert acc.Curve.from_json(entry.curve or "") == Toy.curve
+    assert (entry.actor, entry.label, entry.at) == ("ada", "week 1", "2024-05-06T07:08:09.000000+00:00")
+    assert entry.host
+    assert entry.package
+
+
+def test_relations_are_not_mixed(ledger: Ledger) -> None:
+    """A guarantee for another relation than the dataset's is refused, from a mechanism or stated with a curve."""
+    with pytest.raises(acc.RelationMismatch):
+        ledger.charge("clicks", Toy())
+    with pytest.raises(acc.RelationMismatch):
+        ledger.charge("clicks", HALF, relation="replace_one")
+    assert ledger.total("clicks").spent == Price(0, 0)
+
+
+def test_what_no_budget_of_this_form_can_pay_for_is_refused(ledger: Ledger) -> None:
+    """A curve without a pure epsilon cannot be charged to a pure budget, and the error is not BudgetExceeded."""
+    with pytest.raises(acc.InvalidBudget):
+        ledger.charge("clicks", acc.GaussianDP(mu=0.1))
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 1.0, 10**13, "2"])
+def test_counts_are_positive_integers(ledger: Ledger, count: object) -> None:
+    """A count that is no integer from 1 to 10^12 is refused."""
+    with pytest.raises(InvalidEntry, match="count"):
+        ledger.charge("clicks", HALF, count=count)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("keyword", ["perod", "counts", "Label", "sensitivity"])
+def test_a_mistyped_keyword_is_refused(ledger: Ledger, keyword: str) -> None:
+    """A keyword that is not one is never ignored."""
+    for call in (ledger.charge, ledger.reserve, ledger.check):
+        with pytest.raises(acc.InvalidArgument, match=keyword):
+            call("clicks", HALF, **{keyword: "x"})  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("curve", [acc.PureDP(epsilon=1e308), acc.PureDP(epsilon=5e-324), acc.ZCDP(rho=1e-300)], ids=str)
+def test_extreme_curves_are_charged_or_refused(url: str, curve: acc.Curve) -> None:
+    """Whatever a float can hold is priced upwards or refused: nothing is free, and nothing overflows the store."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1e300), "add_remove")
+        for count in (1, 10**12):
+            try:
+                assert 0 < ledger.charge("clicks", curve, count=count).price.main < 2**63
+            except (acc.InvalidBudget, acc.BudgetExceeded):
+                assert isinstance(curve, acc.ZCDP) or curve.core_epsilon > 1
+        assert ledger.verify().ok
+
+
+def test_what_has_no_curve_is_not_charged(ledger: Ledger) -> None:
+    """A number, or a mechanism's class instead of a mechanism, is refused."""
+    with pytest.raises(acc.AccountingError, match="cannot charge"):
+        ledger.charge("clicks", 0.5)  # type: ignore[arg-type]
+
+
+def test_declarations_stay(ledger: Ledger) -> None:
+    """A dataset cannot be declared twice, so its budget cannot be refreshed under its name."""
+    with pytest.raises(DatasetExists):
+        ledger.create_dataset("clicks", acc.Budget(epsilon=2.0), "add_remove")
+    assert ledger.dataset("clicks").budget == acc.Budget(epsilon=1.0)
+
+
+def test_an_undeclared_dataset_has_no_budget(ledger: Ledger) -> None:
+    """A misspelt name is an error, never a fresh budget."""
+    for call in (ledger.total, ledger.dataset, ledger.summary, ledger.latest, lambda name: ledger.charge(name, HALF)):
+        with pytest.raises(UnknownDataset, match="click"):
+            call("click")
+
+
+def test_the_same_rows_have_one_budget(ledger: Ledger) -> None:
+    """Rows that were charged to one dataset are refused under another name; rows that are not named are not checked."""
+    ledger.create_dataset("copy of clicks", acc.Budget(epsilon=1.0), "add_remove")
+    ledger.charge("clicks", HALF, fingerprint="snapshot-7")
+    ledger.charge("clicks", HALF, fingerprint="snapshot-7")
+    with pytest.raises(SharedRows):
+        ledger.charge("copy of clicks", HALF, fingerprint="snapshot-7")
+    ledger.charge("copy of clicks", HALF, fingerprint="snapshot-8")
+    assert ledger.verify().ok
+
+
+def test_clocks_apart_do_not_break_order(url: str) -> None:
+    """Two hosts whose clocks are a year apart append to one chain: entries are ordered by number, and all of it verifies."""
+    now = datetime(2024, 1, 1, tzinfo=UTC)
+    hosts = [Ledger.open(url, clock=lambda hour=hour: now + timedelta(hours=hour)) for hour in (0, -8760)]  # type: ignore[misc]
+    hosts[0].create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+    for number in range(6):
+        hosts[number % 2].charge("clicks", acc.PureDP(epsilon=0.1))
+    entries = list(hosts[0].entries("clicks"))
+    assert [entry.seq for entry in entries] == [1, 2, 3, 4, 5, 6]
+    assert [entry.at for entry in entries] != sorted(entry.at for entry in entries)
+    assert [entry.spent_main for entry in entries] == [n * UNITS // 10 for n in range(1, 7)]
+    assert hosts[1].verify().ok
+
+
+def test_a_ledger_is_reopened_where_it_was(url: str) -> None:
+    """Charges outlive the object that made them."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.charge("clicks", HALF)
+    with Ledger.open(url, create=False) as ledger:
+        assert ledger.total("clicks").spent == Price(UNITS // 2, 0)
+        assert [dataset.name for dataset in ledger.datasets()] == ["clicks"]
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        acc.Budget(epsilon=1.0),
+        acc.Budget(epsilon=1.0, delta=1e-6),
+        acc.Budget(rho=0.5, delta=1e-9),
+        acc.Budget(epsilon=1.0, delta=1e-6, order="inf"),
+    ],
+    ids=str,
+)
+def test_every_form_of_budget_survives_the_store(sqlite_url: str, budget: acc.Budget) -> None:
+    """A budget comes back equal, its filter's order included, so a later version cannot choose another one."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", budget, "add_remove")
+        ledger.charge("clicks", acc.PureDP(epsilon=0.01))
+        assert ledger.dataset("clicks").budget == budget
+        assert ledger.verify().ok

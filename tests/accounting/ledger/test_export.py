@@ -1,0 +1,171 @@
+"""The ledger as JSON lines: complete, verified on the way in, all or nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import accounting as acc
+from accounting.ledger import ImportRefused, Ledger, LedgerUnavailable
+
+
+def filled(url: str) -> Ledger:
+    """A ledger with two datasets, a window, a void and names in several scripts."""
+    ledger = Ledger.open(url)
+    ledger.create_dataset("Käufe 購入", acc.Budget(epsilon=1.0, delta=1e-6), "replace_one", data_period="2024")
+    ledger.create_dataset("visits", acc.Budget(rho=1.0), "add_remove", window="month")
+    for number in range(5):
+        ledger.charge("Käufe 購入", acc.GaussianDP(mu=0.01), label=f"Zahl {number} ٣", key=f"k{number}", fingerprint="rows")
+    ledger.charge("visits", acc.ZCDP(rho=0.1), period=["2024-01", "2024-02"], count=3, fingerprint="january")
+    ledger.reserve("visits", acc.ZCDP(rho=0.1), period="2024-02", key="plan")
+    ledger.void("visits", "plan", actor="ada", reason="no data")
+    return ledger
+
+
+def exported(ledger: Ledger) -> str:
+    """The export as text."""
+    target = io.StringIO()
+    ledger.export(target)
+    return target.getvalue()
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """An export, line by line."""
+    with filled(f"sqlite:///{tmp_path_factory.mktemp('export') / 'privacy.db'}") as ledger:
+        return exported(ledger).splitlines()
+
+
+def test_an_import_restores_everything(url: str, folder: Path) -> None:
+    """From one store to another and back: heads, totals and exports are equal, and the copy verifies and goes on charging."""
+    with filled(url) as source, Ledger.open(f"sqlite:///{folder / 'copy.db'}") as copy:
+        path = folder / "ledger.jsonl"
+        heads = source.export(path)
+        assert copy.import_(path) == 9
+        assert copy.heads().datasets == heads.datasets
+        assert copy.verify(heads).ok
+        assert [t for d in copy.datasets() for t in copy.totals(d.name)] == [
+            t for d in source.datasets() for t in source.totals(d.name)
+        ]
+        assert exported(copy).splitlines()[1:] == exported(source).splitlines()[1:]
+        with pytest.raises(acc.AccountingError, match="fingerprint"):
+            copy.charge("visits", acc.ZCDP(rho=0.1), period="2024-03", fingerprint="january")
+        assert copy.charge("visits", acc.ZCDP(rho=0.1), period="2024-02").seq == 5
+
+
+def test_an_import_goes_where_no_such_dataset_is(url: str) -> None:
+    """A dataset that exists is not merged with or replaced."""
+    with filled(url) as ledger, pytest.raises(ImportRefused, match="exists"):
+        ledger.import_(io.StringIO(exported(ledger)))
+
+
+def refused(lines: list[str], url: str) -> str:
+    """The error of importing these lines; checks that nothing was imported."""
+    with Ledger.open(url) as ledger:
+        with pytest.raises(ImportRefused) as error:
+            ledger.import_(io.StringIO("\n".join(lines) + "\n"))
+        assert ledger.datasets() == []
+    return str(error.value)
+
+
+@pytest.mark.parametrize("number", range(13))
+def test_a_line_that_is_missing_is_found(lines: list[str], sqlite_url: str, number: int) -> None:
+    """Every line counts: without any one of them the import is refused, the last and the first included."""
+    assert len(lines) == 13
+    assert refused(lines[:number] + lines[number + 1 :], sqlite_url)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("main", 0),
+        ("main", 1.0),
+        ("main", 10**30),
+        ("main", True),
+        ("seq", "1"),
+        ("curve", '{"kind":"os.system","command":"true"}'),
+        ("curve", None),
+        ("label", "x\x00y"),
+        ("label", 7),
+        ("extra", 1),
+        ("key", None),
+    ],
+)
+def test_an_edited_line_is_found(lines: list[str], sqlite_url: str, field: str, value: object) -> None:
+    """A line with another value, type or field is refused with its number, by the ledger's own error."""
+    edited = json.dumps(json.loads(lines[3]) | {field: value})
+    assert "line 4" in refused([*lines[:3], edited, *lines[4:]], sqlite_url)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("window", "hour"), ("relation", "swap"), ("name", 5), ("budget", "{}"), ("budget", '{"epsilon":1e999}'), ("uid", None)],
+)
+def test_an_edited_declaration_is_found(lines: list[str], sqlite_url: str, field: str, value: object) -> None:
+    """A declaration that is none is refused before any entry is looked at."""
+    line = json.loads(lines[1])
+    line["declaration"] = json.dumps(json.loads(line["declaration"]) | {field: value})
+    assert "line 2" in refused([lines[0], json.dumps(line), *lines[2:]], sqlite_url)
+
+
+NOTHINGS = [
+    "",
+    "null",
+    "[]",
+    '{"type":"entry"}',
+    '{"type":"end"}',
+    "{" * 10**5,
+    '{"type":' + "9" * 10**5 + "}",
+    '{"type":NaN}',
+    "\ufeff{}",
+]
+
+
+@pytest.mark.parametrize("line", NOTHINGS, ids=lambda line: line[:20])
+def test_lines_that_are_nothing_are_refused(lines: list[str], sqlite_url: str, line: str) -> None:
+    """Empty, deep, huge and foreign lines raise ImportRefused and nothing else."""
+    assert refused([*lines[:3], line, *lines[3:]], sqlite_url)
+
+
+def test_a_line_without_end_is_refused(sqlite_url: str) -> None:
+    """A line of more than four million characters is not read into memory to the end."""
+    with Ledger.open(sqlite_url) as ledger, pytest.raises(ImportRefused, match="4,000,000"):
+        ledger.import_(io.StringIO("x" * 5_000_000))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_changed_character_is_found(tmp_path_factory: pytest.TempPathFactory, lines: list[str], data: st.DataObject) -> None:
+    """Any single character of any entry or declaration changed to any other makes the import fail or leaves the data the same."""
+    number = data.draw(st.integers(1, len(lines) - 1))
+    place = data.draw(st.integers(0, len(lines[number]) - 1))
+    letter = data.draw(st.characters(codec="utf-8", exclude_categories=("Cs",)))
+    changed = lines[number][:place] + letter + lines[number][place + 1 :]
+    if "\n" in letter or "\r" in letter or changed == lines[number]:
+        return
+    with Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'privacy.db'}") as ledger:
+        try:
+            ledger.import_(io.StringIO("\n".join([*lines[:number], changed, *lines[number + 1 :]]) + "\n"))
+        except ImportRefused:
+            return
+        assert exported(ledger).splitlines()[1:] == lines[1:]
+
+
+def test_a_file_that_cannot_be_written_or_read_is_an_error_of_the_ledger(sqlite_url: str, tmp_path: Path) -> None:
+    """No OSError leaves the ledger."""
+    with filled(sqlite_url) as ledger:
+        with pytest.raises(LedgerUnavailable):
+            ledger.export(tmp_path / "no such folder" / "x")
+        with pytest.raises(ImportRefused):
+            ledger.import_(tmp_path / "no such file")
+        (tmp_path / "latin").write_bytes(b'{"type":"\xff"}')
+        with pytest.raises(ImportRefused):
+            ledger.import_(tmp_path / "latin")
+        if Path("/dev/full").exists():
+            with pytest.raises(LedgerUnavailable, match="space"):
+                ledger.export(Path("/dev/full"))

@@ -1,0 +1,245 @@
+"""When the store cannot write: a clear error of the ledger's own, and nothing charged, so nothing released."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import sqlite3
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import accounting as acc
+from accounting.ledger import Ledger, LedgerCorrupt, LedgerError, LedgerUnavailable
+from accounting.ledger.store import Store
+
+SMALL = acc.PureDP(epsilon=0.001)
+
+
+@pytest.fixture
+def path(folder: Path) -> Path:
+    """A ledger with a dataset and one charge."""
+    file = folder / "privacy.db"
+    with Ledger.open(f"sqlite:///{file}") as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.charge("clicks", SMALL)
+    return file
+
+
+@pytest.fixture
+def kept(path: Path) -> Iterator[Ledger]:
+    """That ledger, opened with a short timeout."""
+    with Ledger.open(f"sqlite:///{path}", timeout=0.2) as ledger:
+        yield ledger
+
+
+def in_child(action: Callable[[], None]) -> str:
+    """What `action` raises in a forked process, as text; "" if it raises nothing."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+            message = ""
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}" if isinstance(error, acc.AccountingError) else traceback.format_exc()
+        os.write(write, message.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        message = pipe.read()
+    os.waitpid(child, 0)
+    return message
+
+
+def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where SQLite finds no room to grow, the charge raises LedgerUnavailable that says so, and leaves no entry."""
+    from accounting.ledger import engine
+
+    def cramped(*arguments: object, **keywords: object) -> sqlite3.Connection:
+        connection = connect(*arguments, **keywords)  # type: ignore[call-overload]
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size for the limit
+        return connection  # type: ignore[no-any-return]
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(engine.sqlite3, "connect", cramped)
+    with pytest.raises(LedgerUnavailable, match=r"disk .* full.*Nothing may be released") as error:  # noqa: PT012
+        for _ in range(500):
+            kept.charge("clicks", SMALL, label="x" * 1500)
+    assert "INSERT" not in str(error.value)
+    monkeypatch.undo()
+    assert kept.verify().ok
+
+
+def test_a_file_that_may_not_grow_is_a_clear_error(path: Path, kept: Ledger) -> None:
+    """The operating system refuses to write beyond a limit in the middle of a transaction: an error, and the file is sound."""
+
+    def charge() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        size = path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 4096, size + 4096))
+        for _ in range(50):
+            kept.charge("clicks", SMALL, label="x" * 1500)
+
+    assert "LedgerUnavailable: the ledger's disk failed" in in_child(charge)
+    assert kept.verify().ok
+
+
+def test_a_read_only_file_is_a_clear_error(path: Path) -> None:
+    """A reader without write permission can verify and read, and every attempt to charge says why not."""
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+
+    def drop_privileges() -> None:
+        if os.geteuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+
+    def read() -> None:
+        drop_privileges()
+        with Ledger.open(f"sqlite:///{path}") as ledger:
+            assert ledger.verify().ok
+            assert ledger.total("clicks").spent.main == 10**9
+
+    def charge() -> None:
+        drop_privileges()
+        Ledger.open(f"sqlite:///{path}").charge("clicks", SMALL)
+
+    try:
+        assert in_child(read) == ""
+        assert "LedgerUnavailable: the ledger is read-only" in in_child(charge)
+    finally:
+        path.parent.chmod(0o755)
+
+
+def test_a_locked_ledger_is_a_clear_error(path: Path, kept: Ledger) -> None:
+    """A transaction that another process keeps open ends the wait after the timeout."""
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerUnavailable, match="locked"):
+        kept.charge("clicks", SMALL)
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert kept.charge("clicks", SMALL).seq == 2
+
+
+def test_a_reader_does_not_stop_a_charge_for_long(path: Path) -> None:
+    """A charge waits for a reader's transaction within its timeout and is then made."""
+    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM dpledger_entries").fetchone()
+    timer = threading.Timer(0.3, lambda: reader.execute("ROLLBACK"))
+    timer.start()
+    with Ledger.open(f"sqlite:///{path}", timeout=20) as ledger:
+        assert ledger.charge("clicks", SMALL).seq == 2
+    timer.join()
+    reader.close()
+
+
+def test_a_file_that_is_gone_is_not_an_empty_ledger(path: Path, kept: Ledger) -> None:
+    """A ledger that is deleted while it is open is an error, and no new file takes its place."""
+    path.unlink()
+    for call in (lambda: kept.charge("clicks", SMALL), kept.verify, lambda: kept.total("clicks")):
+        with pytest.raises(LedgerUnavailable, match="cannot be opened"):
+            call()
+    assert not path.exists()
+
+
+def test_a_file_that_was_replaced_is_read_as_it_is(path: Path, kept: Ledger, folder: Path) -> None:
+    """No connection is kept to a file that was moved away: the ledger is what the path names."""
+    with Ledger.open(f"sqlite:///{folder / 'other.db'}") as other:
+        other.create_dataset("another", acc.Budget(epsilon=1.0), "add_remove")
+    (folder / "other.db").replace(path)
+    assert [dataset.name for dataset in kept.datasets()] == ["another"]
+
+
+@pytest.mark.parametrize("content", [b"not a database, though long enough to be one" * 50, b"SQLite format 3\0" + b"\xff" * 4000])
+def test_a_file_that_is_no_database_is_a_clear_error(folder: Path, content: bytes) -> None:
+    """Text, or a database header followed by noise, is LedgerCorrupt and is not written to."""
+    file = folder / "privacy.db"
+    file.write_bytes(content)
+    with pytest.raises(LedgerCorrupt, match="restore a backup"):
+        Ledger.open(f"sqlite:///{file}")
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_pages_are_found_or_refused(path: Path, kept: Ledger, seed: int) -> None:
+    """Bytes overwritten anywhere: verify reports, or the ledger refuses with its own error; there is no other exception."""
+    for _ in range(40):
+        kept.charge("clicks", SMALL, label="x" * 100)
+    data, generator = bytearray(path.read_bytes()), random.Random(seed)
+    for _ in range(200):
+        data[generator.randrange(100, len(data))] = generator.randrange(256)
+    path.write_bytes(bytes(data))
+    with contextlib.suppress(LedgerError):
+        assert not kept.verify().ok
+
+
+def test_a_server_that_cannot_be_reached_is_a_clear_error() -> None:
+    """The error names no password and no statement."""
+    password = "".join(["sec", "ret"])
+    with pytest.raises(LedgerUnavailable, match="cannot be reached") as error:
+        Ledger.open(f"postgresql://ada:{password}@127.0.0.1:1/ledger")
+    assert password not in "".join(traceback.format_exception(error.value))
+
+
+def test_a_password_is_not_shown(postgres_url: str) -> None:
+    """The repr of a ledger hides the password of its URL."""
+    with Ledger.open(postgres_url.replace("postgres@", "postgres:secret@")) as ledger:
+        assert "secret" not in repr(ledger)
+        assert "postgres:***@" in repr(ledger)
+
+
+def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
+    """On PostgreSQL a charge gives up after the timeout if another transaction keeps the dataset's row."""
+    with Ledger.open(postgres_url, timeout=0.2) as ledger, Ledger.open(postgres_url) as other:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        from accounting.ledger.rows import lock_dataset
+
+        store: Store = other._store
+        with store.writer() as connection:
+            lock_dataset(connection, "clicks")
+            with pytest.raises(LedgerUnavailable, match="locked"):
+                ledger.charge("clicks", SMALL)
+        assert ledger.charge("clicks", SMALL).seq == 1
+
+
+def test_a_role_that_may_only_read_is_a_clear_error(postgres_url: str) -> None:
+    """An auditor's role with SELECT alone can verify; charging says why not."""
+    with Ledger.open(postgres_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        with ledger._store.writer() as connection:
+            connection.exec_driver_sql("DROP ROLE IF EXISTS auditor")
+            connection.exec_driver_sql("CREATE ROLE auditor LOGIN")
+            connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO auditor")
+    with Ledger.open(postgres_url.replace("postgres@", "auditor@")) as reader:
+        assert reader.verify().ok
+        with pytest.raises(LedgerUnavailable, match="read-only"):
+            reader.charge("clicks", SMALL)
+
+
+def test_a_forked_child_leaves_its_parents_connection_alone(postgres_url: str) -> None:
+    """Parent and child charge at the same time through a ledger that was opened before the fork."""
+    with Ledger.open(postgres_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+
+        def charge() -> None:
+            for _ in range(20):
+                ledger.charge("clicks", SMALL)
+
+        charge()
+        child = threading.Thread(target=lambda: outcomes.append(in_child(charge)))
+        outcomes: list[str] = []
+        child.start()
+        charge()
+        child.join()
+        assert outcomes == [""]
+        assert ledger.total("clicks").spent.main == 60 * 10**9
+        assert ledger.verify().ok

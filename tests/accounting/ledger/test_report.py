@@ -1,0 +1,235 @@
+"""The audit report: true to the ledger, safe against what is in it, and readable by everybody."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from itertools import product
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import accounting as acc
+from accounting.bounds import Route
+from accounting.ledger import Ledger, LedgerUnavailable
+from accounting.ledger.words import in_words
+from accounting.page.dataset import ROUTES, whole_epsilon
+from accounting.report import write_report
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
+VOID_TAGS = {"meta", "input", "br"}
+
+
+@pytest.fixture
+def filled(sqlite_url: str) -> Ledger:
+    """Two datasets, one of them per month, with hostile names and a voided reservation."""
+    moments = (datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=9 * n) for n in range(1000))
+    ledger = Ledger.open(sqlite_url, clock=lambda: next(moments))
+    ledger.create_dataset("check-ins", acc.Budget(rho=1.0, delta=1e-6), "add_remove", data_period=EVIL)
+    ledger.create_dataset("<b>visits</b>", acc.Budget(epsilon=1.0), "replace_one", window="month")
+    for number in range(30):
+        ledger.charge("check-ins", acc.BoundedRange(epsilon=0.3), label=("a", "b", None)[number % 3], count=2)
+    ledger.charge("check-ins", acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), label=EVIL, key=EVIL[:30])
+    ledger.reserve("check-ins", acc.ZCDP(rho=0.2), key="survey", label="survey")
+    ledger.void("check-ins", "survey", actor="ada", reason="cancelled")
+    ledger.charge("<b>visits</b>", acc.PureDP(epsilon=0.95), period=["2024-01", "2024-02"])
+    return ledger
+
+
+def page(ledger: Ledger, **arguments: object) -> str:
+    """The report as text."""
+    target = io.StringIO()
+    write_report(ledger, target, **arguments)  # type: ignore[arg-type]
+    return target.getvalue()
+
+
+class Tree(HTMLParser):
+    """Tags with their attributes, and a check that they nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID_TAGS:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        """The attributes of every such tag."""
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def test_the_page_says_what_the_ledger_says(filled: Ledger) -> None:
+    """Budget, spent, left, epsilon at deltas with route and order, periods, labels and entries are those of the ledger."""
+    text = page(filled)
+    total = filled.total("check-ins")
+    spent = (60 * acc.BoundedRange(epsilon=0.3) + acc.ZCDP(rho=0.01)).rho
+    assert total.spent.main == pytest.approx(spent * 1e12)
+    assert f'<p class="number">{spent:.4g}</p>' in text or f'<p class="number">{spent + 5e-5:.4g}</p>' in text
+    bound = acc.best_epsilon(60 * acc.BoundedRange(epsilon=0.3) + acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), 1e-5)
+    assert bound.order is not None
+    assert f"<div>{bound.order:.4g}</div>" in text
+    assert re.search(r"≤ [\d.]+</div></td><td[^>]*><div>Rényi</div>", text)
+    assert "2024-01" in text
+    assert "95.0 %" in text
+    assert "34 entries" not in text  # 33 in the first dataset, 2 in the second
+    assert "2 datasets, 35 entries" in text
+    assert 'label="check-ins"' not in text
+    assert "survey</bdi></div></td><td" in text  # as an entry; it costs nothing, so it is not among the labels
+
+
+def test_hostile_text_is_text(filled: Ledger) -> None:
+    """Whatever a name, label, key or period says, the page has one script of ours, no handler, and no foreign tag."""
+    tree = Tree(page(filled))
+    assert len(tree.all("script")) == 1
+    assert tree.all("img") == tree.all("b") == []
+    assert not any(name.startswith("on") for _, attributes in tree.tags for name in attributes)
+    (policy,) = [a["content"] for a in tree.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_page_needs_no_network(filled: Ledger) -> None:
+    """No address, no source, no import: the page is complete in itself."""
+    text = page(filled).replace(EVIL, "")
+    assert not re.search(r"https?:|src=[^x]|@import|url\(|href=", text)
+
+
+def test_the_page_is_accessible(filled: Ledger) -> None:
+    """Language, title, one h1, labelled controls and figures, unique ids, headed tables, scrolling regions in the tab order."""
+    tree = Tree(page(filled))
+    assert tree.all("html") == [{"lang": "en"}]
+    assert len(tree.all("h1")) == len(tree.all("title")) - len(tree.all("desc")) == 1
+    ids = Counter(str(attributes["id"]) for _, attributes in tree.tags if "id" in attributes)
+    assert set(ids.values()) == {1}
+    for svg in tree.all("svg"):
+        assert svg["role"] == "img"
+        assert "aria-label" in svg or all(name in ids for name in str(svg["aria-labelledby"]).split())
+    assert len(tree.all("label")) == len(tree.all("input")) + len(tree.all("select"))
+    assert len(tree.all("caption")) == len(tree.all("table"))
+    regions = [attributes for attributes in tree.all("div") if attributes.get("role") == "region"]
+    assert all(region["tabindex"] == "0" and region["aria-label"] for region in regions)
+
+
+def _colours(css: str) -> dict[str, str]:
+    return dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})\b", css))
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_text_has_contrast(mode: str) -> None:
+    """Every text colour has a contrast of at least 4.5 to 1 (WCAG 2 AA) on every background, in light and in dark."""
+    css = (Path(acc.__file__).parent / "page" / "report.css").read_text()
+    light, dark = css.split("@media (prefers-color-scheme: dark)")
+    colours = _colours(light if mode == "light" else dark.split("\n}")[0])
+    for ink, ground in product(("ink", "soft", "main", "failure", "good", "bad"), ("page", "card")):
+        low, high = sorted((_luminance(colours[ink]), _luminance(colours[ground])))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
+
+
+def test_what_is_left_out_is_said(filled: Ledger) -> None:
+    """Where not all entries are listed, the page says how many there are and how to get them."""
+    text = page(filled, latest=5)
+    assert text.count("data-step=") == 7  # 5 of 33, and both of 2
+    assert "The latest 5 of 33 entries are shown" in text
+    assert "ledger export" in text
+    assert page(filled, latest=0).count("data-step=") == 0
+
+
+def test_the_verdict_is_on_the_page(filled: Ledger) -> None:
+    """A page says whether the ledger was verified for it, and what was found."""
+    assert "Not verified" in page(filled)
+    found = filled.verify()
+    assert "Verified: 35 entries" in page(filled, verification=found)
+    with filled._store.writer() as connection:
+        connection.exec_driver_sql("UPDATE dpledger_totals SET main = 0")
+    assert "Verification found" in page(filled, verification=filled.verify())
+
+
+def test_an_empty_ledger_has_a_report(sqlite_url: str) -> None:
+    """No dataset, and a dataset without entries, are said in words."""
+    with Ledger.open(sqlite_url) as ledger:
+        assert "0 datasets, 0 entries" in page(ledger)
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.create_dataset("visits", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="day")
+        text = page(ledger)
+    assert "No entries yet" in text
+    assert "Nothing was charged yet" in text
+
+
+@pytest.mark.parametrize(("argument", "value"), [("deltas", (0.0,)), ("deltas", (1.5,)), ("latest", -1)])
+def test_arguments_are_checked(filled: Ledger, argument: str, value: object) -> None:
+    """A delta outside (0, 1) or a negative number of entries is refused."""
+    with pytest.raises(acc.InvalidArgument, match=argument):
+        page(filled, **{argument: value})
+
+
+def test_every_bound_has_a_name() -> None:
+    """Whatever route proves an epsilon, the page can name it."""
+    assert set(ROUTES) == set(get_args(Route))
+
+
+def test_a_page_that_cannot_be_written_is_an_error_of_the_ledger(filled: Ledger, tmp_path: Path) -> None:
+    """No OSError leaves the report."""
+    with pytest.raises(LedgerUnavailable, match="cannot be written"):
+        write_report(filled, tmp_path / "none" / "report.html")
+
+
+def test_more_curves_than_can_be_composed_are_said(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too many different curves the page gives the budget's guarantee and says why not the other."""
+    monkeypatch.setattr("accounting.ledger.summary.MOST_CURVES", 1)
+    assert "too many different curves" in page(filled)
+
+
+@pytest.mark.parametrize(
+    ("budget", "delta", "expected"),
+    [
+        (acc.Budget(epsilon=1.0), 1e-6, 1.0),
+        (acc.Budget(epsilon=1.0, delta=1e-6), 1e-6, 1.0),
+        (acc.Budget(epsilon=1.0, delta=1e-6), 1e-7, None),
+        (acc.Budget(rho=0.5), 1e-6, acc.ZCDP(rho=0.5).epsilon(1e-6)),
+        (acc.Budget(rho=0.5, delta=1e-6), 1e-6, None),
+    ],
+    ids=str,
+)
+def test_a_budget_states_what_it_enforces(budget: acc.Budget, delta: float, expected: float | None) -> None:
+    """The epsilon of the whole budget is the filter's guarantee, and none where the budget says nothing."""
+    assert whole_epsilon(budget, delta) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"kind":"bounded_range","epsilon":0.5}', "bounded range: ε = 0.5"),
+        (
+            '{"kind":"peeling_top_k","k":3,"noise":"gumbel","sensitivity":{"linf":1.0,"monotone":false}}',
+            "peeling top k: k = 3, noise gumbel, sensitivity = (linf = 1, not monotone)",
+        ),
+        ((2 * acc.PureDP(epsilon=0.1) + acc.ZCDP(rho=0.2)).to_json(), "2 × (pure dp: ε = 0.1) + 1 × (zcdp: ρ = 0.2)"),  # noqa: RUF001
+        ("not json", "(unreadable)"),
+        (None, ""),
+        ('{"kind":"composed","parts":7}', "composition"),
+        ("{}", ""),
+        ('{"a":[1,2,3,4,5],"b":{"c":{"d":{"e":{"f":{}}}}}}', "a = [1, 2, 3, 4, …], b = (c = (d = (e = (f = …))))"),
+    ],
+)
+def test_mechanisms_are_put_in_words(text: str | None, expected: str) -> None:
+    """Any JSON becomes one line, without importing what it names."""
+    assert in_words(text).replace("\u00a0", " ") == expected

@@ -1,0 +1,137 @@
+"""The schema has a version; older ledgers move forward, later and foreign ones are refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, inspect, select, text
+
+import accounting as acc
+from accounting.ledger import Ledger, LedgerUnavailable, SchemaMismatch, migrations
+from accounting.ledger.engine import checked_url
+from accounting.ledger.tables import meta
+
+
+def version(url: str) -> int:
+    """The version that the store states."""
+    engine = create_engine(checked_url(url))
+    with engine.connect() as connection:
+        found = connection.execute(select(meta.c.schema_version)).scalar_one()
+    engine.dispose()
+    return int(found)
+
+
+def run(url: str, statement: str) -> None:
+    """A statement on the store, without the ledger."""
+    engine = create_engine(checked_url(url))
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def test_a_new_ledger_has_the_current_version(url: str) -> None:
+    """A fresh store takes every step of the schema."""
+    Ledger.open(url).close()
+    assert version(url) == len(migrations.STEPS)
+
+
+def test_an_older_ledger_moves_forward(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger of version 1, charges included, is brought to the current version on opening and then does what that can do."""
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "STEPS", migrations.STEPS[:1])
+        patch.setattr("accounting.ledger.store.STEPS", migrations.STEPS[:1])
+        with Ledger.open(url) as old:
+            old.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+            old.charge("clicks", acc.PureDP(epsilon=0.5))
+        assert version(url) == 1
+    with Ledger.open(url) as ledger:
+        assert version(url) == len(migrations.STEPS)
+        ledger.charge("clicks", acc.PureDP(epsilon=0.5), fingerprint="rows")
+        assert ledger.verify().ok
+
+
+def test_a_step_that_fails_leaves_the_old_version(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migration is one transaction: a step that fails half way leaves no trace."""
+
+    def broken(connection: object) -> None:
+        connection.exec_driver_sql("CREATE TABLE dpledger_half (a INTEGER)")  # type: ignore[attr-defined]
+        raise RuntimeError("half way")
+
+    Ledger.open(url).close()
+    steps = (*migrations.STEPS, broken)
+    monkeypatch.setattr(migrations, "STEPS", steps)
+    monkeypatch.setattr("accounting.ledger.store.STEPS", steps)
+    with pytest.raises(RuntimeError):
+        Ledger.open(url)
+    assert version(url) == len(steps) - 1
+    engine = create_engine(checked_url(url))
+    assert "dpledger_half" not in inspect(engine).get_table_names()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("found", ["99", "0", "-1"])
+def test_a_ledger_of_another_version_is_refused(url: str, found: str) -> None:
+    """A ledger that a later package wrote is not touched."""
+    Ledger.open(url).close()
+    run(url, f"UPDATE dpledger_meta SET schema_version = {found}")
+    with pytest.raises(SchemaMismatch, match=found):
+        Ledger.open(url)
+
+
+def test_somebody_elses_file_is_not_made_a_ledger(sqlite_url: str) -> None:
+    """A SQLite file with other tables in it is refused and stays as it was."""
+    run(sqlite_url, "CREATE TABLE customers (name TEXT)")
+    with pytest.raises(SchemaMismatch, match="no ledger"):
+        Ledger.open(sqlite_url)
+    engine = create_engine(sqlite_url)
+    assert inspect(engine).get_table_names() == ["customers"]
+    engine.dispose()
+
+
+def test_without_create_nothing_is_made(url: str, folder: Path) -> None:
+    """`create=False` on an empty store, or on a file that is not there, is an error and makes nothing."""
+    with pytest.raises((SchemaMismatch, LedgerUnavailable)):
+        Ledger.open(url, create=False)
+    assert list(folder.iterdir()) == []
+
+
+def test_many_may_open_an_empty_store_at_once(url: str) -> None:
+    """Threads that open the same empty store at the same time all get the one ledger."""
+    with ThreadPoolExecutor(8) as pool:
+        ledgers = list(pool.map(lambda _: Ledger.open(url), range(8)))
+    assert len({ledger.heads().ledger_id for ledger in ledgers}) == 1
+    for ledger in ledgers:
+        ledger.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "privacy.db",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///file:x?mode=memory&uri=true",
+        "mysql://localhost/x",
+        "sqlite+aiosqlite:///x",
+    ],
+)
+def test_urls_that_cannot_keep_a_ledger_are_refused(wrong: str) -> None:
+    """A ledger in memory would forget at exit; other databases are not known to lock as needed."""
+    with pytest.raises(LedgerUnavailable, match="ledger"):
+        Ledger.open(wrong)
+
+
+def test_paths_with_odd_characters_are_paths(folder: Path) -> None:
+    """A file name with a question mark, a hash or a percent sign is a name and not a part of a URI."""
+    odd = folder / "100% private? #1 ü.db"
+    with Ledger.open(f"sqlite:///{odd}".replace("%", "%25").replace("?", "%3F")) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+    made = [path.name for path in folder.iterdir()]
+    assert len(made) == 1
+    with sqlite3.connect(folder / made[0]) as connection:
+        assert connection.execute("SELECT count(*) FROM dpledger_datasets").fetchone() == (1,)
+    connection.close()

@@ -1,0 +1,295 @@
+"""What somebody with write access to the store does to it, `verify` finds; the triggers stop the careless."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Connection, create_engine, delete, insert, select, text, update
+from sqlalchemy.exc import DBAPIError
+
+import accounting as acc
+from accounting.budget import Price
+from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt
+from accounting.ledger.charging import Step, append
+from accounting.ledger.engine import checked_url
+from accounting.ledger.item import read_item
+from accounting.ledger.model import Entry
+from accounting.ledger.origin import origin, utc_now
+from accounting.ledger.rows import lock_dataset, read_entry
+from accounting.ledger.tables import datasets, entries, fingerprints, totals
+
+
+@pytest.fixture
+def kept(url: str) -> Iterator[Ledger]:
+    """A ledger with ten charges, a reservation that was voided, and one that was released."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=10.0), "add_remove")
+        for number in range(10):
+            ledger.charge("clicks", acc.PureDP(epsilon=0.1), key=f"k{number}", label="daily", fingerprint="rows")
+        ledger.reserve("clicks", acc.PureDP(epsilon=1.0), key="voided")
+        ledger.void("clicks", "voided", actor="ada", reason="cancelled")
+        ledger.reserve("clicks", acc.PureDP(epsilon=1.0), key="used")
+        ledger.commit("clicks", "used")
+        ledger.release("clicks", "used")
+        assert ledger.verify().ok
+        yield ledger
+
+
+@contextmanager
+def intruder(url: str) -> Iterator[Connection]:
+    """A connection with the triggers dropped, as an owner of the store can."""
+    engine = create_engine(checked_url(url))
+    with engine.begin() as connection:
+        if connection.dialect.name == "sqlite":
+            names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars().all()
+            for name in names:
+                connection.exec_driver_sql(f"DROP TRIGGER {name}")
+        else:
+            connection.exec_driver_sql("DROP FUNCTION dpledger_refuse() CASCADE")
+        yield connection
+    engine.dispose()
+
+
+def kinds(ledger: Ledger, heads: Heads | None = None) -> set[str]:
+    """The kinds of problem found."""
+    return {problem.kind for problem in ledger.verify(heads).problems}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE dpledger_entries SET main = 0",
+        "DELETE FROM dpledger_entries",
+        "UPDATE dpledger_datasets SET declaration = 'x'",
+        "UPDATE dpledger_datasets SET name = 'x'",
+        "DELETE FROM dpledger_datasets",
+        "DELETE FROM dpledger_totals",
+        "TRUNCATE dpledger_entries",
+    ],
+)
+def test_triggers_refuse_to_change_the_past(kept: Ledger, url: str, statement: str) -> None:
+    """UPDATE and DELETE (and TRUNCATE) of entries and declarations fail in the store itself."""
+    if statement.startswith("TRUNCATE") and url.startswith("sqlite"):
+        statement = "DELETE FROM dpledger_entries WHERE seq > 5"
+    engine = create_engine(checked_url(url))
+    with pytest.raises(DBAPIError, match="append-only"), engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+    assert kept.verify().ok
+
+
+EDITS = [
+    (entries.c.main, 0),
+    (entries.c.curve, '{"kind":"pure_dp","epsilon":0.01}'),
+    (entries.c.label, "nightly"),
+    (entries.c.actor, "eve"),
+    (entries.c.at, "2020-01-01T00:00:00.000000+00:00"),
+    (entries.c.count, 2),
+    (entries.c.key, "other"),
+    (entries.c.fingerprint, None),
+    (entries.c.spent_main, 1),
+    (entries.c.prev, "0" * 64),
+    (entries.c.hash, "0" * 64),
+    (entries.c.action, "reserve"),
+    (entries.c.action, "gift"),
+    (entries.c.salt, "pepper"),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), EDITS, ids=[f"{c.name}={str(v)[:20]}" for c, v in EDITS])
+def test_an_edited_row_is_found(kept: Ledger, url: str, column: object, value: object) -> None:
+    """A change of any field of any entry breaks its hash."""
+    with intruder(url) as connection:
+        connection.execute(update(entries).where(entries.c.seq == 4).values({column: value}))
+    found = kept.verify()
+    assert any(problem.seq in (4, 5) and problem.dataset == "clicks" for problem in found.problems)
+
+
+@pytest.mark.parametrize("seq", [1, 4])
+def test_a_removed_row_is_found(kept: Ledger, url: str, seq: int) -> None:
+    """An entry that is missing leaves a gap in the numbers, and its successor points to what is not there."""
+    with intruder(url) as connection:
+        connection.execute(delete(entries).where(entries.c.seq == seq))
+    assert "sequence" in kinds(kept)
+
+
+def test_a_removed_tail_is_found(kept: Ledger, url: str) -> None:
+    """The last entries, cut off, are missed by the dataset's stated head."""
+    with intruder(url) as connection:
+        connection.execute(delete(entries).where(entries.c.seq > 6))
+    assert {"head", "total"} <= kinds(kept)
+
+
+def _truncate(connection: Connection, ledger: Ledger, seq: int) -> None:
+    """Cut the tail off and make everything that remains agree, as a careful forger would."""
+    connection.execute(delete(entries).where(entries.c.seq > seq))
+    last = connection.execute(select(entries).where(entries.c.seq == seq)).one()
+    connection.execute(update(datasets).values(seq=seq, head=last.hash))
+    connection.execute(update(totals).values(main=last.spent_main, failure=last.spent_failure))
+
+
+def test_a_tail_that_was_cut_off_with_care_is_found_against_an_exported_head(kept: Ledger, url: str) -> None:
+    """A consistent shorter ledger verifies by itself, and is found out by a head that was kept elsewhere."""
+    heads = Heads.from_json(kept.heads().to_json())
+    with intruder(url) as connection:
+        _truncate(connection, kept, 10)
+    assert kept.verify().ok
+    assert kinds(kept, heads) == {"head"}
+
+
+def _rechain(connection: Connection, dataset: str, change: Callable[[dict[str, object]], None], seq: int) -> None:
+    """Edit an entry and recompute every hash and total after it."""
+    rows = [read_entry(dataset, row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
+    prev, main, failure = rows[seq - 1].prev, rows[seq - 2].spent_main, rows[seq - 2].spent_failure
+    for entry in rows[seq - 1 :]:
+        values = entry.to_dict()
+        if entry.seq == seq:
+            change(values)
+        main, failure = main + values["main"], failure + values["failure"]
+        values |= {"prev": prev, "spent_main": main, "spent_failure": failure}
+        values["hash"] = prev = Entry(**values).expected_hash()
+        values.pop("dataset")
+        connection.execute(update(entries).where(entries.c.seq == entry.seq).values(**values))
+    connection.execute(update(datasets).values(head=prev))
+    connection.execute(update(totals).values(main=main, failure=failure))
+
+
+def test_a_forged_price_is_found_even_with_every_hash_recomputed(kept: Ledger, url: str) -> None:
+    """The price is derived anew from the entry's curve, so a cheaper entry needs a forged curve as well."""
+    with intruder(url) as connection:
+        _rechain(connection, "clicks", lambda values: values.update(main=1), 4)
+    assert kinds(kept) == {"price"}
+
+
+def test_a_rewritten_history_is_found_against_an_exported_head(kept: Ledger, url: str) -> None:
+    """A ledger that was rewritten without a flaw in itself differs from a head that was kept elsewhere."""
+    heads = kept.heads()
+    with intruder(url) as connection:
+        _rechain(connection, "clicks", lambda values: values.update(label="weekly"), 4)
+    assert kept.verify().ok
+    assert kinds(kept, heads) == {"head"}
+
+
+def test_a_forged_running_total_is_found_even_with_every_hash_recomputed(kept: Ledger, url: str) -> None:
+    """The running total of every entry is the sum of the entries before it."""
+    with intruder(url) as connection:
+        rows = [read_entry("clicks", row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
+        last = replace(rows[-1], spent_main=1)
+        last = replace(last, hash=last.expected_hash())
+        connection.execute(update(entries).where(entries.c.seq == last.seq).values(spent_main=1, hash=last.hash))
+        connection.execute(update(datasets).values(head=last.hash))
+        connection.execute(update(totals).values(main=1))
+    assert kinds(kept) == {"total"}
+
+
+COMMITTED, RESERVED = "used", "open"
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        (Step("void", COMMITTED, "", Price(-(10**12), 0), "why"), "state"),
+        (Step("commit", "nobody", "", Price(0, 0), None), "state"),
+        (Step("release", RESERVED, "", Price(0, 0), None), "state"),
+        (Step("commit", RESERVED, "", Price(-1, 0), None), "price"),
+        (Step("void", RESERVED, "", Price(-(10**11) - 1, 0), "why"), "price"),
+        (Step("void", RESERVED, "", Price(0, 1), "why"), "price"),
+    ],
+    ids=["void after commit", "commit of nothing", "release before commit", "commit with a price", "greedy void", "odd void"],
+)
+def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, step: Step, kind: str) -> None:
+    """A step that was written past the checks, in a chain without a flaw, is found by the rules of states and prices."""
+    kept.reserve("clicks", acc.PureDP(epsilon=0.1), key=RESERVED)
+    with kept._store.writer() as connection:
+        append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+    assert kinds(kept) == {kind}
+
+
+def test_a_charge_beyond_the_budget_is_found(kept: Ledger) -> None:
+    """An entry that was written past the filter is reported, though its chain and its sums agree."""
+    item = read_item(acc.PureDP(epsilon=100.0), 1, None)
+    with kept._store.writer() as connection:
+        step = Step("charge", "greedy", "", Price(10**14, 0), None, item)
+        append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+    assert kinds(kept) == {"overspent"}
+
+
+def test_a_lowered_total_is_found(kept: Ledger, url: str) -> None:
+    """The running total that charges are held against is derived anew from the entries."""
+    with intruder(url) as connection:
+        connection.execute(update(totals).values(main=0))
+    assert kinds(kept) == {"total"}
+
+
+def test_a_raised_budget_is_found(kept: Ledger, url: str) -> None:
+    """The declaration is hashed, and its hash is what the first entry follows."""
+    with intruder(url) as connection:
+        row = connection.execute(select(datasets)).one()
+        declaration = json.loads(row.declaration) | {"budget": '{"epsilon":1000.0,"delta":0.0}'}
+        connection.execute(update(datasets).values(declaration=json.dumps(declaration)))
+    assert {"declaration", "link"} <= kinds(kept)
+
+
+def test_a_dataset_declared_anew_is_found_against_an_exported_head(url: str) -> None:
+    """An empty dataset that was removed and declared again under its name is another one."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        heads = ledger.heads()
+        with intruder(url) as connection:
+            connection.execute(delete(datasets))
+        assert kinds(ledger, heads) == {"missing"}
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        assert kinds(ledger, heads) == {"head"}
+
+
+def test_rows_added_by_hand_are_found(kept: Ledger, url: str) -> None:
+    """An entry beyond the head, or one without a dataset, is not passed over."""
+    with intruder(url) as connection:
+        row = connection.execute(select(entries).where(entries.c.seq == 15)).one()
+        connection.execute(insert(entries).values(**row._asdict() | {"seq": 99, "key": "added"}))
+    assert "head" in kinds(kept)
+
+
+def test_a_forgotten_fingerprint_is_found(kept: Ledger, url: str) -> None:
+    """Removing the claim on rows, which would let them be charged under another name, is found."""
+    with intruder(url) as connection:
+        connection.execute(delete(fingerprints))
+    assert kinds(kept) == {"rows"}
+
+
+@pytest.mark.parametrize("column", ["main", "seq", "curve"])
+def test_a_value_of_another_type_is_a_finding_and_no_crash(sqlite_url: str, column: str) -> None:
+    """SQLite stores text in a column of integers; verify says so, and reading raises the ledger's own error."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=10.0), "add_remove")
+        ledger.charge("clicks", acc.PureDP(epsilon=0.1))
+        with intruder(sqlite_url) as connection:
+            connection.exec_driver_sql(f"UPDATE dpledger_entries SET {column} = x'00ff'")
+        assert kinds(ledger)
+        with pytest.raises(LedgerCorrupt):
+            list(ledger.entries("clicks"))
+
+
+def test_a_curve_of_an_unknown_kind_is_a_finding(kept: Ledger, url: str) -> None:
+    """An entry whose curve cannot be read is reported with the rest, by its number."""
+    with intruder(url) as connection:
+        _rechain(connection, "clicks", lambda values: values.update(curve='{"kind":"os.system"}'), 4)
+    (problem,) = kept.verify().problems
+    assert (problem.kind, problem.seq) == ("price", 4)
+
+
+SOUND = '{"format":"dpselect-ledger-heads-1","ledger_id":"x","at":"","datasets":{}}'
+TWICE = SOUND.replace("}}", '},"at":""}')
+NO_HEADS = [TWICE, "", "[]", "{}", '{"format":"dpselect-ledger-heads-1"}', "NaN", "[" * 10**5]
+
+
+@pytest.mark.parametrize("text", NO_HEADS, ids=lambda text: text[:30])
+def test_heads_are_read_with_care(text: str) -> None:
+    """What is no exported head is an InvalidEntry."""
+    assert Heads.from_json(SOUND).ledger_id == "x"
+    with pytest.raises(InvalidEntry):
+        Heads.from_json(text)

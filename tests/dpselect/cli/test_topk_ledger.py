@@ -1,0 +1,62 @@
+"""`dpselect topk --ledger`: charged before it is drawn, refused when it does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+from dpselect.cli.app import app
+
+LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
+
+
+@pytest.fixture
+def topk(tmp_path: Path) -> list[str]:
+    """The command on a log with a public catalogue and a ledger that pays for two releases."""
+    (tmp_path / "log.csv").write_text(LOG)
+    (tmp_path / "items.csv").write_text("item_id\na\nb\nc\n")
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=2), "add_remove")
+    words = f"topk {tmp_path}/log.csv --user user_id --item item_id --k 1 --domain {tmp_path}/items.csv --epsilon 1"
+    return [*words.split(), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
+
+
+def test_releases_are_charged_until_the_budget_is_spent(topk: list[str], tmp_path: Path) -> None:
+    """Two releases of epsilon 1 fit into epsilon 2 and are on record; the third is refused and nothing is printed."""
+    for _ in range(2):
+        done = CliRunner().invoke(app, [*topk, "--json"])
+        assert done.exit_code == 0
+        assert json.loads(done.stdout)["ledger"] == {"dataset": "log", "period": []}
+    refused = CliRunner().invoke(app, topk)
+    assert refused.exit_code != 0
+    assert refused.stdout == ""
+    assert "left" in refused.stderr
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        assert ledger.verify().ok
+
+
+def test_a_key_releases_once(topk: list[str]) -> None:
+    """The same idempotency key never draws twice."""
+    assert CliRunner().invoke(app, [*topk, "--key", "monday"]).exit_code == 0
+    again = CliRunner().invoke(app, [*topk, "--key", "monday"])
+    assert again.exit_code != 0
+    assert again.stdout == ""
+
+
+@pytest.mark.parametrize("options", [["--ledger", "sqlite:///x.db"], ["--dataset", "log"], ["--key", "k"]])
+def test_half_a_ledger_is_refused(topk: list[str], options: list[str]) -> None:
+    """--ledger and --dataset go together, and the rest needs both."""
+    refused = CliRunner().invoke(app, [*topk[:-4], *options])
+    assert refused.exit_code == 2
+    assert "--ledger" in refused.stderr
+
+
+def test_the_relation_must_be_the_datasets(topk: list[str]) -> None:
+    """A release under another relation than the dataset's is refused before the log is read."""
+    refused = CliRunner().invoke(app, [*topk, "--relation", "replace_one"])
+    assert refused.exit_code != 0
+    assert "relation" in refused.stderr

@@ -1,0 +1,246 @@
+"""The session: nothing is drawn that was not charged, and nothing leaves that is not on record."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from accounting.ledger import AlreadyCharged, InvalidTransition, Ledger, LedgerUnavailable, UnknownDataset
+from dpselect.errors import InvalidRequest, InvalidScores
+from dpselect.schedule import Schedule
+from dpselect.session import Session
+
+SENSITIVITY = dps.Sensitivity()
+MECHANISM = dps.ExponentialMechanism(epsilon=0.25, sensitivity=SENSITIVITY)
+SCORES = dps.Scores([30, 10, 20], sensitivity=SENSITIVITY, labels=["a", "b", "c"])
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """A dataset "clicks" with epsilon = 1, under add_remove."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as opened:
+        opened.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        yield opened
+
+
+@pytest.fixture
+def session(ledger: Ledger) -> Session:
+    """A session on it."""
+    return Session(ledger, "clicks")
+
+
+def left(session: Session) -> float:
+    """Epsilon that is left."""
+    return session.totals()[0].remaining.main
+
+
+def actions(session: Session) -> list[str]:
+    """What is on record, in order."""
+    return [entry.action for entry in session.ledger.entries("clicks")]
+
+
+def test_a_release_is_charged_drawn_and_recorded(session: Session) -> None:
+    """One select is one charge at the mechanism's curve, with the mechanism as provenance, and one release."""
+    selection = session.select(MECHANISM, SCORES, label="best page", key="monday", salt="pepper")
+    assert selection.labels is not None
+    assert selection.labels[0] in ("a", "b", "c")
+    assert actions(session) == ["charge", "release"]
+    entry = next(session.ledger.entries("clicks"))
+    assert (entry.label, entry.key, entry.salt, left(session)) == ("best page", "monday", "pepper", 0.75)
+    assert dps.Mechanism.from_json(entry.mechanism or "") == MECHANISM
+
+
+def test_the_budget_ends_releases(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fifth quarter raises BudgetExceeded before anything is drawn."""
+    for _ in range(4):
+        session.select(MECHANISM, SCORES)
+    monkeypatch.setattr(dps.ExponentialMechanism, "_select", lambda *_: pytest.fail("it was drawn"))
+    with pytest.raises(acc.BudgetExceeded) as refused:
+        session.select(MECHANISM, SCORES)
+    assert refused.value.would_fit == 0
+    with pytest.raises(acc.BudgetExceeded):
+        session.require(MECHANISM)
+
+
+def test_a_failed_draw_stays_charged(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever interrupts a draw, there is no refund and no release on record."""
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dps.ExponentialMechanism, "_select", fail)
+    with pytest.raises(KeyboardInterrupt):
+        session.select(MECHANISM, SCORES, key="interrupted")
+    assert actions(session) == ["charge"]
+    with pytest.raises(InvalidTransition):
+        session.ledger.void("clicks", "interrupted", actor="ada", reason="it failed")
+
+
+def test_what_cannot_be_recorded_is_not_released(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the store fails after the draw, the selection does not leave the session."""
+
+    def full(*_: object, **__: object) -> None:
+        raise LedgerUnavailable("the disk that holds the ledger is full")
+
+    monkeypatch.setattr(Ledger, "release", full)
+    with pytest.raises(LedgerUnavailable):
+        session.select(MECHANISM, SCORES)
+    assert actions(session) == ["charge"]
+
+
+def test_a_key_pays_for_one_draw(session: Session) -> None:
+    """A retried release under the same key is refused: two noisy answers for one charge would be a breach."""
+    session.select(MECHANISM, SCORES, key="monday")
+    with pytest.raises(AlreadyCharged, match="released"):
+        session.select(MECHANISM, SCORES, key="monday")
+    assert left(session) == 0.75
+
+
+def test_misconfigured_releases_cost_nothing(session: Session) -> None:
+    """Relation, sensitivity, domain and size are checked before anything is charged."""
+    swapped = dps.Sensitivity(relation="replace_one")
+    other = dps.ExponentialMechanism(epsilon=0.25, sensitivity=swapped)
+    wide = dps.Scores([1, 2], sensitivity=dps.Sensitivity(linf=5.0))
+    observed = dps.Scores([1, 2], sensitivity=SENSITIVITY, labels=["x", "y"], domain="observed")
+    with pytest.raises(acc.RelationMismatch):
+        session.select(other, dps.Scores([1, 2], sensitivity=swapped))
+    with pytest.raises(acc.RelationMismatch):
+        session.require(other)
+    with pytest.raises(dps.SensitivityMismatch):
+        session.select(MECHANISM, wide)
+    with pytest.raises(dps.DomainMismatch):
+        session.select(MECHANISM, observed)
+    with pytest.raises(InvalidScores):
+        session.select_many(MECHANISM, np.zeros(3))
+    with pytest.raises(InvalidRequest):
+        session.select_many(dps.PeelingTopK(k=9, noise="gumbel", scale=99.0, sensitivity=SENSITIVITY), np.zeros((2, 3)))
+    assert actions(session) == []
+
+
+def test_many_rounds_are_one_charge(session: Session) -> None:
+    """select_many charges rounds times the curve, as one item, and releases one selection per row."""
+    assert len(session.select_many(MECHANISM, np.arange(12).reshape(4, 3))) == 4
+    entry = next(session.ledger.entries("clicks"))
+    assert (entry.count, left(session)) == (4, 0.0)
+    with pytest.raises(acc.BudgetExceeded):
+        session.select_many(MECHANISM, np.arange(3).reshape(1, 3))
+
+
+@pytest.mark.parametrize("keyword", ["count", "period", "rng", "lable"])
+def test_a_release_takes_its_own_keywords_only(session: Session, keyword: str) -> None:
+    """No keyword overrides what is charged, seeds the noise, or is ignored because it is mistyped."""
+    with pytest.raises(acc.InvalidArgument, match=keyword):
+        session.select_many(MECHANISM, np.arange(12).reshape(4, 3), **{keyword: 1})  # type: ignore[arg-type]
+    assert actions(session) == []
+
+
+def test_a_period_is_charged_where_there_is_a_window(ledger: Ledger) -> None:
+    """A session on a dataset with a budget per month charges the months it names, each."""
+    ledger.create_dataset("visits", acc.Budget(epsilon=0.25), "add_remove", window="month")
+    session = Session(ledger, "visits", period=["2024-01", "2024-02"])
+    session.require(MECHANISM)
+    session.select(MECHANISM, SCORES)
+    assert [total.remaining.main for total in session.totals()] == [0.0, 0.0]
+    Session(ledger, "visits", period="2024-03").select(MECHANISM, SCORES)
+    assert ledger.verify().ok
+
+
+def test_a_session_needs_a_declared_dataset_and_an_existing_ledger(ledger: Ledger, tmp_path: Path) -> None:
+    """A mistyped name or path is an error, not a new budget."""
+    with pytest.raises(UnknownDataset):
+        Session(ledger, "click")
+    with pytest.raises(LedgerUnavailable):
+        Session.open(f"sqlite:///{tmp_path / 'other.db'}", "clicks")
+
+
+# -- schedules ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def schedule(session: Session) -> Schedule:
+    """Two exponential mechanisms and one permute-and-flip, reserved."""
+    return session.schedule([(2, MECHANISM), (1, FLIP)], key="plan")
+
+
+FLIP = dps.PermuteAndFlip(epsilon=0.5, sensitivity=SENSITIVITY)
+
+
+def test_a_schedule_is_one_item_at_its_composed_curve(session: Session, schedule: Schedule) -> None:
+    """The plan is reserved at the composition of its runs and described in one entry."""
+    (entry,) = session.ledger.entries("clicks")
+    assert acc.Curve.from_json(entry.curve or "") == 2 * MECHANISM.curve + FLIP.curve
+    assert (entry.action, left(session)) == ("reserve", 0.0)
+
+
+def test_a_schedule_draws_what_was_planned_and_no_more(session: Session, schedule: Schedule) -> None:
+    """Its runs are drawn in any order, each once, without another charge."""
+    for mechanism in (FLIP, MECHANISM, MECHANISM):
+        schedule.select(mechanism, SCORES)
+    assert schedule.left == {}
+    for mechanism in (FLIP, MECHANISM, dps.PermuteAndFlip(epsilon=0.1, sensitivity=SENSITIVITY)):
+        with pytest.raises(InvalidRequest, match="left"):
+            schedule.select(mechanism, SCORES)
+    assert actions(session) == ["reserve", "commit", "release"]
+    assert session.ledger.verify().ok
+
+
+def test_a_schedule_is_voided_until_something_is_drawn(session: Session, schedule: Schedule) -> None:
+    """Before the first draw the reservation is given back; a voided plan draws nothing, a used one is not voided."""
+    schedule.void(actor="ada", reason="cancelled")
+    assert left(session) == 1.0
+    with pytest.raises(InvalidTransition):
+        schedule.select(MECHANISM, SCORES)
+    used = session.schedule([(2, MECHANISM)])
+    used.select(MECHANISM, SCORES)
+    with pytest.raises(InvalidTransition):
+        used.void(actor="ada", reason="cancelled")
+
+
+def test_a_failed_draw_of_a_schedule_is_used_up(session: Session, schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose draw failed is not drawn again."""
+    with monkeypatch.context() as patch:
+        patch.setattr(dps.PermuteAndFlip, "_select", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            schedule.select(FLIP, SCORES)
+    with pytest.raises(InvalidRequest):
+        schedule.select(FLIP, SCORES)
+    assert schedule.left == {MECHANISM: 2}
+
+
+def test_a_schedule_stays_in_its_process(session: Session, schedule: Schedule) -> None:
+    """A forked or pickled copy would draw the same runs twice for one charge: both are refused."""
+    with pytest.raises(TypeError, match="one process"):
+        pickle.dumps(schedule)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            schedule.select(MECHANISM, SCORES)
+        except InvalidRequest:
+            os.write(write, b"refused")
+        os._exit(0)
+    os.close(write)
+    assert os.read(read, 100) == b"refused"
+    os.close(read)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("plan", [[], [(0, MECHANISM)], [(1.5, MECHANISM)], [MECHANISM], [(1, MECHANISM.curve)]])
+def test_a_plan_is_pairs_of_count_and_mechanism(session: Session, plan: list[object]) -> None:
+    """Anything else is refused and not reserved."""
+    with pytest.raises(InvalidRequest):
+        session.schedule(plan)  # type: ignore[arg-type]
+    assert actions(session) == []
+
+
+def test_a_schedule_is_not_reserved_twice_under_one_key(session: Session, schedule: Schedule) -> None:
+    """A retried schedule under the same key is refused: the first may have drawn."""
+    with pytest.raises(AlreadyCharged):
+        session.schedule([(2, MECHANISM), (1, FLIP)], key="plan")

@@ -1,0 +1,173 @@
+"""`dpselect ledger ...`: the whole life of a ledger from a shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from accounting.ledger import Ledger
+from dpselect.cli.ledger import app, open_session
+
+PURE = acc.PureDP(epsilon=0.4).to_json()
+
+
+class Shell:
+    """Runs `dpselect ledger ... --ledger URL`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder / 'privacy.db'}"
+
+    def run(self, *arguments: str, status: int = 0) -> str:
+        """The output of a command that ends with this status."""
+        done = CliRunner().invoke(app, [*arguments, "--ledger", self.url])
+        assert done.exit_code == status, done.output
+        return done.output
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A ledger with a dataset "clicks" of epsilon 1."""
+    made = Shell(tmp_path)
+    made.run("init", "--dataset", "clicks", "--epsilon", "1", "--unit", "visitor", "--actor", "ada")
+    return made
+
+
+def shown(shell: Shell, *arguments: str) -> Any:
+    """What `show --json` prints of the first dataset."""
+    return json.loads(shell.run("show", "--json", *arguments))["datasets"][0]
+
+
+def test_init_declares_once(shell: Shell) -> None:
+    """A second declaration under the name fails; init without a dataset only makes the ledger."""
+    assert "already declared" in shell.run("init", "--dataset", "clicks", "--epsilon", "9", status=1)
+    assert "1 dataset(s)" in shell.run("init")
+    assert shown(shell)["unit"] == "visitor"
+
+
+def test_a_charge_from_the_shell(shell: Shell, tmp_path: Path) -> None:
+    """Curves and mechanisms are charged from text or a file; a key charges once; what does not fit fails with status 1."""
+    file = tmp_path / "mechanism.json"
+    file.write_text(dps.ExponentialMechanism(epsilon=0.2, sensitivity=dps.Sensitivity()).to_json())
+    assert "committed" in shell.run("charge", "--dataset", "clicks", "--curve", PURE, "--key", "a", "--label", "daily")
+    assert "nothing was charged again" in shell.run("charge", "--dataset", "clicks", "--curve", PURE, "--key", "a")
+    shell.run("charge", "--dataset", "clicks", "--mechanism", f"@{file}", "--count", "2")
+    assert "2 run(s) would fit" not in shell.run("charge", "--dataset", "clicks", "--curve", PURE, status=1)
+    state = shown(shell)
+    assert state["periods"][0]["remaining"]["main"] == pytest.approx(0.2)
+    assert [entry["key"] for entry in state["latest"]][1] == "a"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--curve", PURE, "--mechanism", "{}"],
+        ["--curve", "{}"],
+        ["--curve", '{"kind":"os.system"}'],
+        ["--mechanism", "@no such file"],
+        ["--curve", PURE, "--period", "2024-01"],
+    ],
+)
+def test_what_cannot_be_charged_is_one_line(shell: Shell, arguments: list[str]) -> None:
+    """A wrong request ends with an error line, a status above 0 and no entry."""
+    done = CliRunner().invoke(app, ["charge", "--ledger", shell.url, "--dataset", "clicks", *arguments])
+    assert done.exit_code in (1, 2)
+    assert done.output.count("error:") == 1
+    assert "Traceback" not in done.output
+    assert shown(shell)["latest"] == []
+
+
+def test_a_reservation_from_the_shell(shell: Shell) -> None:
+    """reserve, commit and release, or reserve and void: the states of the ledger, and no way back after the commit."""
+    for key in ("used", "unused"):
+        assert "reserved" in shell.run("charge", "--dataset", "clicks", "--curve", PURE, "--reserve", "--key", key)
+    assert "committed" in shell.run("commit", "--dataset", "clicks", "--key", "used")
+    assert "released" in shell.run("release", "--dataset", "clicks", "--key", "used")
+    void = ["--actor", "ada", "--reason", "cancelled"]
+    assert "void" in shell.run("void", "--dataset", "clicks", "--key", "unused", *void)
+    assert "stays charged" in shell.run("void", "--dataset", "clicks", "--key", "used", *void, status=1)
+    assert shown(shell)["periods"][0]["spent"]["main"] == 4 * 10**11
+
+
+def test_show_is_a_table_for_people(shell: Shell) -> None:
+    """The table has the spent and remaining budget and the latest entries; control characters are shown by their code."""
+    with Ledger.open(shell.url) as ledger:
+        ledger.charge("clicks", acc.PureDP(epsilon=0.25), label="evil \u202e label")
+    text = shell.run("show")
+    assert "0.25" in text
+    assert "0.75" in text
+    assert "25.0 %" in text
+    assert "\u202e" not in text
+
+
+def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:
+    """verify ends with status 0 on a sound ledger and 1 on any other, in words or as JSON, also against earlier heads."""
+    shell.run("charge", "--dataset", "clicks", "--curve", PURE)
+    heads = tmp_path / "heads.json"
+    shell.run("heads", "--output", str(heads))
+    assert "nothing found" in shell.run("verify", "--heads", str(heads))
+    assert json.loads(shell.run("verify", "--json"))["ok"] is True
+    with Ledger.open(shell.url) as ledger, ledger._store.writer() as connection:
+        connection.exec_driver_sql("UPDATE dpledger_totals SET main = 0")
+    assert "running totals" in " ".join(shell.run("verify", status=1).split())
+    assert json.loads(shell.run("verify", "--json", status=1))["problems"][0]["kind"] == "total"
+    heads.write_text("{}")
+    shell.run("verify", "--heads", str(heads), status=1)
+
+
+def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
+    """What export writes, import restores elsewhere; without a file it goes to standard output."""
+    shell.run("charge", "--dataset", "clicks", "--curve", PURE)
+    lines = tmp_path / "ledger.jsonl"
+    shell.run("export", "--output", str(lines))
+    assert shell.run("export").splitlines()[1:] == lines.read_text().splitlines()[1:]
+    copy = Shell(tmp_path / "copy")
+    copy.folder.mkdir()
+    assert "1 entries imported" in copy.run("import", str(lines))
+    assert shown(copy) == shown(shell)
+    assert "exists" in copy.run("import", str(lines), status=1)
+
+
+def test_report_writes_a_page(shell: Shell, tmp_path: Path) -> None:
+    """report verifies first and writes one HTML page; an odd delta is refused."""
+    page = tmp_path / "report.html"
+    shell.run("report", "--output", str(page), "--delta", "1e-7")
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "Verified" in text
+    assert "1e-7" in text
+    shell.run("report", "--output", str(page), "--delta", "2", status=2)
+
+
+def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """Only init and import make a ledger: any other verb on a mistyped path fails and leaves no file."""
+    shell = Shell(tmp_path)
+    for arguments in (["show"], ["verify"], ["heads"], ["charge", "--dataset", "clicks", "--curve", PURE]):
+        assert "error:" in shell.run(*arguments, status=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_open_session_is_the_door_for_other_verbs(shell: Shell) -> None:
+    """`dpselect topk --ledger URL --dataset NAME` gets its session here."""
+    session = open_session(shell.url, "clicks")
+    session.select(
+        dps.ExponentialMechanism(epsilon=0.5, sensitivity=dps.Sensitivity()), dps.Scores([1, 2], sensitivity=dps.Sensitivity())
+    )
+    assert shown(shell)["periods"][0]["remaining"]["main"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "verb", ["init", "charge", "commit", "release", "void", "show", "verify", "heads", "export", "import", "report"]
+)
+def test_every_verb_has_help(verb: str) -> None:
+    """Each verb explains itself and each of its options."""
+    done = CliRunner().invoke(app, [verb, "--help"])
+    assert done.exit_code == 0
+    assert "--ledger" in done.output

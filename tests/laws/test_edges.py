@@ -1,0 +1,144 @@
+"""Extreme inputs of the mechanisms that read the top of a ranking: huge counts, negative scores, and kbar beyond the data."""
+
+from __future__ import annotations
+
+import math
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import dpselect as dps
+from dpselect.mechanisms.gaps import read_top
+from dpselect.mechanisms.gaps_rows import row_gaps
+from dpselect.mechanisms.gaussian_gap import GaussianGap
+from dpselect.mechanisms.large_gap import LargeGap
+from dpselect.mechanisms.stability_test import StabilityTest
+from dpselect.mechanisms.stable_top_k import StableTopK
+from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.top_stable import TopStable
+from dpselect.scores import Domain, Scores
+
+B = 2**54
+TOPS: list[dps.Mechanism] = [
+    LargeGap(epsilon=1.0, kbar=2),
+    LargeGap(epsilon=1.0, kbar=3, regularizer=[1.5, 0.3, -0.7]),
+    GaussianGap(scale=1.0, kbar=2),
+    StabilityTest(k=1, scale=1.0, failure_delta=1e-6),
+    StableTopK(rho=1.0, failure_delta=1e-6, kbar=2),
+    StableTopKFixed(k=1, rho=1.0, failure_delta=1e-6, penalty=0.5, kbar=2),
+    TopStable(k=1, kbar=2, epsilon=1.0, delta=1e-6),
+    TopStable(k=1, kbar=3, epsilon=1.0, delta=1e-6, epsilon_em=1.0),
+    dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=1e-6),
+    dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6),
+    dps.LimitedDomain(k=1, kbar=2, kbar_least=1, epsilon=1.0, delta=1e-6),
+    dps.LimitedDomain(k=2, kbar=2, kbar_least=2, epsilon=1.0, delta=1e-6, l0=1),
+]
+
+HUGE = [
+    ([B + 3, B + 2, 0], [B + 3, B + 3, 0]),
+    ([5 + 2 * B + 5, 5 + B + 2, 5], [5 + 2 * B + 5, 5 + B + 3, 5]),
+    ([2**53 - 1, 2**53, 0], [2**53, 2**53 + 1, 0]),
+    ([2**53 + 1, 2**53, 0], [2**53 + 2, 2**53, 0]),
+    ([3 * B + 4, 2 * B + 2, B + 1, 0], [3 * B + 5, 2 * B + 2, B + 2, 0]),
+    ([2**63 - 1, 2**63 - 2, 1], [2**63 - 1, 2**63 - 1, 1]),
+    ([2**54 - 1, 2**53 - 1, 0], [2**54 - 1, 2**53, 0]),
+    ([2**32 + 1, 2**32, 7, 2**31], [2**32 + 2, 2**32, 8, 2**31]),
+]
+
+
+def divergence(p: dict[object, float], q: dict[object, float], epsilon: float) -> float:
+    """Hockey-stick divergence of two laws of outcomes."""
+    return sum(max(0.0, p.get(o, 0.0) - math.exp(epsilon) * q.get(o, 0.0)) for o in {*p, *q})
+
+
+@pytest.mark.parametrize("domain", ["public", "observed"])
+@pytest.mark.parametrize("mechanism", TOPS, ids=str)
+def test_counts_beyond_float64_obey_the_curve(mechanism: dps.Mechanism, domain: Domain) -> None:
+    """Adding one user to counts whose differences no float64 holds stays within the curve, in both directions."""
+    if domain == "observed" and not mechanism.unknown_domain:
+        domain = "public"
+    for pair in HUGE:
+        laws = [mechanism.probabilities(Scores(v, sensitivity=mechanism.covers, domain=domain)) for v in pair]
+        for epsilon in (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0):
+            delta = mechanism.curve.delta(epsilon)
+            for p, q in (laws, laws[::-1]):
+                assert divergence(p, q, epsilon) <= delta + 1e-9
+
+
+@pytest.mark.parametrize("mechanism", TOPS, ids=str)
+def test_draws_by_rows_read_huge_counts_as_the_law_does(mechanism: dps.Mechanism) -> None:
+    """Outcomes that the law all but excludes are not drawn, one by one or by rows, where heights are beyond 2^53."""
+    row = HUGE[1][0]
+    scores = Scores(row, sensitivity=mechanism.covers)
+    law = mechanism.probabilities(scores)
+    possible = {
+        tuple(sorted(o)) if isinstance(o, frozenset) else o if isinstance(o, tuple) else (o,) for o, p in law.items() if p > 1e-12
+    }
+    single = [mechanism.select(scores, rng=np.random.default_rng(seed)) for seed in range(20)]
+    for selection in [*single, *mechanism.select_many(np.array([row] * 200), rng=np.random.default_rng(1))]:
+        assert tuple(selection.indices) in possible
+
+
+def test_rows_and_scores_have_the_same_clamped_gaps() -> None:
+    """`row_gaps` and `read_top` clamp alike, and never above 2^53."""
+    for pair in HUGE:
+        for row in pair:
+            gaps = read_top(Scores(row, sensitivity=dps.Sensitivity()), 3).gaps
+            assert np.array_equal(row_gaps(np.array([row]), 3)[0], gaps)
+            assert gaps.max() <= 2.0**53
+
+
+@pytest.mark.parametrize("domain", ["public", "observed"])
+@pytest.mark.parametrize("mechanism", TOPS, ids=str)
+def test_utilities_are_refused(mechanism: dps.Mechanism, domain: Domain) -> None:
+    """Where a missing candidate counts as 0, scores that may be negative are refused, in draws, laws and matrices."""
+    scores = Scores([2**62, 2**62 - (2**63 - 1)], sensitivity=mechanism.covers, kind="utilities", domain=domain)
+    refusal = dps.InvalidScores if mechanism.unknown_domain else (dps.InvalidScores, dps.DomainMismatch)
+    for call in (mechanism.select, mechanism.probabilities):
+        with pytest.raises(refusal):
+            call(scores)
+    with pytest.raises(dps.InvalidScores, match="negative"):
+        mechanism.select_many([[3, 1, 0], [3, 1, -1]])
+    assert len(mechanism.select_many([[3, 1, 0], [3, 1, 1]])) == 2
+
+
+TOO_LARGE: list[Callable[[], object]] = [
+    lambda: LargeGap(epsilon=1.0, kbar=10**7 + 1),
+    lambda: GaussianGap(scale=1.0, kbar=10**11),
+    lambda: StabilityTest(k=10**11, scale=1.0, failure_delta=0.1),
+    lambda: StableTopK(rho=1.0, failure_delta=0.1, kbar=10**11),
+    lambda: StableTopKFixed(k=1, rho=1.0, failure_delta=0.1, penalty=0.0, kbar=10**11),
+    lambda: TopStable(k=1, kbar=10**11, epsilon=1.0, delta=0.1),
+    lambda: dps.LimitedDomain(k=1, kbar=10**11, epsilon=1.0, delta=0.1),
+]
+
+
+@pytest.mark.parametrize("build", TOO_LARGE)
+def test_sizes_beyond_memory_are_refused(build: Callable[[], object]) -> None:
+    """A k or kbar above 10,000,000 is refused when it is configured, by name and with the rule."""
+    with pytest.raises(dps.InvalidMechanism, match=r"\.(k|kbar)=\d+ is refused: .*10000000.*10,000,000"):
+        build()
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        dps.LimitedDomain(k=1, kbar=10**7, epsilon=1.0, delta=0.1),
+        StabilityTest(k=10**7, scale=1.0, failure_delta=0.1),
+    ],
+    ids=str,
+)
+def test_one_selection_costs_what_the_data_cost(mechanism: dps.Mechanism) -> None:
+    """On two items neither time nor memory touched grows with a kbar or k of ten million."""
+    scores = Scores([5, 1], sensitivity=mechanism.covers, domain="observed")
+    start = time.process_time()
+    tracemalloc.start()
+    mechanism.select(scores, rng=np.random.default_rng(1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert time.process_time() - start < 0.3
+    # A lazily zeroed array of ten million float64 is 80 MB of addresses.
+    assert peak < 100_000_000
