@@ -151,8 +151,8 @@ class Mechanism(Frozen, ABC):
         self.covers.require(scores.sensitivity)
         if self._counts_only and scores.kind != "counts":
             raise InvalidScores(
-                f"{type(self).__name__} needs kind='counts': a candidate that is not listed is one with count 0, which has no meaning "
-                "for utilities"
+                f"{type(self).__name__} needs kind='counts': a candidate that is not listed is one with count 0, "
+                "which has no meaning for utilities"
             )
         if scores.domain == "observed":
             self._check_observed()
