@@ -90,7 +90,7 @@ def test_version_and_bare_call() -> None:
 
 def test_the_entry_point() -> None:
     """What pyproject.toml calls exists."""
-    declared = (ROOT / "pyproject.toml").read_text()
+    declared = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text()
     assert 'dpselect = "dpselect.cli:main"' in declared
     assert callable(main)
     assert app.info.name == "dpselect"
