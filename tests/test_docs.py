@@ -33,11 +33,14 @@ def test_every_curve_cites_its_theorem(path: Path) -> None:
     assert re.search(r"Theorem [A-Z]\d+", path.read_text())
 
 
-@pytest.mark.parametrize("number", range(len(_blocks(ROOT / "README.md", "python"))))
-def test_readme_examples_run(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every Python block of the README runs as it stands."""
+EXAMPLES = [(page, number) for page in ("README.md", "docs/ledger.md") for number in range(len(_blocks(ROOT / page, "python")))]
+
+
+@pytest.mark.parametrize(("page", "number"), EXAMPLES)
+def test_examples_run(page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every Python block of the README and of the ledger's guide runs as it stands."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(_blocks(ROOT / "README.md", "python")[number], "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(_blocks(ROOT / page, "python")[number], page, "exec"), {"__name__": "example"})
 
 
 @pytest.mark.parametrize("kind", sorted(members()))

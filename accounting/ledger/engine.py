@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DisconnectionError
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
 
 from accounting.ledger.errors import LedgerUnavailable
@@ -91,13 +92,12 @@ def postgresql_engine(url: URL, *, timeout: float) -> Engine:
     except ModuleNotFoundError:
         raise LedgerUnavailable("PostgreSQL needs the driver psycopg: pip install 'dpselect[postgres]'") from None
     event.listen(engine, "connect", _postgresql_settings(timeout))
-    event.listen(engine, "checkout", _refuse_inherited)
+    _OPEN.add(engine)
     return engine
 
 
 def _postgresql_settings(timeout: float) -> Callable[[Any, Any], None]:
-    def settle(connection: Any, record: Any) -> None:
-        record.info["pid"] = os.getpid()
+    def settle(connection: Any, _: Any) -> None:
         milliseconds = max(1, int(timeout * 1000))
         # A role or a database may have switched synchronous_commit off: then a crash could lose charges.
         with connection.cursor() as cursor:
@@ -108,8 +108,14 @@ def _postgresql_settings(timeout: float) -> Callable[[Any, Any], None]:
     return settle
 
 
-def _refuse_inherited(_: Any, record: Any, proxy: Any) -> None:
-    """A forked child must not talk on its parent's socket: the pool then connects anew."""
-    if record.info.get("pid") != os.getpid():
-        record.dbapi_connection = proxy.dbapi_connection = None
-        raise DisconnectionError("this connection belongs to the parent process")
+_OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _forget_inherited() -> None:
+    """A forked child must not talk on its parent's sockets, not even to ask whether they live: it starts with none."""
+    for engine in list(_OPEN):
+        engine.dispose(close=False)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_inherited)

@@ -56,8 +56,7 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
         _missing(f"PostgreSQL cannot be started here: {error}")
     yield f"postgresql://postgres@/postgres?host={folder}"
-    # An orderly stop writes a checkpoint of every database first.
-    _run([str(programs / "pg_ctl"), "-D", data, "-m", "immediate", "stop"], folder)
+    _run([str(programs / "pg_ctl"), "-D", data, "-m", "fast", "-w", "stop"], folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 

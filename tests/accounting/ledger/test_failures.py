@@ -39,8 +39,8 @@ def kept(path: Path) -> Iterator[Ledger]:
         yield ledger
 
 
-def in_child(action: Callable[[], None]) -> str:
-    """What `action` raises in a forked process, as text; "" if it raises nothing."""
+def in_child(action: Callable[[], None], meanwhile: Callable[[], None] = lambda: None) -> str:
+    """What `action` raises in a forked process, as text, "" if it raises nothing; `meanwhile` runs here at the same time."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -52,9 +52,12 @@ def in_child(action: Callable[[], None]) -> str:
         os.write(write, message.encode())
         os._exit(0)
     os.close(write)
-    with os.fdopen(read) as pipe:
-        message = pipe.read()
-    os.waitpid(child, 0)
+    try:
+        meanwhile()
+    finally:
+        with os.fdopen(read) as pipe:
+            message = pipe.read()
+        os.waitpid(child, 0)
     return message
 
 
@@ -235,11 +238,6 @@ def test_a_forked_child_leaves_its_parents_connection_alone(postgres_url: str) -
                 ledger.charge("clicks", SMALL)
 
         charge()
-        child = threading.Thread(target=lambda: outcomes.append(in_child(charge)))
-        outcomes: list[str] = []
-        child.start()
-        charge()
-        child.join()
-        assert outcomes == [""]
+        assert in_child(charge, meanwhile=charge) == ""
         assert ledger.total("clicks").spent.main == 60 * 10**9
         assert ledger.verify().ok
