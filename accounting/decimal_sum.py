@@ -11,7 +11,6 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 _EXACT = Context(prec=400, rounding=ROUND_CEILING)
 _ZERO = Decimal(0)
-_STEP = Decimal("1e-24")
 
 
 def decimal_sum(terms: Iterable[tuple[int, float]]) -> float:
@@ -23,11 +22,6 @@ def decimal_sum(terms: Iterable[tuple[int, float]]) -> float:
         if value:
             total = _EXACT.fma(Decimal(count), exact(value), total)
     return _up(total)
-
-
-def steps(value: float) -> int:
-    """`value` as a whole number of fixed-point steps of 10^-24, rounded up."""
-    return units_up(exact(value), _STEP)
 
 
 def exact(value: float) -> Decimal:

@@ -18,7 +18,6 @@ from dpselect.cli import ledger_text, options
 from dpselect.cli.guard import FAILED, GuardedGroup
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
-from dpselect.session import Session
 
 app = typer.Typer(
     name="ledger",
@@ -37,15 +36,6 @@ Dataset = Annotated[str, typer.Option("--dataset", help="Name of a dataset that 
 Key = Annotated[str, typer.Option("--key", help="The charge's idempotency key.")]
 Output = Annotated[Path | None, typer.Option("--output", help="File to write; standard output if left out.")]
 _JSON = "The curve as JSON, or @FILE."
-
-
-def open_session(url: str, dataset: str, *, period: list[str] | None = None) -> Session:
-    """A session on a dataset of an existing ledger, for verbs that release something.
-
-    Raises:
-        LedgerError: there is no such ledger or dataset.
-    """
-    return Session.open(url, dataset, period=period or None)
 
 
 @app.command()

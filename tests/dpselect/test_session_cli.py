@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.cli.ledger import app, open_session
+from dpselect.cli.ledger import app
+from dpselect.session import Session
 
 PURE = acc.PureDP(epsilon=0.4).to_json()
 
@@ -156,7 +157,7 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_open_session_is_the_door_for_other_verbs(shell: Shell) -> None:
     """`dpselect topk --ledger URL --dataset NAME` gets its session here."""
-    session = open_session(shell.url, "clicks")
+    session = Session.open(shell.url, "clicks")
     session.select(
         dps.ExponentialMechanism(epsilon=0.5, sensitivity=dps.Sensitivity()), dps.Scores([1, 2], sensitivity=dps.Sensitivity())
     )
