@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -39,6 +39,18 @@ class Frozen(BaseModel):
             return validate(data)
         except ValidationError as error:
             raise cls.error_class(_explain(cls, error)) from None
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """The model that the text describes.
+
+        Raises:
+            The family's own error class: the text is not JSON, or its values are refused.
+        """
+        try:
+            return super().model_validate_json(json_data, **options)
+        except ValidationError:  # what is wrong with values has become `error_class` already
+            raise cls.error_class(f"the text is not the JSON of {cls.__name__}: pass what model_dump_json wrote") from None
 
     def __repr_args__(self) -> Any:
         fields = type(self).model_fields

@@ -70,7 +70,7 @@ def topk(
         Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names. Default: it is worked out."),
     ] = None,
     buckets: Annotated[
-        int | None, Option("--buckets", help="Read the log in so many parts: more need less memory. Default: by size.")
+        int | None, Option("--buckets", min=1, help="Read the log in so many parts: more need less memory. Default: by size.")
     ] = None,
     memory_limit: Annotated[
         str | None,

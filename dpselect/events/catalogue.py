@@ -90,7 +90,10 @@ def _records(path: Path, kind: Delimited, place: int, width: int, what: str) -> 
 
 def _place(names: list[str], column: str | None, what: str) -> int:
     if column is None and len(names) > 1:
-        raise EventLogError(f"{what} has columns {', '.join(map(repr, names))}: say with column= which holds the labels")
+        raise EventLogError(
+            f"{what} has columns {', '.join(map(repr, names))}: say which holds the labels "
+            "(column= in the library, --domain-column at the command line)"
+        )
     if column is None:
         return 0
     if names.count(column) > 1:

@@ -85,7 +85,8 @@ def _numbered(field: str, column: Reference, count: int, what: str) -> int:
     if found is None or found >= count:
         raise EventLogError(
             f"{field}={column!r} is not a column of {what}, read without a header: it has {count} columns, so give a number "
-            f"from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or pass header=True if its first line has names"
+            f"from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or say that its first line "
+            "has names (header=True, --header)"
         )
     return found
 
@@ -101,7 +102,7 @@ def _named(field: str, column: Reference, names: Sequence[str], what: str, *, li
         raise no_column(field, column, names, what)
     raise EventLogError(
         f"{field}={column!r} is not a column of {what}: its first line does not name it, and may be data, so is not shown; "
-        f"without a header, give column numbers from 1 to {len(names)}; with one, pass header=True to see its names"
+        f"without a header, give column numbers from 1 to {len(names)}; with one, say so (header=True, --header) to see its names"
     )
 
 

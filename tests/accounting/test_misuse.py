@@ -129,3 +129,10 @@ def test_odometers_refuse_what_they_cannot_count() -> None:
     with pytest.raises(BudgetExceeded, match="larger failure"):
         odometer.charge(ApproxDP(epsilon=0.1, delta=1e-9))
     assert odometer.spent == before
+
+
+@pytest.mark.parametrize("text", ["{bad", "[]", '{"epsilon": -1}', '{"epsilon": 1, "delta": 2}'])
+def test_json_that_is_no_budget_raises_the_familys_error(text: str) -> None:
+    """Text that is not JSON, or not a budget's, is refused with the budgets' own error."""
+    with pytest.raises(InvalidBudget):
+        Budget.model_validate_json(text)
