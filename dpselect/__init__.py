@@ -11,7 +11,7 @@ if getattr(_accounting, "DISTRIBUTION", None) != "dpselect":
         "virtual environment of its own"
     )
 
-from dpselect import events, ranking, verify
+from dpselect import events, pate, ranking, verify
 from dpselect.calibration import TopKRequest, calibrated, default_mechanism, fitted
 from dpselect.errors import (
     DomainMismatch,
@@ -60,6 +60,7 @@ except PackageNotFoundError:  # a source tree that is not installed
 __all__ = [
     "Session",
     "ranking",
+    "pate",
     "LargeMargin",
     "TopStable",
     "OnlineStableQueries",

@@ -16,6 +16,7 @@ from accounting.ledger import Ledger, Receipt
 from accounting.relation import same_relation
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
+from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection
 
@@ -89,7 +90,7 @@ class Schedule:
         """How many runs of each mechanism are not drawn yet."""
         return dict(+self._left)
 
-    def select(self, mechanism: Mechanism, scores: Scores) -> Selection:
+    def select(self, mechanism: Mechanism, scores: Scores | Rounds) -> Selection:
         """Draw one of the plan's runs.
 
         Raises:

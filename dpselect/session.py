@@ -7,9 +7,12 @@ from typing import Self, TypedDict, TypeVar, Unpack, cast, final
 
 from numpy.typing import ArrayLike
 
+from accounting import Curve
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
-from accounting.ledger.item import Chargeable, require_known
+from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
+from accounting.relation import same_relation
 from dpselect.mechanisms import Mechanism
+from dpselect.rounds import Rounds
 from dpselect.schedule import Plan, PlanItem, Schedule
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
@@ -86,7 +89,18 @@ class Session:
         """
         self._ledger.check(self._dataset.name, mechanism, count=count, period=self._period)
 
-    def select(self, mechanism: Mechanism, scores: Scores, **notes: Unpack[Notes]) -> Selection:
+    def affordable(self, mechanism: Mechanism) -> int:
+        """How many runs of `mechanism`, charged as one item as `select_many` does, every period's remaining budget pays for.
+
+        At most 10^12, the most that one charge may count.
+
+        Raises:
+            RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
+        """
+        same_relation(self._dataset.relation, mechanism.relation)
+        return min(_runs(total, mechanism.curve) for total in self.totals())
+
+    def select(self, mechanism: Mechanism, scores: Scores | Rounds, **notes: Unpack[Notes]) -> Selection:
         """Charge one run of `mechanism`, draw, and record the release. Keywords: see `Notes`.
 
         Raises:
@@ -98,7 +112,7 @@ class Session:
         mechanism.check(scores)
         return self._release(mechanism, 1, notes, lambda: mechanism.select(scores))
 
-    def select_many(self, mechanism: Mechanism, matrix: ArrayLike, **notes: Unpack[Notes]) -> Selections:
+    def select_many(self, mechanism: Mechanism, matrix: ArrayLike | Rounds, **notes: Unpack[Notes]) -> Selections:
         """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item, then draw them all.
 
         Raises:
@@ -142,3 +156,17 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self._ledger!r}, {self._dataset.name!r})"
+
+
+def _runs(total: Total, curve: Curve) -> int:
+    """The greatest number of runs that fits as one item: its price rises with the number."""
+    if not total.budget.can_afford(total.spent, curve):
+        return 0
+    low, high = 1, 2
+    while high <= MOST_RUNS and total.budget.can_afford(total.spent, high * curve):
+        low, high = high, 2 * high
+    high = min(high, MOST_RUNS + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if total.budget.can_afford(total.spent, middle * curve) else (low, middle)
+    return low

@@ -58,7 +58,7 @@ def test_no_import_cycles() -> None:
 def test_a_mechanism_touches_three_places(kind: str) -> None:
     """Each mechanism has a module of its own, is exported at the top, and is under the laws."""
     member = members()[kind]
-    homes = (dpselect, dpselect.ranking)
+    homes = (dpselect, dpselect.ranking, dpselect.pate)
     assert any(getattr(home, member.__name__, None) is member for home in homes)
     assert any(type(case.mechanism) is member for case in CASES), "add a case to tests/laws/cases.py"
     others = [m for m in members().values() if m.__module__ == member.__module__]

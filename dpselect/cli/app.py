@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import dpselect
-from dpselect.cli import demo, ledger, mechanisms, topk
+from dpselect.cli import demo, ledger, mechanisms, pate, topk
 from dpselect.cli.guard import GuardedGroup
 from dpselect.cli.options import Debug
 
@@ -45,6 +45,7 @@ def _common(
 app.command("topk", short_help="Release the top k of a log, with its price.")(topk.topk)
 app.command("demo", short_help="The same on a log that is made up first.")(demo.demo)
 app.command("mechanisms", short_help="What the mechanisms are and guarantee.")(mechanisms.mechanisms)
+app.command("pate", short_help="Label items by teachers' votes, resumably.")(pate.pate)
 app.add_typer(ledger.app)
 
 

@@ -120,8 +120,8 @@ class AboveThreshold(Mechanism):
         return Selections(indices, ordered=False, requested=self.c, complete=complete, reason=_REASON)
 
     def _rows(self, matrix: Numbers, source: Sampler) -> Positions:
-        above = margins(matrix, self.threshold)
-        return first(passing(above, by_name(self.noise), self.scale, self.noise_on_answers, source), self.c)
+        passed = passing(matrix, self.threshold, by_name(self.noise), self.scale, self.noise_on_answers, source)
+        return first(passed, self.c)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(patterns(scores.size, self.c), 2e4)

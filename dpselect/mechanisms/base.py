@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from accounting import Curve, Relation
 from accounting.frozen import Frozen
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
+from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -82,11 +83,11 @@ class Mechanism(Frozen, ABC):
         return self.covers.relation
 
     @final
-    def select(self, scores: Scores, *, rng: np.random.Generator | None = None) -> Selection:
+    def select(self, scores: Scores | Rounds, *, rng: np.random.Generator | None = None) -> Selection:
         """Release a selection. Its price is `curve`, and nothing here charges it: `dpselect.Session` does.
 
         Args:
-            scores: the private scores.
+            scores: the private scores, or ballots of a single round.
             rng: None draws from the operating system's entropy; a seeded Generator is for simulation only.
 
         Raises:
@@ -95,23 +96,37 @@ class Mechanism(Frozen, ABC):
             InvalidRequest: too few or too many candidates.
         """
         self.check(scores)
+        if isinstance(scores, Rounds):
+            return scores.settled(self)._select(scores.only(self), sampler(rng))
         return self._select(scores, sampler(rng))
 
     @final
-    def select_many(self, matrix: ArrayLike, *, rng: np.random.Generator | None = None) -> Selections:
+    def select_many(self, matrix: ArrayLike | Rounds, *, rng: np.random.Generator | None = None) -> Selections:
         """Release one selection per row of a (rounds, m) matrix over a public domain. The price is `rounds * curve`.
 
-        The rows are taken to have the sensitivity that the mechanism is configured for.
+        The rows are taken to have the sensitivity that the mechanism is configured for; ballots are checked for it.
 
         Raises:
             InvalidScores: not a two-dimensional matrix of finite numbers with at least one row.
             InvalidRequest: too few or too many candidates.
         """
-        return self._select_many(self.check_many(matrix), sampler(rng))
+        checked = self.check_many(matrix)
+        if isinstance(checked, Rounds):
+            return checked.draw(self, sampler(rng))
+        return self._select_many(checked, sampler(rng))
 
     @final
-    def check_many(self, matrix: ArrayLike) -> Numbers:
-        """The checked (rounds, m) matrix; raise as `select_many` would, without drawing anything."""
+    def check_many(self, matrix: ArrayLike | Rounds) -> Numbers | Rounds:
+        """The checked (rounds, m) matrix, or ballots; raise as `select_many` would, without drawing anything."""
+        data = self._read(matrix)
+        if isinstance(data, Rounds):
+            self._check_size(data.candidates)
+            data.check(self)
+            return data
+        return self._checked(data)
+
+    @final
+    def _checked(self, matrix: ArrayLike) -> Numbers:
         if isinstance(matrix, Scores):
             raise InvalidScores("select_many takes a (rounds, candidates) matrix, not Scores: release these with select")
         try:
@@ -122,7 +137,13 @@ class Mechanism(Frozen, ABC):
             raise InvalidScores(f"matrix must have shape (rounds, candidates), both >= 1, not {array.shape}")
         flat = Scores(array.ravel(), sensitivity=self.covers, kind="counts" if self._counts_only else "utilities").values
         self._check_size(array.shape[1])
+        self._check_stated()
         return flat.reshape(array.shape)
+
+    @staticmethod
+    def _read(data: Any) -> Any:
+        """What `select_many` was given, in the form that this kind of mechanism reads."""
+        return data
 
     @property
     def _counts_only(self) -> bool:
@@ -130,7 +151,7 @@ class Mechanism(Frozen, ABC):
         return self.unknown_domain or self.pads_with_zeros
 
     @final
-    def probabilities(self, scores: Scores) -> dict[Any, float]:
+    def probabilities(self, scores: Scores | Rounds) -> dict[Any, float]:
         """The exact probability of every outcome: an oracle for small domains.
 
         An outcome is what is released: an int for the best one, a tuple of indices where their order is released, a frozenset
@@ -141,11 +162,18 @@ class Mechanism(Frozen, ABC):
             DpSelectError: as for `select`.
         """
         self.check(scores)
+        if isinstance(scores, Rounds):
+            return scores.settled(self)._probabilities(scores.only(self))
         return self._probabilities(scores)
 
     @final
-    def check(self, scores: Scores) -> None:
+    def check(self, scores: Scores | Rounds) -> None:
         """Raise as `select` would, without drawing anything."""
+        if isinstance(scores, Rounds):
+            self._check_size(scores.candidates)
+            scores.check(self)
+            scores.settled(self).check(scores.only(self))
+            return
         if not isinstance(scores, Scores):
             raise InvalidScores(f"pass dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}")
         self.covers.require(scores.sensitivity)
@@ -158,6 +186,7 @@ class Mechanism(Frozen, ABC):
             self._check_observed()
         else:
             self._check_size(scores.size)
+        self._check_stated()
 
     @final
     def to_json(self) -> str:
@@ -185,6 +214,9 @@ class Mechanism(Frozen, ABC):
                 "item shows that its user is there: give a public catalogue (count 0 where nobody touched a candidate), or use a "
                 "mechanism for an unknown domain, LimitedDomain for example"
             )
+
+    def _check_stated(self) -> None:
+        """Raise where the configuration leaves something open that bare scores do not tell."""
 
     def _check_size(self, size: int) -> None:
         if size < self.least_candidates:

@@ -18,8 +18,8 @@ from dpselect.mechanisms.canonical_classes import Classes, TopSet
 from dpselect.mechanisms.canonical_draw import draw_class, draw_members
 from dpselect.mechanisms.canonical_exact import set_probability, set_score
 from dpselect.mechanisms.canonical_order import Ranked
-from dpselect.mechanisms.canonical_rows import class_count, draw_rows
-from dpselect.mechanisms.noisy_max import centred_rows
+from dpselect.mechanisms.canonical_rows import RowDraw, class_count, draw_rows
+from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import argmax_probabilities
@@ -76,8 +76,8 @@ class CanonicalTopK(Mechanism):
 
     @property
     def scale(self) -> float:
-        """Scale of the noise on the score of a set, in score units."""
-        return self.sensitivity.range / self.epsilon
+        """Scale of the noise on the score of a set, in score units, rounded up."""
+        return ratio_up(self.sensitivity.range, self.epsilon)
 
     def set_probability(self, scores: Scores, subset: Collection[int]) -> float:
         """The exact probability that `subset`, k candidate positions, is released; private, like the scores.
@@ -103,7 +103,8 @@ class CanonicalTopK(Mechanism):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         if class_count(matrix.shape[1], self.k, self.gamma) <= _MOST_CLASSES:
-            best = draw_rows(centred_rows(matrix), self.k, self.gamma, self.top_set, by_name(self.noise), self.scale, source)
+            asked = RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), self.scale)
+            best = draw_rows(matrix, asked, source)
             return Selections(best, ordered=False, requested=self.k)
         rows = [self._select(Scores(row, sensitivity=self.covers, kind="utilities"), source).indices for row in matrix]
         return Selections(np.array(rows, dtype=np.int64), ordered=False, requested=self.k)

@@ -6,13 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
+from flint import arb, ctx, fmpz
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from dpselect.noise.numerics import log1mexp
+from dpselect.sampling.lazy import precision
 
 Floats = NDArray[np.float64]
 _EXACT = 16  # below it the remainder of Stirling's formula is read from a table
+_ALLOWANCE = 2.0**-44  # of 1 + ln C: far above the roundings of the saddle-point form
+_SHORT = 64  # coefficients C(n, r) of r up to here are computed as integers
+_LOST = 64  # bits that the differences of log-gammas may lose, for n below 2^60
 _SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 
 
@@ -22,6 +26,7 @@ def log_binomial(n: Any, r: Any) -> Floats:
     The saddle-point form (Loader 2000): differences of log-gammas would lose n ln n / ln C(n, r) of the accuracy.
     """
     n, r = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(r, dtype=np.float64))
+    r = np.minimum(r, n - r)  # the smaller part, whose logarithms lose nothing
     rest = n - r
     inside = (r > 0) & (rest > 0)
     size, part, other = (np.where(inside, x, y) for x, y in ((n, 2.0), (r, 1.0), (rest, 1.0)))
@@ -32,14 +37,36 @@ def log_binomial(n: Any, r: Any) -> Floats:
     return np.where(inside, np.maximum(found, 0.0), np.where(edge, 0.0, -np.inf))
 
 
-def log_difference(larger: Floats, smaller: Floats) -> Floats:
-    """ln(exp(larger) - exp(smaller)) for larger >= smaller, larger finite."""
+def log_binomial_bounds(n: Any, r: Any) -> tuple[Floats, Floats]:
+    """Bounds on ln C(n, r), elementwise; both -inf where r is not in 0..n. Theorem M9."""
+    found = log_binomial(n, r)
+    slack = np.where(found > 0, _ALLOWANCE * (1.0 + found), 0.0)
+    return found - slack, found + slack
+
+
+def log_difference_bounds(larger: tuple[Floats, Floats], smaller: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Bounds on ln(exp(x) - exp(y)) from bounds on x > y, where y may be -inf. Theorem M9."""
     with np.errstate(divide="ignore"):
-        return larger + log1mexp(larger - smaller)
+        low = larger[0] + log1mexp(np.maximum(larger[0] - smaller[1], 0.0))
+        high = larger[1] + log1mexp(larger[1] - smaller[0])
+    return low - _ALLOWANCE * (1.0 + np.abs(low)), high + _ALLOWANCE * (1.0 + np.abs(high))
+
+
+def binomial_ball(n: int, r: int) -> arb:
+    """A ball around C(n, r) that shrinks to it as Arb's working precision grows; 0 where r is not in 0..n."""
+    if not 0 <= r <= n:
+        return arb(0)
+    if min(r, n - r) <= _SHORT:
+        return arb(fmpz.bin_uiui(n, min(r, n - r)))
+    with ctx.workprec(ctx.prec + _LOST):
+        return (arb(n + 1).lgamma() - arb(r + 1).lgamma() - arb(n - r + 1).lgamma()).exp()
 
 
 def _stirling_remainder(n: int) -> float:
-    return float(gammaln(n + 1) - ((n + 0.5) * math.log(n) - n + 0.5 * math.log(2 * math.pi)))
+    """ln n! minus Stirling's formula, rounded once."""
+    with precision(128):
+        stirling = (arb(n) + 0.5) * arb(n).log() - n + (2 * arb.pi()).log() / 2
+        return float((arb(n + 1).lgamma() - stirling).mid())
 
 
 _TABLE = np.array([0.0] + [_stirling_remainder(n) for n in range(1, _EXACT)])

@@ -12,10 +12,13 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
+from flint import arb, fmpq
 from numpy.typing import NDArray
 
-from dpselect.mechanisms.canonical_binomial import log_binomial, log_difference
+from dpselect.mechanisms.canonical_binomial import binomial_ball, log_binomial, log_binomial_bounds, log_difference_bounds
 from dpselect.mechanisms.canonical_order import Ranked
+from dpselect.mechanisms.canonical_totals import half_scores
+from dpselect.sampling.lazy import rational
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -35,8 +38,6 @@ class Classes:
     """All classes for scores in rank order.
 
     Attributes:
-        top: score of the true top-k set, score units below the highest score's own.
-        penalty: (rows,) score units subtracted in each row.
         first: lowest t of every row; rows are empty if it exceeds the number of candidates.
     """
 
@@ -46,44 +47,65 @@ class Classes:
         self.separate_top = gamma < 1 or k == ranked.size
         rows = np.arange(k if gamma < 1 else 1)
         self.first = k + 1 if self.separate_top else k
-        self._offset = rows + 2 if gamma < 1 else rows + 1
-        self._free = k - 1 - rows
-        self.penalty = (1 - gamma) * ranked.below_top(rows + 1) if gamma < 1 else np.zeros(1)
-        self.top = self._top(top_set) if self.separate_top else -np.inf
+        self._missing = np.append(rows + 1, min(k + 1, ranked.size) if top_set == "gap" else k)
+        self._offset = np.append(rows + 2 if gamma < 1 else rows + 1, k)
+        self._free = np.append(k - 1 - rows, 0)
+        self._half_missing = ranked.half_below_top(self._missing)
+
+    @property
+    def top(self) -> float:
+        """Score of the true top-k set, where that is a class of its own, below the highest score's own; score units."""
+        return float(self.score(self.top_row, self.k))
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
-        return len(self.penalty) if self.first <= self.ranked.size else 0
+        """Number of rows, without that of the true top set."""
+        return self.top_row if self.first <= self.ranked.size else 0
+
+    @property
+    def top_row(self) -> int:
+        """The row whose only class, t = k, is the true top set, where that is a class of its own."""
+        return len(self._missing) - 1
 
     def score(self, row: Any, lowest: Any) -> Floats:
-        """Score of class (row, lowest), elementwise."""
-        return self.gamma * self.ranked.below_top(lowest) - self.penalty[row]
+        """Score of class (row, lowest), elementwise, rounded."""
+        return self.gamma * self.ranked.below_top(lowest) - (1 - self.gamma) * self.ranked.below_top(self._missing[row])
+
+    def half_score(self, row: Any, lowest: Any) -> tuple[Floats, Floats]:
+        """Bounds on half the score of class (row, lowest)."""
+        return half_scores(self.ranked.half_below_top(lowest), self._half_missing[row], self.gamma)
+
+    def exact_score(self, row: int, lowest: int) -> fmpq:
+        """Score of class (row, lowest) as a rational number, not relative to the highest."""
+        gamma = rational(self.gamma)
+        return gamma * rational(self.ranked.value(lowest)) - (1 - gamma) * rational(self.ranked.value(int(self._missing[row])))
 
     def log_size(self, row: Any, lowest: Any) -> Floats:
         """ln of the number of sets in class (row, lowest), elementwise."""
         return log_binomial(np.asarray(lowest) - self._offset[row], self._free[row])
 
-    def log_mass(self, row: Any, start: Any, stop: Any) -> Floats:
-        """ln of the number of sets in the classes start <= t < stop of a row; -inf where there is none."""
+    def log_mass(self, row: Any, start: Any, stop: Any) -> tuple[Floats, Floats]:
+        """Bounds on ln of the number of sets in the classes start <= t < stop of a row; both -inf where there is none."""
         start, stop, offset, free = np.broadcast_arrays(start, stop, self._offset[row], self._free[row])
-        # Columns of Pascal's triangle: C(a, r) + ... + C(b-1, r) = C(b, r+1) - C(a, r+1).
-        upper, lower = log_binomial(stop - offset, free + 1), log_binomial(start - offset, free + 1)
-        found = np.full(upper.shape, -np.inf)
+        low, high = np.full(start.shape, -np.inf), np.full(start.shape, -np.inf)
         one, many = stop - start == 1, stop - start > 1
-        found[many] = log_difference(upper[many], lower[many])
-        found[one] = log_binomial((start - offset)[one], free[one])
-        return found
+        low[one], high[one] = log_binomial_bounds((start - offset)[one], free[one])
+        # Columns of Pascal's triangle: C(a, r) + ... + C(b-1, r) = C(b, r+1) - C(a, r+1).
+        upper = log_binomial_bounds((stop - offset)[many], free[many] + 1)
+        lower = log_binomial_bounds((start - offset)[many], free[many] + 1)
+        low[many], high[many] = log_difference_bounds(upper, lower)
+        return low, high
+
+    def mass(self, row: int, start: int, stop: int) -> arb:
+        """A ball around the number of those sets that shrinks to it as Arb's working precision grows."""
+        offset, free = int(self._offset[row]), int(self._free[row])
+        if stop - start == 1:
+            return binomial_ball(start - offset, free)
+        return binomial_ball(stop - offset, free + 1) - binomial_ball(start - offset, free + 1)
 
     def chosen(self, row: int, lowest: int) -> Chosen:
         """The class in terms of ranks."""
+        if row == self.top_row:
+            return Chosen(self.k - 1, self.k, self.k)
         held = row if self.gamma < 1 else 0
         return Chosen(held, int(self._offset[row]), lowest)
-
-    def true_top(self) -> Chosen:
-        """The class of the true top-k set alone."""
-        return Chosen(self.k - 1, self.k, self.k)
-
-    def _top(self, top_set: TopSet) -> float:
-        least, left = self.ranked.below_top([self.k, min(self.k + 1, self.ranked.size) if top_set == "gap" else self.k])
-        return float(self.gamma * least - (1 - self.gamma) * left)

@@ -4,60 +4,30 @@ A block is a run of classes of one row. The largest noise over all its sets is d
 block can do at best and at worst, as scores fall with the rank. Blocks that cannot win are settled by that: nothing is dropped.
 The others are split. The child with the largest noise is chosen in proportion to the children's sizes; in the other children the
 largest noise is drawn anew, below the parent's. That is the joint law of the maxima (as in A* sampling, Maddison et al. 2014).
-Theorem M6.
+Theorem M6. float64 enclosures decide what they can, more bits and ball arithmetic the rest: Theorem M9.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpselect.mechanisms.canonical_blocks import Blocks, roots, split
 from dpselect.mechanisms.canonical_classes import Chosen, Classes
-from dpselect.mechanisms.canonical_noise import noise_at
-from dpselect.noise import by_name
+from dpselect.mechanisms.canonical_noise import noise_bounds
+from dpselect.mechanisms.canonical_totals import totals
 from dpselect.noise.base import Noise
 from dpselect.sampling import Sampler
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
-
-_CHILDREN = 8
-_FEW = 1024
-
-
-class _Blocks(NamedTuple):
-    """Classes start <= t < stop of a row each, and -ln(-ln F) of the largest noise among their sets."""
-
-    row: Indices
-    start: Indices
-    stop: Indices
-    g: Floats
-
-    def where(self, kept: NDArray[np.bool_]) -> _Blocks:
-        return _Blocks(self.row[kept], self.start[kept], self.stop[kept], self.g[kept])
-
-
-class _Leader(NamedTuple):
-    value: float
-    chosen: Chosen
+from dpselect.sampling.heights import Floats, Indices
+from dpselect.sampling.lazy import LazyUniform, WordSource, rational
+from dpselect.sampling.race import Runner, Wait, winner
 
 
 def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) -> Chosen:
     """The class whose best set has the largest score + scale * noise over all sets."""
-    leader = _Leader(-np.inf, classes.true_top())
-    if classes.separate_top:
-        leader = _Leader(classes.top + scale * float(source.noise(noise, 1)[0]), classes.true_top())
-    blocks, level = _rows(classes, source), leader.value
-    while len(blocks.row):
-        luck = scale * noise_at(noise, blocks.g)
-        least = classes.score(blocks.row, blocks.stop - 1) + luck
-        most = classes.score(blocks.row, blocks.start) + luck
-        level = max(level, float(least.max()))
-        leader = _lead(classes, leader, blocks, least)
-        blocks = _split(classes, blocks.where((most >= level) & (blocks.stop - blocks.start > 1)), source)
-    return leader.chosen
+    return _Draw(classes, noise, scale, source.words).chosen()
 
 
 def draw_members(chosen: Chosen, k: int, source: Sampler) -> Indices:
@@ -67,59 +37,63 @@ def draw_members(chosen: Chosen, k: int, source: Sampler) -> Indices:
     return np.concatenate([held, _subset(chosen.lowest - chosen.free_from, free, source) + chosen.free_from, [chosen.lowest]])
 
 
-def _rows(classes: Classes, source: Sampler) -> _Blocks:
-    """The blocks to begin with: whole rows, or single classes where there are few."""
-    row, last = np.arange(classes.rows), classes.ranked.size + 1
-    start, stop = np.full(len(row), classes.first), np.full(len(row), last)
-    if len(row) * (last - classes.first) <= _FEW:
-        lowest = np.arange(classes.first, last)
-        start, row = np.tile(lowest, len(row)), np.repeat(row, len(lowest))
-        stop = start + 1
-    return _Blocks(row, start, stop, classes.log_mass(row, start, stop) + source.noise(by_name("gumbel"), len(row)))
+@final
+class _Draw:
+    """The generations of blocks, each split off the one before, and the single classes that may win."""
 
+    def __init__(self, classes: Classes, noise: Noise, scale: float, words: WordSource) -> None:
+        self._classes, self._noise, self._scale, self._words = classes, noise, scale, words
+        self._generations: list[Blocks] = []
+        self._drawn: dict[tuple[int, int], LazyUniform] = {}
 
-def _lead(classes: Classes, leader: _Leader, blocks: _Blocks, least: Floats) -> _Leader:
-    """The better of the leader and the best class that has a block for itself."""
-    alone = np.flatnonzero(blocks.stop - blocks.start == 1)
-    if not len(alone):
-        return leader
-    best = alone[np.argmax(least[alone])]
-    if least[best] < leader.value:
-        return leader
-    return _Leader(float(least[best]), classes.chosen(int(blocks.row[best]), int(blocks.start[best])))
+    def chosen(self) -> Chosen:
+        finalists = self._finalists()
+        best = 0
+        if len(finalists) > 1:
+            best = winner([self._runner(*place) for place in finalists], self._noise, rational(self._scale))
+        generation, i = finalists[best]
+        blocks = self._generations[generation]
+        return self._classes.chosen(int(blocks.row[i]), int(blocks.start[i]))
 
+    def _finalists(self) -> list[tuple[int, int]]:
+        """Generation and place in it of every single class that no other certainly beats."""
+        blocks, floor = roots(self._classes, self._words), -np.inf
+        alone: list[tuple[Indices, Floats]] = []
+        while True:
+            self._generations.append(blocks)
+            least, most = self._totals(blocks)
+            floor = max(floor, float(least.max()))
+            single = blocks.stop - blocks.start == 1
+            found = np.flatnonzero(single & (most >= floor))
+            alone.append((found, most[found]))
+            rivals = np.flatnonzero(~single & (most >= floor))
+            if not len(rivals):
+                break
+            blocks = split(self._classes, blocks, rivals, self._words)
+        return [(level, i) for level, (place, most) in enumerate(alone) for i in place[most >= floor].tolist()]
 
-def _split(classes: Classes, parents: _Blocks, source: Sampler) -> _Blocks:
-    """Children of every block with the largest noise of each, given that of the whole block."""
-    if not len(parents.row):
-        return parents
-    edges = _edges(parents, classes.first)
-    start, stop = edges[:, :-1], edges[:, 1:]
-    row = np.repeat(parents.row[:, None], _CHILDREN, axis=1)
-    log_mass = classes.log_mass(row, start, stop)
-    lucky = _pick(log_mass, source.uniform(len(parents.row)))
-    fresh = source.noise(by_name("gumbel"), log_mass.size).reshape(log_mass.shape)
-    g = -np.logaddexp(-parents.g[:, None], -(fresh + log_mass))
-    g[np.arange(len(g)), lucky] = parents.g
-    held = stop > start
-    return _Blocks(row[held], start[held], stop[held], g[held])
+    def _totals(self, blocks: Blocks) -> tuple[Floats, Floats]:
+        """Bounds on half the largest noisy score of every block."""
+        (least, _), (_, most) = (self._classes.half_score(blocks.row, t) for t in (blocks.stop - 1, blocks.start))
+        return totals((least, most), noise_bounds(self._noise, blocks.low, blocks.high), self._scale)
 
+    def _runner(self, generation: int, i: int) -> Runner:
+        blocks = self._generations[generation]
+        score = self._classes.exact_score(int(blocks.row[i]), int(blocks.start[i]))
+        waits = []
+        for level in range(generation, -1, -1):
+            blocks = self._generations[level]
+            if not blocks.inherits[i]:
+                size = partial(self._classes.mass, int(blocks.row[i]), int(blocks.start[i]), int(blocks.stop[i]))
+                waits.append(Wait(size, self._lazy(level, i)))
+            i = int(blocks.parent[i])
+        return Runner(score, waits)
 
-def _edges(parents: _Blocks, first: int) -> Indices:
-    """(blocks, children + 1) where to cut: geometrically in the rank below the top, where scores fall fastest."""
-    low, high = (parents.start - first + 1)[:, None], (parents.stop - first + 1)[:, None]
-    step = np.arange(_CHILDREN + 1)
-    spread = np.floor(low * (high / low) ** (step / _CHILDREN)).astype(np.int64)
-    cuts = np.where(high - low <= _CHILDREN, np.minimum(low + step, high), np.clip(spread, low, high))
-    cuts[:, 0], cuts[:, -1] = low[:, 0], high[:, 0]
-    return cuts + first - 1
-
-
-def _pick(log_weight: Floats, uniform: Floats) -> Indices:
-    """Column of each row with probability proportional to exp(log_weight)."""
-    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
-    sums = np.cumsum(weight, axis=1)
-    return np.asarray((sums <= uniform[:, None] * sums[:, -1:]).sum(axis=1))
+    def _lazy(self, level: int, i: int) -> LazyUniform:
+        """The bits of a block's own wait: one object, so that all comparisons see the same bits."""
+        if (level, i) not in self._drawn:
+            self._drawn[level, i] = LazyUniform(self._words, word=int(self._generations[level].word[i]))
+        return self._drawn[level, i]
 
 
 def _subset(size: int, count: int, source: Sampler) -> Indices:

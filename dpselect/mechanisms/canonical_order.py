@@ -16,6 +16,14 @@ Indices = NDArray[np.int64]
 _CHUNK = 1 << 16  # values that fit the cache
 
 
+def half_below(values: Any, top: Any) -> Floats:
+    """(values - top)/2 rounded once, for a top no smaller than any of them."""
+    if values.dtype == np.int64:
+        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
+        return np.asarray(-0.5 * (top.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64))
+    return np.asarray(0.5 * values - 0.5 * top)
+
+
 @final
 class Ranked:
     """The scores of a public domain, ranks counted from 1 at the highest; ties by position, as `Scores.ranked` has them.
@@ -32,11 +40,20 @@ class Ranked:
         """Score of each rank minus the highest score; any shape."""
         picked = self._ascending[self.size - np.asarray(ranks)]
         shape = picked.shape
-        return centred(np.append(picked.ravel(), self._ascending[-1:]))[:-1].reshape(shape)
+        with np.errstate(over="ignore"):
+            return centred(np.append(picked.ravel(), self._ascending[-1:]))[:-1].reshape(shape)
 
-    def all_below_top(self) -> Floats:
-        """(m,) the same for ranks m, m - 1, ..., 1: ascending."""
-        return centred(self._ascending)
+    def half_below_top(self, ranks: Any) -> Floats:
+        """Half of that, which no scores make overflow, rounded once."""
+        return half_below(self._ascending[self.size - np.asarray(ranks)], self._ascending[-1])
+
+    def value(self, rank: int) -> float | int:
+        """The score of a rank, as it is."""
+        return self._ascending[self.size - rank].item()
+
+    def reaching(self, value: float | int) -> int:
+        """How many scores are at least this high."""
+        return self.size - int(np.searchsorted(self._ascending, value, side="left"))
 
     def positions(self, ranks: Indices) -> Indices:
         """Candidate position of each rank, shape (k,)."""

@@ -80,8 +80,7 @@ class FirstStable(Mechanism):
 
     def _rows(self, matrix: Numbers, source: Sampler) -> Positions:
         rule = self.rule
-        above = margins(matrix, rule.threshold)
-        return first(passing(above, by_name("laplace"), rule.scale, rule.test_scale, source), 1)
+        return first(passing(matrix, rule.threshold, by_name("laplace"), rule.scale, rule.test_scale, source), 1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(scores.size, 1000)

@@ -92,8 +92,18 @@ def gaps_below(descending: Numbers) -> Floats:
 
 
 def heights(counts: Numbers, below: Numbers) -> Floats:
-    """Counts minus counts below them, both >= 0, as float64. At most 2^53: to clamp stretches no move, to round would."""
+    """Counts minus counts below them, both >= 0, as float64 without any rounding of the difference. Theorem X11.
+
+    Differences of integers are clamped to 2^53. Counts that are floats are clamped to 2^32 and rounded down to a multiple of
+    2^-20 beforehand: neither stretches what a user does, where a rounded difference would move by more than the counts do.
+    """
+    if np.issubdtype(counts.dtype, np.floating):
+        return _on_grid(counts) - _on_grid(below)
     return np.minimum(counts - below, _LARGEST).astype(np.float64)
+
+
+def _on_grid(counts: Numbers) -> Floats:
+    return np.asarray(np.floor(np.minimum(counts, _SUMMED) * _GRID) / _GRID)
 
 
 def favoured(counts: Floats, public: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from typing import Any, Literal, final
 
 import numpy as np
@@ -63,8 +64,13 @@ class JointTopK(Mechanism):
 
     @property
     def rate(self) -> float:
-        """Nats per score unit of loss: epsilon over the range of the loss, which is twice that of the scores if k > 1."""
-        return self.epsilon / (self.sensitivity.range * (1 if self.k == 1 else 2))
+        """Nats per score unit of loss: epsilon over the range of the loss, which is twice that of the scores if k > 1.
+
+        Rounded down.
+        """
+        span = self.sensitivity.range * (1 if self.k == 1 else 2)
+        quotient = self.epsilon / span
+        return quotient if Fraction(quotient) * Fraction(span) <= Fraction(self.epsilon) else math.nextafter(quotient, 0.0)
 
     def cut(self, candidates: int) -> float:
         """The loss at which FastJoint cuts, score units, for a public number of candidates; inf without `beta`."""
@@ -87,8 +93,8 @@ class JointTopK(Mechanism):
     def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Positions:
         """(rounds, k) positions, independent draws for one score vector."""
         ranked = Ranked(scores)
-        levels = Levels(ranked.all_below_top(), self.k, self.rate, self.cut(ranked.size))
-        drawn = draw_sequences(levels.allowed(levels.draw(rounds, source)), source)
+        levels = Levels(ranked, self.k, self.rate, self.cut(ranked.size))
+        drawn = draw_sequences(levels.draw(rounds, source), source)
         ranks, place = np.unique(drawn, return_inverse=True)
         return ranked.positions(ranks)[place].reshape(drawn.shape)
 

@@ -3,119 +3,126 @@
 Let N(v) be the number of sequences with loss at most v. A level V with density proportional to exp(-rate v) N(v), followed by a
 uniformly random sequence of loss at most V, draws each sequence with probability proportional to exp(-rate loss). If losses are
 cut at a level tau, V has an atom there of weight exp(-rate tau) times the number of all sequences; without a cut the same holds
-at the largest loss. Theorem M8.
+at the largest loss. Theorem M8. float64 enclosures decide what they can, more bits and ball arithmetic the rest: Theorem M10.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, final
+from functools import partial
+from typing import final
 
 import numpy as np
+from flint import arb, fmpq
 from numpy.typing import NDArray
 
+from dpselect.mechanisms.canonical_order import Ranked
+from dpselect.mechanisms.joint_cells import Cells, product
+from dpselect.mechanisms.joint_counts import Counts
 from dpselect.sampling import Sampler
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from dpselect.sampling.categorical import flipped
+from dpselect.sampling.heights import Floats, Indices
+from dpselect.sampling.lazy import LazyUniform, WordSource, bernoulli, precision
 
 _WASTE = 0.5  # share of the envelope that may lie above the density
 _ROUNDS = 200
-
-
-class _Envelope(NamedTuple):
-    """Levels from edges[i] up to edges[i + 1], with ln N at the lower edge and just below the upper one."""
-
-    edges: Floats
-    least: Floats
-    most: Floats
+_FARTHEST = 2.0**40  # nats: levels beyond are so rare that cells for them are idle
+_ROUNDING = 2.0**-46  # of k and of a logarithm of a product of k ratios: above its roundings
 
 
 @final
 class Levels:
-    """N(v) for one score vector, and draws of the level.
+    """N(v) for one score vector, and draws of what is allowed at a random level.
 
     Args:
-        ascending: (m,) scores minus the highest, ascending.
+        ranked: the scores.
         k: length of a sequence.
         rate: nats per score unit.
         cut: the loss at which all losses are cut; inf for none.
     """
 
-    def __init__(self, ascending: Floats, k: int, rate: float, cut: float) -> None:
-        self._ascending, self._size, self._rate = ascending, len(ascending), rate
-        self._top = ascending[::-1][:k]
+    def __init__(self, ranked: Ranked, k: int, rate: float, cut: float) -> None:
+        self._counts, self._rate = Counts(ranked, k), rate
+        self._all = np.full(k, ranked.size)
         self._places = np.arange(k)
-        self.last = min(float(-ascending[0]), cut)
-        self._log_all = float(np.log(self._size - self._places).sum())
-        self._envelope = self._refined()
+        self.last = min(self._counts.largest_loss, 0.5 * cut)
+        self._cells = self._refined()
 
-    def allowed(self, levels: Floats) -> Indices:
-        """(levels, k) how many of the best ranks may stand in each place at a loss of at most each level."""
-        return np.where((levels >= self.last)[:, None], self._size, self._counts(levels, "left"))
-
-    def draw(self, count: int, source: Sampler) -> Floats:
-        """(count,) independent levels; `last` stands for itself and everything beyond."""
-        levels = np.empty(count)
+    def draw(self, count: int, source: Sampler) -> Indices:
+        """(count, k) how many of the best ranks may stand in each place, at independent levels."""
+        allowed = np.tile(self._all, (count, 1))
         missing = np.arange(count)
         while len(missing):
             found, accepted = self._propose(len(missing), source)
-            levels[missing[accepted]] = found[accepted]
+            allowed[missing[accepted]] = found[accepted]
             missing = missing[~accepted]
-        return levels
+        return allowed
 
-    def _propose(self, count: int, source: Sampler) -> tuple[Floats, NDArray[np.bool_]]:
-        """Levels from the envelope, and which of them the density accepts."""
-        edges, _, most = self._envelope
-        weights = self._weights(most)
-        sums = np.cumsum(np.exp(weights - weights.max()))
-        cell = np.searchsorted(sums, source.uniform(count) * sums[-1], side="right")
-        levels, accepted = np.full(count, self.last), cell == len(most)
-        inside = np.flatnonzero(~accepted)
-        low, high = edges[cell[inside]], edges[cell[inside] + 1]
-        # Exponential in the level, kept within its cell.
-        offset = -np.log1p(np.expm1(-self._rate * (high - low)) * source.uniform(len(inside))) / self._rate
-        levels[inside] = np.minimum(low + offset, np.nextafter(high, -np.inf))
-        chance = self._log_count(levels[inside], "left") - most[cell[inside]]
-        accepted[inside] = np.log(source.uniform(len(inside))) <= chance
-        return levels, accepted
+    def _propose(self, count: int, source: Sampler) -> tuple[Indices, NDArray[np.bool_]]:
+        """What is allowed at levels from the envelope, and which of them the density accepts."""
+        allowed, accepted = np.tile(self._all, (count, 1)), np.ones(count, dtype=np.bool_)
+        cell = self._cells.picked(count, source)
+        inside = np.flatnonzero(cell < len(self._cells))
+        found = self._levels(cell[inside], source.words)
+        allowed[inside] = found
+        accepted[inside] = self._accepted(found, self._cells.allowed[cell[inside]], source.words)
+        return allowed, accepted
 
-    def _weights(self, log_counts: Floats) -> Floats:
-        """ln of the weight of every cell, and of the levels from `last` on."""
-        edges = self._envelope.edges
-        cells = log_counts - self._rate * edges[:-1] + np.log(-np.expm1(-self._rate * np.diff(edges)))
-        return np.append(cells, self._log_all - self._rate * self.last)
+    def _levels(self, cell: Indices, words: WordSource) -> Indices:
+        """(count, k) what is allowed at levels that are exponential within their cells."""
+        drawn = words(len(cell))
+        low, high = self._cells.within(cell, drawn)
+        least, most = self._counts.between(low, high)
+        for i in np.flatnonzero((least != most).any(axis=1)).tolist():
+            draw = LazyUniform(words, word=int(drawn[i]))
+            least[i] = self._refined_counts(int(cell[i]), draw, least[i], most[i])
+        return least
 
-    def _refined(self) -> _Envelope:
+    def _refined_counts(self, cell: int, draw: LazyUniform, least: Indices, most: Indices) -> Indices:
+        while True:
+            with precision(draw.precision):
+                counts = self._counts.at(self._cells.level(cell, draw.ball()), least, most)
+            if counts is not None:
+                return counts
+            draw.extend()
+
+    def _accepted(self, allowed: Indices, envelope: Indices, words: WordSource) -> NDArray[np.bool_]:
+        """(count,) True with probability N at the level over the envelope."""
+        chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
+        error = _ROUNDING * (len(self._places) + np.abs(chance))
+        drawn = words(len(chance))
+        accepted, unsure = flipped(chance, error, drawn)
+        for i in unsure.tolist():
+            ratio = fmpq(product(allowed[i]), product(envelope[i]))
+            accepted[i] = bernoulli(partial(arb, ratio), LazyUniform(words, word=int(drawn[i])))
+        return accepted
+
+    def _refined(self) -> Cells:
         """Cut the levels where N changes, until at most half of the envelope is above the density."""
-        steps = self._rate * self.last
-        edges = np.unique([0.0, *(2.0 ** np.arange(-3, math.ceil(math.log2(max(steps, 1))))) / self._rate, self.last])
+        steps = min(2.0 * self._rate * self.last, _FARTHEST)
+        edges = np.unique([0.0, *(2.0 ** np.arange(-4, math.ceil(math.log2(max(steps, 1))))) / self._rate, self.last])
         edges = edges[edges <= self.last]
         for _ in range(_ROUNDS):
-            self._envelope = _Envelope(edges, self._log_count(edges[:-1], "left"), self._log_count(edges[1:], "right"))
-            most, least = self._weights(self._envelope.most), self._weights(self._envelope.least)
+            cells = Cells(edges, self._counts.most(edges[1:]), self._all, self._rate)
+            most, least = cells.log_weights(cells.allowed)[0], cells.log_weights(self._least(edges[:-1]))[0]
             shift = most.max()
             excess = np.exp(most - shift) - np.exp(least - shift)
             if excess.sum() <= _WASTE * np.exp(most - shift).sum():
                 break
             wasteful = np.flatnonzero(excess[:-1] > 0.1 * _WASTE * excess.sum() / len(excess))
-            edges = np.union1d(edges, self._cuts(edges[wasteful], edges[wasteful + 1]))
-        return self._envelope
+            cuts = self._cuts(edges[wasteful], edges[wasteful + 1])
+            if not len(cuts):
+                break
+            edges = np.union1d(edges, cuts)
+        return cells
+
+    def _least(self, edges: Floats) -> Indices:
+        """(cells, k) what is allowed just above the lower edge of each cell: an estimate."""
+        return self._counts.most(edges + self._counts.margin(edges))
 
     def _cuts(self, low: Floats, high: Floats) -> Floats:
-        """A level inside each interval at which N jumps, near the middle."""
-        middle = (low + high) / 2
-        before = self._counts(middle, "left")
-        at_most = (self._top - self._ascending[self._size - before]).max(axis=1)
-        following = np.where(before < self._size, self._top - self._ascending[np.maximum(self._size - before - 1, 0)], np.inf)
-        cuts = np.where(at_most > low, at_most, following.min(axis=1))
+        """A level just below a jump of N inside each interval, near its middle."""
+        before, after = self._counts.jump((low + high) / 2)
+        cuts = np.where(before > low + 2 * self._counts.margin(before), before, after)
+        cuts -= self._counts.margin(cuts)
         return cuts[(cuts > low) & (cuts < high)]
-
-    def _counts(self, levels: Floats, side: str) -> Indices:
-        """(levels, k) ranks allowed in each place: "left" with loss at most the level, "right" with loss less than it."""
-        least = self._top[None, :] - levels[:, None]
-        return self._size - np.searchsorted(self._ascending, least, side="left" if side == "left" else "right")
-
-    def _log_count(self, levels: Floats, side: str) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(np.maximum(self._counts(levels, side) - self._places, 0)).sum(axis=1))

@@ -117,7 +117,7 @@ class LargeMargin(Mechanism):
         return (fixed + growing + ahead) * (1 + 1e-14)
 
     def _leads(self, descending: Numbers) -> Floats:
-        """(rows, m - 1) lead of the best over every lower rank, beyond T."""
+        """(rows, m - 1) lead of the best over every lower rank, beyond T; in float64, for the law."""
         ordered = margins(descending, 0.0)
         return ordered[:, :1] - ordered[:, 1:] - self._margins(np.arange(1.0, ordered.shape[1]))
 
@@ -138,20 +138,23 @@ class LargeMargin(Mechanism):
 
     def _rows(self, descending: Numbers, source: Sampler) -> NDArray[np.int64]:
         """(rows,) the rank that is chosen, from 0."""
-        sizes = self._sizes(self._leads(descending), source)
-        relative = margins(descending, 0.0)
-        competing = np.where(np.arange(descending.shape[1]) < sizes[:, None], relative - relative[:, :1], -np.inf)
-        return source.top_k_rows(competing, by_name("gumbel"), self._scales[3], 1)[:, 0]
+        sizes = self._sizes(descending, source)
+        places = np.empty(len(descending), dtype=np.int64)
+        for size in np.unique(sizes).tolist():
+            rows = np.flatnonzero(sizes == size)
+            places[rows] = source.top_k_rows(descending[rows, :size], by_name("gumbel"), self._scales[3], 1)[:, 0]
+        return places
 
-    def _sizes(self, leads: Floats, source: Sampler) -> NDArray[np.int64]:
+    def _sizes(self, descending: Numbers, source: Sampler) -> NDArray[np.int64]:
         """(rows,) how many of the best compete."""
-        laplace, (top, threshold, comparison, _) = by_name("laplace"), self._scales
-        rows, ranks = leads.shape
+        top, threshold, comparison, _ = self._scales
+        ranks = descending.shape[1] - 1
         if ranks == 0:
-            return np.ones(rows, dtype=np.int64)
-        level = threshold * source.noise(laplace, rows) - top * source.noise(laplace, rows)
-        noisy = leads - comparison * source.noise(laplace, rows * ranks).reshape(rows, ranks)
-        found = first(noisy > level[:, None], 1)[:, 0]
+            return np.ones(len(descending), dtype=np.int64)
+        # Laplace noise is symmetric, so that the signs of the three noises do not matter.
+        minus = [descending[:, 1:], self._margins(np.arange(1.0, ranks + 1))[None]]
+        flags = source.passing(descending[:, :1], by_name("laplace"), (threshold, top), comparison, minus=minus)
+        found = first(flags, 1)[:, 0]
         return np.where(found >= 0, found + 1, ranks + 1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:

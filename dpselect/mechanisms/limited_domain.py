@@ -26,6 +26,7 @@ from dpselect.sensitivity import Sensitivity
 
 Floats = NDArray[np.float64]
 
+_ROUNDING = 2.0**-50  # of the terms of the threshold: above the roundings of their sum
 _REASON = "fewer items than requested beat the noisy threshold"
 
 
@@ -106,9 +107,10 @@ class LimitedDomain(Mechanism):
         return self.margin_at(self.kbar)
 
     def margin_at(self, competitors: int) -> float:
-        """How far the threshold lies above the count of rank competitors + 1, in counts."""
+        """How far the threshold lies above the count of rank competitors + 1, in counts; a few units in the last place up."""
         touched = competitors if self.l0 is None else min(self.l0, competitors)
-        return 1 + (math.log(touched) + math.log1p(-self.delta) - math.log(self.delta)) / self.epsilon
+        parts = (math.log(touched), math.log1p(-self.delta), -math.log(self.delta))
+        return 1 + sum(parts) / self.epsilon + _ROUNDING * (1 + sum(map(abs, parts)) / self.epsilon)
 
     @property
     def _scale(self) -> float:

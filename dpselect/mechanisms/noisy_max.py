@@ -38,8 +38,3 @@ def probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float
     enumerable(scores.size, 64)
     law = argmax_probabilities(noise, scale, centred(scores.dense()))
     return dict(enumerate(law.tolist()))
-
-
-def centred_rows(matrix: Numbers) -> Any:
-    """Every row minus the maximum of the whole matrix, as float64."""
-    return centred(matrix.ravel()).reshape(matrix.shape)

@@ -94,14 +94,14 @@ class OnlineStableQueries(Mechanism):
         """(rows, m) which queries were answered, and (rows,) how many turned out unstable."""
         rule = self.rule
         stable, unstable = np.zeros(matrix.shape, dtype=np.bool_), np.zeros(len(matrix), dtype=np.int64)
-        level = rule.draw_threshold(len(matrix), source)
+        thresholds = rule.thresholds(len(matrix), source)
         for column, distances in enumerate(matrix.T):
-            passed = rule.passes(distances, level, source)
+            passed = rule.passes(distances, thresholds)
             running = unstable < self.c
             stable[:, column] = passed & running
             ended = np.flatnonzero(running & ~passed)
             unstable[ended] += 1
-            level[ended] = rule.draw_threshold(len(ended), source)
+            thresholds.renew(ended)
         return stable, unstable
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:

@@ -19,12 +19,12 @@ class StableSession:
     A session holds the noise of the current threshold, which is private: it shows in no attribute or repr, and is not pickled.
     """
 
-    __slots__ = ("_asked", "_level", "_most_unstable", "_rule", "_source", "_unstable")
+    __slots__ = ("_asked", "_most_unstable", "_rule", "_thresholds", "_unstable")
 
     def __init__(self, rule: StableRule, *, most_unstable: int, source: Sampler) -> None:
-        self._rule, self._source, self._most_unstable = rule, source, most_unstable
+        self._rule, self._most_unstable = rule, most_unstable
         self._asked = self._unstable = 0
-        self._level = rule.draw_threshold(1, source)
+        self._thresholds = rule.thresholds(1, source)
 
     @property
     def asked(self) -> int:
@@ -57,14 +57,14 @@ class StableSession:
             raise InvalidScores("distance must be a finite number of users >= 0: 0 means that some neighbour answers differently")
         if not self.is_open:
             raise InvalidRequest(f"the session is over: c={self._most_unstable} queries were unstable; charge and open another")
-        return self._test(float(distance))
+        return self._test(distance)
 
-    def _test(self, distance: float) -> bool:
-        passed = bool(self._rule.passes(np.array([distance]), self._level, self._source)[0])
+    def _test(self, distance: float | int) -> bool:
+        passed = bool(self._rule.passes(np.array([distance]), self._thresholds)[0])
         self._asked += 1
         if not passed:
             self._unstable += 1
-            self._level = self._rule.draw_threshold(1, self._source)
+            self._thresholds.renew(np.zeros(1, dtype=np.int64))
         return passed
 
     def __repr__(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Iterable
 from typing import Any, Literal, Self, final
@@ -83,7 +85,9 @@ class PeelingTopK(Mechanism):
         noise = by_name(self.noise)
         if noise.name == "gumbel":
             return largest(scores, noise, self.scale, self.k, source)  # one draw serves all rounds
-        return peel(scores.dense(), noise, self.scale, self.k, source)
+        if scores.multiplicities is not None:
+            return peel_groups(scores.values, scores.multiplicities, noise, self.scale, self.k, source)
+        return peel(scores.values, noise, self.scale, self.k, source)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         values = centred(scores.dense())
@@ -99,6 +103,25 @@ def peel(values: Numbers, noise: Noise, scale: float, k: int, source: Sampler) -
         winner = int(source.top_k(values[left], noise, scale, 1)[0])
         order[place] = left[winner]
         left = np.delete(left, winner)
+    return order
+
+
+def peel_groups(values: Numbers, multiplicities: Positions, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
+    """(k,) the same where `multiplicities[g]` candidates share `values[g]`, group by group; nothing is expanded."""
+    first = list(itertools.accumulate(multiplicities.tolist(), initial=0))
+    left = multiplicities.copy()
+    taken: dict[int, list[int]] = {}
+    order = []
+    for _ in range(k):
+        groups = np.flatnonzero(left)
+        winner, member = source.top_k_grouped(values[groups], left[groups], noise, scale, 1)
+        group, place = int(groups[winner[0]]), int(member[0])
+        # Members that are left are numbered in order: skip those taken before.
+        for other in taken.setdefault(group, []):
+            place += other <= place
+        bisect.insort(taken[group], place)
+        left[group] -= 1
+        order.append(first[group] + place)
     return order
 
 

@@ -15,7 +15,7 @@ from dpselect.errors import InvalidMechanism
 
 @final
 class TargetSize(Frozen):
-    """-penalty * |j - k| counts are added to the gap below the top j.
+    """`-penalty * |j - k|` counts are added to the gap below the top j.
 
     Args:
         k: the size aimed at, >= 1.

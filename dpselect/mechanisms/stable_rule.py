@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.decimal_sum import decimal_sum
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.threshold_run import margins
 from dpselect.noise import by_name
 from dpselect.noise.numerics import log1mexp
-from dpselect.sampling import Sampler
+from dpselect.sampling import Sampler, Thresholds
+from dpselect.sampling.heights import numbers
 from dpselect.scores import Numbers
-
-Floats = NDArray[np.float64]
 
 _MARGIN = 1e-12  # on the logarithm of a probability that is computed to 1e-14
 
@@ -78,14 +76,13 @@ class StableRule:
         """exp(-T/test_scale), the parameter by which the paper states T."""
         return math.exp(-self._height)
 
-    def draw_threshold(self, rows: int, source: Sampler) -> Floats:
+    def thresholds(self, rows: int, source: Sampler) -> Thresholds:
         """(rows,) noise for the thresholds of as many runs, in steps of distance."""
-        return self.scale * source.noise(by_name("laplace"), rows)
+        return source.thresholds(by_name("laplace"), [self.scale], rows)
 
-    def passes(self, distances: Numbers, level: Floats, source: Sampler) -> NDArray[np.bool_]:
-        """(rows,) which distances pass the threshold with the noise `level`, each with fresh noise of its own."""
-        noisy = margins(distances, self.threshold) + self.test_scale * source.noise(by_name("laplace"), len(distances))
-        return np.asarray(noisy > level)
+    def passes(self, distances: Numbers, thresholds: Thresholds) -> NDArray[np.bool_]:
+        """(rows,) which distances pass T and the noise of their thresholds, exactly, each with fresh noise of its own."""
+        return thresholds.passes(numbers(distances)[:, None], self.test_scale, [np.array([[self.threshold]])])[:, 0]
 
     @cached_property
     def _height(self) -> float:

@@ -31,7 +31,7 @@ from dpselect.sensitivity import Sensitivity
 class StableTopKFixed(Mechanism):
     """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism (Zhu, Wang 2022).
 
-    `StableTopK` at rho/2 with the regulariser -penalty * |j - k| proposes the top j. If it passes, and j = k: done; j > k: k of
+    `StableTopK` at rho/2 with the regulariser `-penalty * |j - k|` proposes the top j. If it passes, and j = k: done; j > k: k of
     the j are peeled off; j < k: k - j more are peeled off the rest. If it does not: k are peeled off all candidates. Each of at
     most k picks is an exponential mechanism of 2 sqrt(rho/k) nats. Peeling needs a public domain.
 

@@ -17,13 +17,13 @@ _LARGEST = 2.0**53  # beyond it a float64 is no longer every integer
 
 
 def margins(scores: Numbers, threshold: float) -> Floats:
-    """Scores minus the threshold. Scores are clamped to +-2^53, where float64 still holds every integer: no sensitivity grows."""
+    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which float64 skips integers."""
     return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float64) - threshold
 
 
-def passing(above: Floats, noise: Noise, scale: float, answer_scale: float, source: Sampler) -> Flags:
-    """(rows, m) which margins pass, exactly: margin + answer_scale * noise > scale * noise of the row's threshold."""
-    return source.passing(above, noise, scale, answer_scale)
+def passing(scores: Numbers, threshold: float, noise: Noise, scale: float, answer_scale: float, source: Sampler) -> Flags:
+    """(rows, m) which scores pass, exactly: score + answer_scale * noise > threshold + scale * noise of the row's threshold."""
+    return source.passing(scores, noise, scale, answer_scale, minus=[np.array([[threshold]])])
 
 
 def first(flags: Flags, most: int) -> Positions:

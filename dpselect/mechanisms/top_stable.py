@@ -18,7 +18,7 @@ from dpselect.mechanisms.gaps_rows import count_blocks, highest, ranked_rows
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stable_rule import StableRule
-from dpselect.mechanisms.threshold_run import Floats, first, margins, passing
+from dpselect.mechanisms.threshold_run import Floats, first, margins
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import top_set_probabilities
 from dpselect.sampling import Sampler
@@ -121,15 +121,20 @@ class TopStable(Mechanism):
             return upwards[::-1]
         return np.concatenate([upwards[self.k - 1 :], upwards[: self.k - 1][::-1]])
 
+    def _ordered(self, gaps: Floats) -> Floats:
+        """(rows, ranks) gaps in the order of the tests; each less 1 is a distance to instability."""
+        return gaps[:, self._order(gaps.shape[1]) - 1]
+
     def _margins(self, gaps: Floats) -> Floats:
-        """(rows, ranks) how far each distance to instability lies above the threshold, in the order of the tests."""
-        distances = gaps[:, self._order(gaps.shape[1]) - 1] - 1
-        return margins(distances, self.rule.threshold)
+        """(rows, ranks) how far each distance lies above the threshold, in float64, for the law."""
+        return margins(self._ordered(gaps) - 1, self.rule.threshold)
 
     def _sizes(self, gaps: Floats, source: Sampler) -> NDArray[np.int64]:
         """(rows,) the first size whose gap passes, 0 if none does; from (rows, ranks) gaps."""
-        rule = self.rule
-        found = first(passing(self._margins(gaps), by_name("laplace"), rule.scale, rule.test_scale, source), 1)[:, 0]
+        rule, one = self.rule, np.ones((1, 1))
+        minus = [one, rule.threshold * one]
+        flags = source.passing(self._ordered(gaps), by_name("laplace"), rule.scale, rule.test_scale, minus=minus)
+        found = first(flags, 1)[:, 0]
         return np.where(found >= 0, self._order(gaps.shape[1])[found], 0)
 
     def _pick(self, scores: Scores, size: int, source: Sampler) -> Positions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, final
 
 import numpy as np
@@ -11,9 +11,10 @@ from flint import arb
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
-from dpselect.sampling import comparisons, exact, lazy, plain, rows
+from dpselect.sampling import categorical, comparisons, exact, lazy, plain, rows
 from dpselect.sampling.contest import Problem
 from dpselect.sampling.heights import Floats, Indices, Numbers, numbers
+from dpselect.sampling.thresholds import LazyThresholds, PlainThresholds, Thresholds
 
 
 class Sampler(ABC):
@@ -77,9 +78,16 @@ class Sampler(ABC):
     ) -> tuple[Indices, Indices]:
         """The k largest where `multiplicities[g]` candidates share the score `values[g]`: their groups and places in them.
 
-        (k,) each, largest first. Exact for every sampler (Theorem X6); nothing of the size of the candidates is held.
+        (k,) each, largest first. Exact for every sampler (Theorem X6); nothing of the size of the candidates is held, unless
+        `self.constant_work` asks for a noise each.
+
+        Raises:
+            TooManyCandidates: `self.constant_work`, and more than 50,000,000 candidates.
         """
-        chosen = exact.grouped(Problem(values, noise, float(scale), k, self.words), multiplicities)
+        problem = Problem(values, noise, float(scale), k, self.words)
+        if self.constant_work:
+            return exact.grouped_drawn_all(problem, multiplicities)
+        chosen = exact.grouped(problem, multiplicities)
         return chosen.index, chosen.member
 
     @final
@@ -93,15 +101,33 @@ class Sampler(ABC):
         return comparisons.exceeds(numbers(values), noise, float(scale), float(level), self.words)
 
     @final
-    def passing(self, above: Floats, noise: Noise, scale: float, answer_scale: float) -> NDArray[np.bool_]:
-        """(rows, m) which margins pass: margin + answer_scale * Z > scale * Y, with one Y for every row; all in score units.
+    def thresholds(self, noise: Noise, scales: Sequence[float], rows: int) -> Thresholds:
+        """(rows,) noisy thresholds to compare with, each the sum of scale * Y over `scales` with own draws Y; score units.
 
-        Exact if `self.exact` (Theorem X2).
+        For comparisons that come one after the other: `passes` compares, `renew` draws afresh. Exact if `self.exact`.
         """
         if not self.exact:
-            level = scale * self.noise(noise, len(above))
-            return np.asarray(plain.noisy(above, self._draw(noise), answer_scale) > level[:, None])
-        return comparisons.passing(above, noise, float(scale), float(answer_scale), self.words)
+            return PlainThresholds(self._draw(noise), scales, rows)
+        return LazyThresholds(noise, [float(scale) for scale in scales], rows, self.words)
+
+    @final
+    def passing(
+        self,
+        above: Numbers,
+        noise: Noise,
+        scale: float | Sequence[float],
+        answer_scale: float,
+        *,
+        minus: Sequence[Numbers] = (),
+    ) -> NDArray[np.bool_]:
+        """(rows, m) whether above - minus + answer_scale * Z > scale * Y, with one Y for every row; all in score units.
+
+        Several scales are those of as many Y, added up. Exact if `self.exact` (Theorem X2), the difference of (rows, m) `above`
+        and all of `minus`, which broadcast, included.
+        """
+        scales = scale if isinstance(scale, Sequence) else [scale]
+        parts = [numbers(np.asarray(part)) for part in minus]
+        return self.thresholds(noise, scales, len(above)).passes(numbers(above), float(answer_scale), parts)
 
     @final
     def rounded(self, values: Numbers, noise: Noise, scale: float, grid: float) -> Floats:
@@ -117,7 +143,18 @@ class Sampler(ABC):
     @final
     def bernoulli(self, probability: Callable[[], arb]) -> bool:
         """True with the exact probability p of which `probability()` is a ball at Arb's working precision. Theorem X4."""
-        return lazy.bernoulli(probability, self.words)
+        return lazy.bernoulli(probability, lazy.LazyUniform(self.words, word=int(self.words(1)[0])))
+
+    @final
+    def categorical(self, low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int) -> Indices:
+        """(count,) independent classes, each with probability exactly in proportion to its weight. Theorem X9.
+
+        Args:
+            low, high: (classes,) bounds on the logarithms of the weights, both -inf for a weight of zero.
+            weights: returns balls around the weights that shrink to them as Arb's working precision grows; rarely asked.
+            count: how many.
+        """
+        return categorical.drawn(low, high, weights, count, self.words)
 
     @final
     def subset(self, size: int, count: int) -> Indices:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
 from dpselect.sampling.heights import Floats, Indices, Numbers, Words, contest_bounds
-from dpselect.sampling.lazy import LazyUniform, Term, WordSource, precision, rational, sign_of_total
+from dpselect.sampling.lazy import LazyUniform, WordSource, precision, rational, sign_of_total
 
 _WIDER = 2.0**-48  # of the size of every term: more than the few roundings of their sum
 _TINY = 2.0**-1000  # more than any underflow
@@ -20,32 +22,13 @@ def exceeds(values: Numbers, noise: Noise, scale: float, level: float, words: Wo
     """(count,) whether value + scale * Z > level, each with a draw of its own. Theorem X2."""
     drawn = words(len(values))
     with np.errstate(over="ignore", invalid="ignore"):
-        low, high = _scaled(noise, scale, drawn)
-        sizes = np.abs(values.astype(np.float64)) + abs(level)
+        low, high = scaled(noise, scale, drawn)
         middle = values.astype(np.float64) - level
-        result, unsure = _certain(low + middle, high + middle, sizes)
+        result, unsure = certain(low + middle, high + middle, np.abs(values.astype(np.float64)) + abs(level))
     for i in unsure.tolist():
         rest = rational(values[i].item()) - rational(level)
         result[i] = sign_of_total(rest, noise, [(rational(scale), LazyUniform(words, word=int(drawn[i])))]) > 0
     return result
-
-
-def passing(above: Floats, noise: Noise, scale: float, answer_scale: float, words: WordSource) -> NDArray[np.bool_]:
-    """(rows, m) whether margin + answer_scale * Z > scale * Y, with one Y for every row. Theorem X2."""
-    rows = len(above)
-    levels, answers = words(rows), words(above.size).reshape(above.shape)
-    with np.errstate(over="ignore", invalid="ignore"):
-        bottom, top = _scaled(noise, scale, levels)
-        low, high = _scaled(noise, answer_scale, answers)
-        sizes = np.abs(above) + np.maximum(np.abs(bottom), np.abs(top))[:, None]
-        result, unsure = _certain((low + above - top[:, None]).ravel(), (high + above - bottom[:, None]).ravel(), sizes.ravel())
-    # A row's level is one number: bits drawn for one comparison are known to the next.
-    lazy = {row: LazyUniform(words, word=int(levels[row])) for row in np.unique(unsure // above.shape[1]).tolist()}
-    for i in unsure.tolist():
-        row, column = divmod(i, above.shape[1])
-        own: Term = (rational(answer_scale), LazyUniform(words, word=int(answers[row, column])))
-        result[i] = sign_of_total(rational(float(above[row, column])), noise, [own, (-rational(scale), lazy[row])]) > 0
-    return result.reshape(above.shape)
 
 
 def rounded(values: Numbers, noise: Noise, scale: float, grid: float, words: WordSource) -> Floats:
@@ -58,18 +41,46 @@ def rounded(values: Numbers, noise: Noise, scale: float, grid: float, words: Wor
     return np.array([float(multiple * Fraction(grid)) for multiple in multiples])
 
 
-def _scaled(noise: Noise, scale: float, words: Words) -> tuple[Floats, Floats]:
-    """Bounds on scale * isf(V) up to two roundings."""
+def scaled(noise: Noise, scale: float, words: Words) -> tuple[Floats, Floats]:
+    """Bounds on scale * isf(V) up to two roundings, for words of any shape."""
     nothing = np.zeros(words.shape)
     low, high = contest_bounds(noise, nothing, nothing.astype(np.int64), words)
     return low * scale, high * scale
 
 
-def _certain(low: Floats, high: Floats, sizes: Floats) -> tuple[NDArray[np.bool_], Indices]:
+def certain(low: Floats, high: Floats, sizes: Floats) -> tuple[NDArray[np.bool_], Indices]:
     """Where the sum is certainly positive, and where its sign is not certain; `sizes` bounds the terms that are not in them."""
     positive = low > _WIDER * (sizes + np.abs(low)) + _TINY
     negative = high < -_WIDER * (sizes + np.abs(high)) - _TINY
     return positive, np.flatnonzero(~(positive | negative))
+
+
+def subtracted(values: Numbers, minus: Sequence[Numbers]) -> Floats:
+    """values less all of `minus`, as float64, up to a few roundings of what `size_bound` returns."""
+    if _whole(values, minus):
+        middle, minus = _whole_difference(values, minus[0]), minus[1:]
+    else:
+        middle = values.astype(np.float64)
+    for part in minus:
+        middle = middle - part
+    return middle
+
+
+def size_bound(middle: Floats, values: Numbers, minus: Sequence[Numbers]) -> Floats:
+    """What the roundings of `subtracted` are relative to: the sum of the sizes of the terms."""
+    parts = minus[1:] if _whole(values, minus) else (values, *minus)
+    return np.asarray(np.abs(middle) + 2.0 * sum(np.abs(part.astype(np.float64)) for part in parts))
+
+
+def _whole(values: Numbers, minus: Sequence[Numbers]) -> bool:
+    return len(minus) > 0 and values.dtype == np.int64 and minus[0].dtype == np.int64
+
+
+def _whole_difference(values: NDArray[Any], minus: NDArray[Any]) -> Floats:
+    """The difference of 64-bit integers, rounded once: by halves, which do not overflow."""
+    half, low = np.int64(32), np.int64(2**32 - 1)
+    upper = ((values >> half) - (minus >> half)).astype(np.float64)
+    return upper * 2.0**32 + ((values & low) - (minus & low)).astype(np.float64)
 
 
 def _nearest(value: fmpq, scale: fmpq, noise: Noise, draw: LazyUniform) -> int:

@@ -10,6 +10,7 @@ from typing import Self, final
 import numpy as np
 
 from dpselect.noise.base import Noise
+from dpselect.sampling.estimates import MARGIN
 from dpselect.sampling.heights import Floats, Indices, Numbers, Words, contest_bounds, heights
 from dpselect.sampling.lazy import LazyUniform, WordSource, rational, sign_of_sum
 
@@ -25,6 +26,7 @@ class Problem:
     Attributes:
         values: (m,) exact scores.
         bounds: the float64 enclosure of a noisy height; tests widen it to force refinement.
+        margin: how far estimates must be apart to be told apart, noise units; tests widen it too.
         reference: the largest score, from which heights are measured; None until it is known.
     """
 
@@ -34,6 +36,7 @@ class Problem:
     k: int
     words: WordSource
     bounds: Bounds = contest_bounds
+    margin: float = MARGIN
     reference: np.int64 | np.float64 | None = None
 
     def heights(self, values: Numbers) -> Floats:
@@ -60,7 +63,7 @@ class Entries:
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, kept: Indices) -> Self:
+    def __getitem__(self, kept: Indices | slice) -> Self:
         return type(self)(self.index[kept], self.member[kept], self.level[kept], self.words[kept])
 
     @classmethod

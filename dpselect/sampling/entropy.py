@@ -13,6 +13,7 @@ from dpselect.sampling.base import Sampler
 from dpselect.sampling.errors import EntropyUnavailable
 
 _DIRECT = 512  # bytes that are read from the operating system itself
+_ZEROS = memoryview(bytes(1 << 16))
 
 
 @final
@@ -41,9 +42,11 @@ class EntropySampler(Sampler):
         size = 8 * count
         if size <= _DIRECT:
             return np.frombuffer(bytearray(_entropy(size)), dtype=np.uint64)
-        stream = np.zeros(count + 2, dtype=np.uint64)  # update_into wants room for one block more
+        stream = np.empty(count + 2, dtype=np.uint64)  # update_into wants room for one block more
         encryptor = Cipher(algorithms.AES256(_entropy(32)), modes.CTR(_entropy(16))).encryptor()
-        encryptor.update_into(bytes(size), stream.data.cast("B"))
+        view = stream.data.cast("B")
+        for start in range(0, size, len(_ZEROS)):
+            encryptor.update_into(_ZEROS[: size - start], view[start:])
         return stream[:count]
 
     def __repr__(self) -> str:

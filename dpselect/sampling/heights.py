@@ -28,17 +28,21 @@ def numbers(values: NDArray[Any]) -> Numbers:
 
 def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
     """values - reference rounded once, for a reference no smaller than any of them; score units."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _differences(values, reference)
+
+
+def _differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
     if values.dtype == np.int64:
         # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
         return -(reference.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(values - reference, dtype=np.float64)
+    return np.asarray(values - reference, dtype=np.float64)
 
 
 def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> Floats:
     """(values - reference) / scale, at least `LOWEST`; within 2^-50 of itself where it is above. Theorem X1."""
-    with np.errstate(over="ignore"):
-        result = differences(values, reference)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = _differences(values, reference)
         result /= scale
     return np.fmax(result, LOWEST, out=result)  # minus infinity less minus infinity is NaN, and as low as can be
 

@@ -105,22 +105,21 @@ def _sign(rest: fmpq, noise: Noise, terms: list[Term]) -> int:
         return int(bool(total > 0)) - int(bool(total < 0))
 
 
-def bernoulli(probability: Callable[[], arb], source: WordSource) -> bool:
+def bernoulli(probability: Callable[[], arb], draw: LazyUniform) -> bool:
     """True with the exact probability p that `probability()` encloses at the precision it is called under. Theorem X4.
 
     Args:
         probability: returns a ball around p that shrinks to it as Arb's working precision grows.
-        source: random words.
+        draw: the uniform number that decides, of which bits may be known.
     """
-    draw = LazyUniform(source)
     while True:
-        draw.extend()
         with precision(draw.precision):
             bound, cell = probability(), draw.ball()
             if cell < bound:
                 return True
             if cell > bound:
                 return False
+        draw.extend()
 
 
 def certain_integer(bits: int, number: Callable[[], arb]) -> int:

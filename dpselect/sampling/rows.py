@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.estimates import cut, estimates
 from dpselect.sampling.exact import drawn_all, top_k
 from dpselect.sampling.heights import Floats, Indices, Words, heights
 from dpselect.sampling.plain import largest_rows
@@ -29,22 +30,24 @@ def top_k_rows(problem: Problem, *, constant_work: bool = False) -> Indices:
 
 def _block(problem: Problem) -> Indices:
     matrix = problem.values
-    height = heights(matrix, matrix.max(axis=1, keepdims=True), problem.scale)
-    words = problem.words(matrix.size).reshape(matrix.shape)
-    low, high = problem.bounds(problem.noise, height, np.zeros(matrix.shape, dtype=np.int64), words)
-    best = largest_rows(low, problem.k)
-    for row in np.flatnonzero(~_decided(low, high, best)).tolist():
+    words = problem.words(matrix.size)
+    estimate, wide = estimates(problem.noise, words)
+    words, estimate = words.reshape(matrix.shape), estimate.reshape(matrix.shape)
+    estimate += heights(matrix, matrix.max(axis=1, keepdims=True), problem.scale)
+    best = largest_rows(estimate, problem.k)
+    certain = _decided(estimate, best, problem.margin)
+    certain[wide // matrix.shape[1]] = False
+    for row in np.flatnonzero(~certain).tolist():
         best[row] = _ranked(_row(problem, row), words[row])
     return best
 
 
-def _decided(low: Floats, high: Floats, best: Indices) -> NDArray[np.bool_]:
-    """Which rows the bounds rank beyond doubt: each of the k stays above everything after it."""
-    floor = np.take_along_axis(low, best, axis=1)
-    reach = np.take_along_axis(high, best, axis=1)
-    np.put_along_axis(high, best, -np.inf, axis=1)
-    certain = high.max(axis=1) < floor[:, -1]
-    return np.asarray(certain & (reach[:, 1:] < floor[:, :-1]).all(axis=1))
+def _decided(estimate: Floats, best: Indices, margin: float) -> NDArray[np.bool_]:
+    """Which rows the estimates rank beyond doubt: each of the k stays above everything after it. Theorem X10."""
+    reached = np.take_along_axis(estimate, best, axis=1)
+    cuts = cut(reached, margin)
+    rivals = (estimate >= cuts[:, -1:]).sum(axis=1)
+    return np.asarray((rivals == best.shape[1]) & (reached[:, 1:] < cuts[:, :-1]).all(axis=1))
 
 
 def _row(problem: Problem, row: int) -> Problem:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dpselect.errors import InvalidRequest
 from dpselect.sampling.base import Sampler
+from dpselect.sampling.constant_work import constant_work_wanted
 from dpselect.sampling.entropy import EntropySampler
 
 
@@ -33,13 +34,13 @@ class SeededSampler(Sampler):
 
 
 def sampler(rng: np.random.Generator | None) -> Sampler:
-    """The operating system's entropy if `rng` is None, a simulation driven by `rng` otherwise.
+    """The operating system's entropy if `rng` is None, in the mode of `constant_work`; a simulation driven by `rng` otherwise.
 
     Raises:
         InvalidRequest: rng is anything else, an integer seed for example.
     """
     if rng is None:
-        return EntropySampler()
+        return EntropySampler(constant_work=constant_work_wanted())
     if isinstance(rng, np.random.Generator):
         return SeededSampler(rng)
     raise InvalidRequest(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpselect.sampling.contest import Contest, Entries, Problem
 from dpselect.sampling.heights import Floats, Indices, Words
@@ -21,6 +22,7 @@ from dpselect.sampling.units import HIGHEST_LEVEL, UNKNOWN, Levels, Units, joine
 _SPLIT_LEVEL = 4  # blocks up to here are taken apart: their candidates are looked at one by one
 _FIRST_STEP = 1.5  # noise units
 _FEW = 32.0  # candidates
+_AT_ONCE = 2048  # entries whose bounds are computed at a time, for the sake of memory
 
 
 @final
@@ -107,10 +109,20 @@ class Sweep:
             return
         entries = Entries.concatenate(fresh)
         if self._entered:
-            seen = {key for old in self._entered for key in _keys(old)}
-            entries = entries[np.array([i for i, key in enumerate(_keys(entries)) if key not in seen], dtype=np.int64)]
+            entries = entries[np.flatnonzero(~self._seen(entries))]
         self._entered.append(entries)
-        self._contest.offer(entries)
+        for start in range(0, len(entries), _AT_ONCE):
+            self._contest.offer(entries[start : start + _AT_ONCE])
+
+    def _seen(self, entries: Entries) -> NDArray[np.bool_]:
+        """Which candidates have been entered in an earlier round."""
+        before = np.concatenate([old.index for old in self._entered])
+        seen = np.isin(entries.index, before)
+        if any(old.member.any() for old in self._entered) or entries.member.any():
+            keys = {key for old in self._entered for key in _keys(old)}
+            again = np.flatnonzero(seen)
+            seen[again] = [key in keys for key in _keys(entries[again])]
+        return seen
 
 
 def _descending(threshold: float) -> Iterator[float]:

@@ -19,6 +19,7 @@ HIGHEST_LEVEL = 56  # one word decides whether a uniform number is below 2^-56
 UNKNOWN = 255
 _ROUNDING = 2.0**-45  # of |threshold| + |height|: covers the rounding of the height and of the difference
 _MOST_BLOCK, _LEAST_BLOCK = 512, 16
+_CHUNK = 1 << 14  # units whose temporaries fit the cache
 
 
 @final
@@ -44,11 +45,15 @@ class Units:
 
     def levels(self, noise: Noise, threshold: float) -> Levels:
         """(units,) levels j such that a candidate with V >= 2^-j certainly stays below the threshold. Theorem X3."""
-        distance = self.height * (_ROUNDING - 1.0)
-        distance += threshold - _ROUNDING * abs(threshold)
-        with np.errstate(over="ignore"):
-            bits = noise.tail_bits(distance)
-        return np.minimum(np.minimum(np.maximum(bits, 0.0), HIGHEST_LEVEL).astype(np.uint8), self.known)
+        levels = np.empty(len(self), dtype=np.uint8)
+        for start in range(0, len(self), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            distance = self.height[part] * (_ROUNDING - 1.0)
+            distance += threshold - _ROUNDING * abs(threshold)
+            with np.errstate(over="ignore"):
+                bits = noise.tail_bits(distance)
+            levels[part] = np.minimum(np.maximum(bits, 0.0), HIGHEST_LEVEL).astype(np.uint8)
+        return np.minimum(levels, self.known, out=levels)
 
 
 def units(start: Indices, height: Floats) -> Units:

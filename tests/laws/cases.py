@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import cases_canonical
 import cases_foundation
+import cases_pate
 import cases_sparse_vector
 import cases_stability
 from case import COUNTS, HALF, REPLACED, TWO_ITEMS, TWO_ITEMS_TWO_SIDED, TWO_SIDED, Case
 
-CASES: list[Case] = [*cases_foundation.CASES, *cases_canonical.CASES, *cases_stability.CASES, *cases_sparse_vector.CASES]
+CASES: list[Case] = [
+    *cases_foundation.CASES,
+    *cases_canonical.CASES,
+    *cases_stability.CASES,
+    *cases_sparse_vector.CASES,
+    *cases_pate.CASES,
+]
 
 __all__ = ["CASES", "COUNTS", "HALF", "REPLACED", "TWO_ITEMS", "TWO_ITEMS_TWO_SIDED", "TWO_SIDED", "Case"]

@@ -16,7 +16,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import verify
 from dpselect.divergence import log_ratio, renyi
-from dpselect.mechanisms import canonical_draw
+from dpselect.mechanisms import canonical_blocks, canonical_draw
 from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.canonical_binomial import log_binomial
 from dpselect.mechanisms.canonical_classes import Classes
@@ -87,12 +87,12 @@ def test_log_binomial_matches_forty_digits(n: int, r: int) -> None:
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 def test_class_sizes_add_up_to_all_sets(gamma: float) -> None:
-    """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-11 in the logarithm."""
+    """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-8 in the logarithm."""
     classes = Classes(Ranked(counts(np.zeros(10**6))), 1000, gamma, "tied")
     rows = np.arange(classes.rows)
-    parts = classes.log_mass(rows, np.full(len(rows), classes.first), np.full(len(rows), 10**6 + 1))
-    total = np.logaddexp(logsumexp(parts), 0.0) if classes.separate_top else logsumexp(parts)
-    assert total == pytest.approx(float(log_binomial(10**6, 1000)), rel=1e-13)
+    ends = classes.log_mass(rows, np.full(len(rows), classes.first), np.full(len(rows), 10**6 + 1))
+    low, high = (np.logaddexp(logsumexp(parts), 0.0) if classes.separate_top else logsumexp(parts) for parts in ends)
+    assert low < float(log_binomial(10**6, 1000)) < high < low * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
@@ -102,7 +102,9 @@ def test_block_sizes_are_sums_of_class_sizes(gamma: float) -> None:
     for row in range(0, classes.rows, 29):
         for start, stop in ((classes.first, classes.first + 9), (5_000, 5_300), (199_000, 200_001)):
             direct = logsumexp(classes.log_size(row, np.arange(start, stop)))
-            assert float(classes.log_mass(row, start, stop)) == pytest.approx(float(direct), abs=1e-8)
+            low, high = classes.log_mass(row, start, stop)
+            assert low - 1e-9 <= direct <= high + 1e-9
+            assert high - low < 1e-6
 
 
 @pytest.mark.parametrize("noise", ["gumbel", *OTHERS])
@@ -122,8 +124,8 @@ def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
 )
 def test_splitting_blocks_follows_the_law(monkeypatch: pytest.MonkeyPatch, gamma: float, noise: str, children: int) -> None:
     """Drawn by branch and bound from whole rows, the classes of 60 candidates have their exact probabilities."""
-    monkeypatch.setattr(canonical_draw, "_FEW", 0)
-    monkeypatch.setattr(canonical_draw, "_CHILDREN", children)
+    monkeypatch.setattr(canonical_blocks, "_FEW", 0)
+    monkeypatch.setattr(canonical_blocks, "_CHILDREN", children)
     values = np.sort(np.random.default_rng(3).integers(0, 30, 60))[::-1]
     mechanism = CanonicalTopK(k=3, epsilon=1.5, gamma=gamma, noise=noise)
     classes = Classes(Ranked(counts(values)), 3, gamma, "tied")

@@ -13,10 +13,19 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from dpselect.mechanisms import canonical, canonical_classes, canonical_draw, canonical_rows, joint_sequences
+from dpselect.mechanisms import (
+    canonical,
+    canonical_blocks,
+    canonical_classes,
+    canonical_draw,
+    canonical_rows,
+    joint_cells,
+    joint_sequences,
+)
 from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.canonical_classes import Chosen, Classes
 from dpselect.mechanisms.joint import JointTopK
+from dpselect.mechanisms.joint_counts import Counts
 from dpselect.mechanisms.joint_levels import Levels
 from dpselect.mechanisms.noise_curves import best_set
 from dpselect.sampling import Sampler
@@ -84,7 +93,7 @@ def test_wrong_members_are_caught(monkeypatch: Patch, bug: Callable[..., Any]) -
 @pytest.mark.parametrize("mechanism", [HALF, ONE], ids=str)
 def test_forgotten_class_sizes_are_caught(monkeypatch: Patch, mechanism: dps.Mechanism) -> None:
     """Drawing classes as if each held one set contradicts the exact law."""
-    monkeypatch.setattr(canonical_classes, "log_binomial", lambda n, r: 0.0 * np.asarray(n - r, dtype=float))
+    monkeypatch.setattr(canonical_classes, "log_binomial_bounds", lambda n, r: (0.0 * np.asarray(n - r, dtype=float),) * 2)
     assert drawn_wrongly(mechanism, [4, 3, 3, 1, 0])
 
 
@@ -104,21 +113,21 @@ def test_forgotten_class_sizes_are_caught_in_rows(monkeypatch: Patch) -> None:
 
 def test_unsplit_luck_is_caught(monkeypatch: Patch) -> None:
     """Children of a block that do not inherit the block's largest noise contradict the exact law."""
-    monkeypatch.setattr(canonical_draw, "_FEW", 0)
+    monkeypatch.setattr(canonical_blocks, "_FEW", 0)
     assert not drawn_wrongly(HALF, [4, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0], 1500)
-    monkeypatch.setattr(canonical_draw, "_pick", lambda _, uniform: np.zeros(len(uniform), dtype=np.int64))
+    monkeypatch.setattr(canonical_blocks, "_heirs", lambda _, __, edges, *___: (np.diff(edges, axis=1) > 0).argmax(axis=1))
     assert drawn_wrongly(HALF, [4, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0], 1500)
 
 
 def test_a_wrong_lower_bound_is_caught(monkeypatch: Patch) -> None:
     """Blocks judged by the wrong end of their run contradict the exact law."""
-    monkeypatch.setattr(canonical_draw, "_FEW", 0)
-    real = Classes.score
+    monkeypatch.setattr(canonical_blocks, "_FEW", 0)
+    real = Classes.half_score
 
     def always_first(self: Classes, row: Any, lowest: Any) -> Any:
         return real(self, row, np.maximum(np.asarray(lowest) - 1, self.first))
 
-    monkeypatch.setattr(Classes, "score", always_first)
+    monkeypatch.setattr(Classes, "half_score", always_first)
     assert drawn_wrongly(HALF, [9, 6, 5, 3, 0, 0], 1500)
 
 
@@ -131,16 +140,17 @@ def test_joint_places_that_forget_each_other_are_caught(monkeypatch: Patch) -> N
     def forgetful(self: Levels, *arguments: Any) -> None:
         real(self, *arguments)
         self._places = np.zeros_like(self._places)
-        self._envelope = self._refined()
+        self._cells = self._refined()
 
     monkeypatch.setattr(Levels, "__init__", forgetful)
+    monkeypatch.setattr(joint_cells, "log_product", lambda allowed: np.log(allowed).sum(axis=1))
     assert drawn_wrongly(wide, [6, 5, 2, 1, 0])
 
 
 def test_joint_ranks_off_by_one_are_caught(monkeypatch: Patch) -> None:
     """One rank too many allowed in each place contradicts the exact law."""
-    real = Levels._counts
-    monkeypatch.setattr(Levels, "_counts", lambda self, levels, side: np.minimum(real(self, levels, side) + 1, self._size))
+    real = Counts.between
+    monkeypatch.setattr(Counts, "between", lambda self, *ends: tuple(np.minimum(c + 1, self._size) for c in real(self, *ends)))
     assert drawn_wrongly(JOINT, [9, 5, 3, 1, 0])
 
 

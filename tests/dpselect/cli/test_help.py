@@ -30,7 +30,14 @@ COMMANDS, PARAMETERS = dict(commands()), dict(parameters())
 
 def test_there_is_something_to_check() -> None:
     """The walk over the commands finds all verbs, so the tests below are not empty."""
-    assert set(COMMANDS) == {"dpselect", "dpselect topk", "dpselect demo", "dpselect mechanisms", "dpselect ledger"}
+    assert set(COMMANDS) == {
+        "dpselect",
+        "dpselect topk",
+        "dpselect demo",
+        "dpselect mechanisms",
+        "dpselect pate",
+        "dpselect ledger",
+    }
     assert len(PARAMETERS) > 25
 
 

@@ -11,8 +11,9 @@ from scipy.stats import binomtest, chi2, chisquare
 
 from dpselect.noise import argmax_probabilities, by_name, ordered_probabilities
 from dpselect.sampling import ExactSampler, SeededSampler
-from dpselect.sampling.comparisons import exceeds, passing
+from dpselect.sampling.comparisons import exceeds
 from dpselect.sampling.lazy import LazyUniform, WordSource, bernoulli, sign_of_total
+from dpselect.sampling.thresholds import LazyThresholds
 
 LIMIT = 1e-8  # about sixty tests of fixed seeds: false alarm below 1e-6
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
@@ -30,7 +31,7 @@ def test_a_coin_is_decided_at_the_bit_where_its_chance_is(chance: fmpq) -> None:
     for step, expected in ((-1, True), (1, False)):
         first, second = divmod(digits + step, 2**64)
         if 0 <= first < 2**64:
-            assert bernoulli(lambda: arb(chance), _words(first, second, 2**63)) is expected
+            assert bernoulli(lambda: arb(chance), LazyUniform(_words(first, second, 2**63))) is expected
 
 
 def test_coins_have_their_chance() -> None:
@@ -48,7 +49,7 @@ def test_a_wide_enclosure_draws_until_it_is_narrow() -> None:
         asked.append(ctx.prec)
         return arb(0.5, 1.0) if ctx.prec < 300 else arb(0.25)
 
-    assert bernoulli(chance, _words(*[2**60] * 10)) is True
+    assert bernoulli(chance, LazyUniform(_words(*[2**60] * 10))) is True
     assert max(asked) >= 300
 
 
@@ -101,7 +102,7 @@ def test_ties_with_a_noisy_threshold_are_decided_by_bits_and_consistently() -> N
         source = lambda n, stream=stream, rest=rest: np.array(  # noqa: E731
             [next(stream, int(rest.integers(0, 2**64, dtype=np.uint64))) for _ in range(n)], dtype=np.uint64
         )
-        flags = passing(margins, noise, 1.0, 1.0, source)[0].tolist()
+        flags = LazyThresholds(noise, [1.0], 1, source).passes(margins, 1.0)[0].tolist()
         assert flags[0] is False
         assert flags[2] is True
 

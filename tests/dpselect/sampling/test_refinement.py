@@ -14,6 +14,7 @@ from flint import arb, ctx, fmpq
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.estimates import MARGIN, estimates
 from dpselect.sampling.exact import drawn_all
 from dpselect.sampling.heights import contest_bounds
 from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_sum
@@ -56,7 +57,9 @@ def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> No
         expected = order(noise, values.tolist(), scale, words.tolist(), k)
         plain = Problem(values, noise, scale, k, ExactSampler(np.random.default_rng(case)).words)
         for by in (0.0, 0.7, np.inf):
-            asked = replace(plain, bounds=widened(by), words=ExactSampler(np.random.default_rng(case)).words)
+            asked = replace(
+                plain, bounds=widened(by), margin=max(by, MARGIN), words=ExactSampler(np.random.default_rng(case)).words
+            )
             assert drawn_all(asked).tolist() == expected
         rows = replace(plain, values=values[None], words=ExactSampler(np.random.default_rng(case)).words)
         assert top_k_rows(rows)[0].tolist() == expected
@@ -113,6 +116,44 @@ def test_float_bounds_contain_the_real_number(name: str) -> None:
         for i, (word, at) in enumerate(zip(words.tolist(), level.tolist(), strict=True)):
             ends = [inverse(noise, arb((edge, -64 - at))) for edge in (word, word + 1) if 0 < edge < 2 ** (64 + at)]
             assert all(low[i] < end < high[i] for end in ends)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_estimates_are_as_near_as_they_promise(name: str) -> None:
+    """Outside the places that are named, an estimate is within 2^-22 of isf at both ends of the word's cell; ends included."""
+    noise = by_name(name)  # type: ignore[arg-type]
+    rng = np.random.default_rng(3)
+    bulk = rng.integers(0, 2**64, 1500, dtype=np.uint64)
+    edge = bulk[:500] >> rng.integers(20, 64, 500).astype(np.uint64)
+    words = np.concatenate([bulk, edge, ~edge, np.array([0, 2**36, 2**36 - 1, 2**64 - 2**36, 2**64 - 1], dtype=np.uint64)])
+    found, wide = estimates(noise, words)
+    assert set(np.flatnonzero(words < 2**35).tolist()) <= set(wide.tolist())
+    with ctx.workprec(300):
+        for i in sorted(set(range(len(words))) - set(wide.tolist())):
+            ends = [inverse(noise, arb((int(words[i]) + step, -64))) for step in (0, 1)]
+            assert all(abs(found[i] - end) < 2.0**-22 for end in ends)
+
+
+def test_candidates_whose_cell_is_wide_are_never_dropped() -> None:
+    """A word at either end of the line decides nothing by its estimate: the answer stays that of all its bits."""
+    values = np.zeros(5000)
+    for name in NAMES:
+        for word, first in ((0, True), (2**64 - 1, False)):
+            words = np.random.default_rng(4).integers(2**40, 2**64 - 2**40, 5000, dtype=np.uint64)
+            words[1234] = word
+            stream = _words_then_zeros(words)
+            order = drawn_all(Problem(values, by_name(name), 1.0, 5000 if not first else 1, stream))  # type: ignore[arg-type]
+            assert order[0 if first else -1] == 1234
+
+
+def _words_then_zeros(words: np.ndarray) -> WordSource:
+    given = list(words.tolist())
+
+    def source(count: int) -> np.ndarray:
+        taken = [given.pop(0) if given else 0 for _ in range(count)]
+        return np.array(taken, dtype=np.uint64)
+
+    return source
 
 
 @pytest.mark.parametrize("name", NAMES)

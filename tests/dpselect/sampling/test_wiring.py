@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, chisquare
 
 import dpselect as dps
-from dpselect.sampling import EntropySampler, ExactSampler, SeededSampler, sampler
+from dpselect.noise import argmax_probabilities, by_name
+from dpselect.sampling import EntropySampler, ExactSampler, SeededSampler, TooManyCandidates, sampler
 
 LIMIT = 1e-8
 COUNTS = dps.Sensitivity()
@@ -22,6 +24,7 @@ MECHANISMS = [
     dps.OneshotTopK(k=5, noise="laplace", scale=0.5),
     dps.OneshotTopK(k=4, noise="gumbel", scale=0.5, value_scale=0.25),
     dps.PeelingTopK(k=3, noise="gumbel", scale=0.5),
+    dps.PeelingTopK(k=5, noise="laplace", scale=0.5),
 ]
 
 
@@ -56,7 +59,7 @@ def test_positions_of_members_count_from_the_first_group() -> None:
     assert chi2.sf(((quarters - 100) ** 2 / 100).sum(), 3) > LIMIT
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS[:4], ids=lambda m: m.kind)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS[:4], MECHANISMS[-1]], ids=lambda m: m.kind)
 def test_grouped_and_expanded_scores_have_one_law(mechanism: dps.Mechanism) -> None:
     """The released groups have the same distribution whether the scores are given grouped or one by one; 3,000 draws each."""
     values, copies = np.array([3, 1, 0]), np.array([1, 4, 3])
@@ -96,8 +99,56 @@ def test_release_and_simulation_agree(mechanism: dps.Mechanism) -> None:
         assert chi2.sf(statistic, common.sum()) > LIMIT
 
 
+def test_peeling_a_group_leaves_its_members_alike() -> None:
+    """Peeled one by one from two groups, all 20 ordered pairs of five equal candidates are as likely as one another."""
+    scores = dps.Scores.grouped([1, 1], [2, 3], sensitivity=COUNTS)
+    mechanism, rng = dps.PeelingTopK(k=2, noise="exponential", scale=1.0), np.random.default_rng(5)
+    pairs = [mechanism.select(scores, rng=rng).indices for _ in range(4000)]
+    seen = np.bincount([a * 5 + b for a, b in pairs], minlength=25)
+    assert (seen.reshape(5, 5).diagonal() == 0).all()
+    assert chisquare(seen[seen > 0]).pvalue > LIMIT
+    assert (seen > 0).sum() == 20
+
+
+def test_constant_work_reaches_every_release() -> None:
+    """Inside the context releases draw in constant work; simulations, other threads and releases after it do not."""
+    seen: list[bool] = []
+    with dps.sampling.constant_work():
+        assert sampler(None).constant_work
+        assert not sampler(np.random.default_rng(1)).constant_work
+        thread = threading.Thread(target=lambda: seen.append(sampler(None).constant_work))
+        thread.start()
+        thread.join()
+        for mechanism in MECHANISMS:
+            assert set(mechanism.select(dps.Scores([900, 0, 0, 0, 0, 0], sensitivity=COUNTS)).indices) >= {0}
+    assert seen == [False]
+    assert not sampler(None).constant_work
+
+
+def test_constant_work_draws_a_noise_for_every_grouped_candidate() -> None:
+    """As many words are drawn as there are candidates, the members keep their law, and what cannot be drawn is refused."""
+    drawn: list[int] = []
+
+    class Counting(np.random.Generator):
+        def integers(self, *args: object, **kwargs: int) -> np.ndarray:
+            drawn.append(kwargs["size"])
+            return super().integers(*args, **kwargs)  # type: ignore[call-overload]
+
+    source = ExactSampler(Counting(np.random.PCG64(1)), constant_work=True)
+    values, copies = np.array([3.0, 1.0]), np.array([2, 3])
+    found = [source.top_k_grouped(values, copies, by_name("laplace"), 2.0, 1) for _ in range(4000)]
+    assert drawn == [5] * 4000
+    law = argmax_probabilities(by_name("laplace"), 2.0, np.repeat(values, copies))
+    place = [int(np.array([0, 2])[group[0]] + member[0]) for group, member in found]
+    assert chisquare(np.bincount(place, minlength=5), law / law.sum() * 4000).pvalue > LIMIT
+    with pytest.raises(TooManyCandidates, match="constant_work"):
+        source.top_k_grouped(values, np.array([2, 2**62]), by_name("laplace"), 2.0, 1)
+
+
 def test_configured_scales_are_never_below_the_exact_quotient() -> None:
     """The exact sampler takes the scale at its word, so range/epsilon is rounded up and never down."""
     for epsilon in np.random.default_rng(4).uniform(0.01, 10, 300):
         for mechanism in (dps.ExponentialMechanism(epsilon=epsilon), dps.PermuteAndFlip(epsilon=epsilon)):
             assert Fraction(mechanism.scale) * Fraction(float(epsilon)) >= 1
+        assert Fraction(dps.CanonicalTopK(k=2, epsilon=epsilon).scale) * Fraction(float(epsilon)) >= 1
+        assert Fraction(dps.JointTopK(k=2, epsilon=epsilon).rate) * 2 <= Fraction(float(epsilon))

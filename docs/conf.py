@@ -1,0 +1,54 @@
+"""Sphinx configuration: `sphinx-build -W -b html docs OUT`, with the extra `docs` installed. No network is needed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import notebook_pages
+
+import dpselect
+
+project = "dpselect"
+author = "the dpselect authors"
+copyright = author
+release = dpselect.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+templates_path: list[str] = []
+
+# Headings of three levels can be linked to, as on a code host: [text](page.md#a-heading).
+myst_heading_anchors = 3
+# Formulas are plain text in code spans: they read the same in a terminal, in a docstring and here, and need no script.
+myst_enable_extensions = ["deflist"]
+
+autodoc_default_options = {"members": True, "exclude-members": "model_config, error_class, table_orders"}
+autodoc_inherit_docstrings = False  # what a member does like its base is described there
+autodoc_member_order = "groupwise"
+autodoc_typehints = "none"
+autodoc_class_signature = "mixed"
+default_role = "literal"
+python_use_unqualified_type_names = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_title = "dpselect"
+html_show_sourcelink = False
+html_show_copyright = False
+html_theme_options = {"navigation_with_keys": False}
+
+# Theorems are headings of the third level on pages of their own: that is how docstrings and tests find them.
+suppress_warnings = ["myst.header"]
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", notebook_pages.expand)

@@ -1,0 +1,229 @@
+"""How much noise a budget asks for, how many rounds it buys, and what rounds cost by each accounting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+from accounting import (
+    ZCDP,
+    Approximate,
+    BoundedRange,
+    Budget,
+    CalibrationError,
+    Curve,
+    GaussianDP,
+    adaptive_composition,
+    calibrate,
+    calibrate_count,
+)
+from accounting.conversion import invert_profile, rdp_to_epsilon
+from accounting.pld import Dominated, composable, pld_epsilon
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.base import members
+from dpselect.noise import by_name
+from dpselect.pate.confident_gnmax import ConfidentGNMax
+from dpselect.pate.stable_voting import StableVoting
+from dpselect.pate.vote import Vote
+
+Family = Callable[[float], Mechanism]
+Bracket = tuple[float, float]
+
+_SIGMAS: Bracket = (1e-3, 1e9)
+_RHOS: Bracket = (1e-18, 1e5)
+# Shares of delta tried for the rounds' chances of failure; the threshold moves with their logarithm only.
+_SHARES = (0.9, 0.75, 0.5, 0.35, 0.25, 0.1, 0.03)
+_SAFE = 1 - 1e-12  # so that a share divided by the rounds and multiplied by them again does not exceed it
+_STEPS = 12  # refinements of the adaptive calibration, at most
+_CLOSE = 1e-3  # relative width of epsilon at which it stops
+
+
+@final
+@dataclass(frozen=True)
+class Prices:
+    """Epsilon (nats) of some rounds at `delta`, by each accounting; all of them are proved. None where one does not apply.
+
+    Attributes:
+        rounds: how many.
+        delta: at which.
+        rdp: by Renyi divergence and its conversion.
+        pld: by the privacy loss distribution; the exact profile where all noise is Gaussian.
+        adaptive: by the adaptive programme, for StableVoting.
+        best: the least of these.
+    """
+
+    rounds: int
+    delta: float
+    rdp: float
+    pld: float | None
+    adaptive: float | None
+    best: float
+
+
+def calibrated(family: Family, budget: Budget, *, rounds: int = 600, bracket: Bracket = (1e-6, 1e6)) -> Mechanism:
+    """The member of `family` with the least noise of which `budget` pays for `rounds` rounds, fixed in advance, and all of it.
+
+    Uses the best accounting of the curves, privacy loss distributions included, and the safe end of the search. Theorem P16.
+
+    Args:
+        family: maps a positive parameter to a mechanism; the cost may rise or fall with the parameter, not both.
+        budget: what all rounds may cost together.
+        rounds: how many rounds, >= 1.
+        bracket: least and greatest parameter to consider.
+
+    Raises:
+        CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
+        InvalidRequest: rounds is no integer >= 1.
+    """
+    count = _checked(rounds)
+    return family(calibrate(lambda parameter: count * family(parameter).curve, budget, bracket))
+
+
+def fitted(
+    member: type[Vote] | str, budget: Budget, *, rounds: int = 600, ratio: float = 2.0, adaptive: bool = False, **settings: Any
+) -> Mechanism:
+    """`calibrated` for a mechanism of this package: "label 600 items at (2, 1e-6)".
+
+    The noise is `sigma`, and `rho` for StableVoting. ConfidentGNMax takes sigma_threshold = ratio * sigma unless that is among
+    the settings. StableVoting has the rounds' failures and the conversion share the budget's delta: of a few splits the one is
+    kept that lets the narrowest gaps pass, unless failure_delta (of one round) is among the settings. Nothing but configuration
+    is looked at.
+
+    Args:
+        member: a class, or its kind or name.
+        budget: what all rounds may cost together.
+        rounds: how many rounds, >= 1.
+        ratio: of the two noises of ConfidentGNMax.
+        adaptive: whether StableVoting is priced by the adaptive programme, which takes seconds to minutes and saves noise. A
+            ledger does not run the programme: it charges such a plan by the other accountings, for more than `budget`.
+        settings: the mechanism's other fields, labels=22 for example.
+
+    Raises:
+        CalibrationError: no amount of noise fits the budget.
+        InvalidRequest: there is no such mechanism, adaptive=True for another one than StableVoting, or a budget without delta
+            for a mechanism that can fail.
+        InvalidMechanism: the settings are no fields of the mechanism, or outside their domain.
+    """
+    kind = _member(member)
+    if adaptive and kind is not StableVoting:
+        raise InvalidRequest("adaptive=True is for StableVoting: the other mechanisms have an exact composition already")
+    if kind is not StableVoting:
+        return calibrated(_by_sigma(kind, ratio, settings), budget, rounds=rounds, bracket=_SIGMAS)
+    failure = settings.get("failure_delta", _failure(budget, _checked(rounds)))
+    rest = {**settings, "failure_delta": failure}
+    found = calibrated(lambda rho: StableVoting(**rest, rho=rho), budget, rounds=rounds, bracket=_RHOS)
+    assert isinstance(found, StableVoting)
+    return _sharpened(found, budget, rounds) if adaptive else found
+
+
+def rounds_for(mechanism: Mechanism, budget: Budget) -> int:
+    """How many rounds of `mechanism` the budget pays for, as one plan that is fixed in advance; 0 if not even one.
+
+    `dpselect.Session.affordable` answers for what is left of a ledger's budget.
+
+    Raises:
+        CalibrationError: the budget admits any number.
+    """
+    return calibrate_count(mechanism.curve, budget)
+
+
+def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: bool = True) -> Prices:
+    """What `rounds` rounds cost at `delta`, by every accounting that applies.
+
+    Args:
+        mechanism: any.
+        delta: in (0, 1).
+        rounds: how many, >= 1; a plan that is fixed in advance.
+        adaptive: whether to run the adaptive programme for StableVoting, which takes seconds.
+
+    Raises:
+        InvalidRequest: rounds is no integer >= 1.
+    """
+    plan = _checked(rounds) * mechanism.curve
+    left = math.nextafter(delta - plan.delta0, 0.0) if plan.delta0 else delta
+    rdp = rdp_to_epsilon(plan.rdp, left, plan.table_orders).value if left > 0 else math.inf
+    programme = (
+        adaptive_epsilon(mechanism, delta, rounds) if adaptive and isinstance(mechanism, StableVoting) and left > 0 else None
+    )
+    best = min(plan.epsilon(delta), math.inf if programme is None else programme)
+    return Prices(rounds, delta, rdp, _exact(plan, delta) if left > 0 else None, programme, best)
+
+
+def adaptive_epsilon(mechanism: StableVoting, delta: float, rounds: int, *, tolerance: float = 1e-3) -> float:
+    """Epsilon of the rounds by the adaptive programme, choice before test in each. Theorem P16."""
+    choice = Approximate(curve=BoundedRange(epsilon=2 * math.sqrt(mechanism.rho)), delta0=mechanism.failure_delta)
+    test = GaussianDP(mu=math.sqrt(mechanism.rho))
+    return adaptive_composition([choice, test] * _checked(rounds), delta, tolerance=tolerance).epsilon_upper
+
+
+def _exact(plan: Curve, delta: float) -> float | None:
+    if plan.profile(0.0) is not None:
+        return invert_profile(lambda epsilon: 1.0 if (value := plan.profile(epsilon)) is None else value, delta)
+    losses = plan.losses() if isinstance(plan, Dominated) else None
+    return None if losses is None or not composable(losses) else pld_epsilon(losses, delta).value
+
+
+def _checked(rounds: int) -> int:
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise InvalidRequest(f"rounds={rounds!r} must be an integer >= 1: how many items are labelled")
+    return rounds
+
+
+def _member(member: type[Vote] | str) -> type[Vote]:
+    votes = {kind: known for kind, known in members().items() if issubclass(known, Vote)}
+    by_name = {**votes, **{known.__name__: known for known in votes.values()}}
+    found = by_name.get(member) if isinstance(member, str) else member
+    if found not in votes.values():
+        raise InvalidRequest(f"there is no vote called {str(member)[:40]!r}: choose one of {', '.join(sorted(votes))}")
+    assert found is not None
+    return found
+
+
+def _by_sigma(member: type[Vote], ratio: float, settings: dict[str, Any]) -> Family:
+    def family(sigma: float) -> Mechanism:
+        own = {"sigma_threshold": ratio * sigma} if member is ConfidentGNMax else {}
+        return member.model_validate({**own, **settings, "sigma": sigma})
+
+    return family
+
+
+def _failure(budget: Budget, rounds: int) -> float:
+    """A round's chance of failure: the share of delta at which the stability test asks for the narrowest gap.
+
+    Decided by zCDP, which is quick. A share is no matter of privacy: the mechanism is calibrated with it afterwards.
+    """
+    if budget.delta == 0:
+        raise InvalidRequest("StableVoting can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1)")
+    # A zCDP budget converts nothing: all of its delta is there for failures.
+    shares = (1.0,) if budget.form == "zcdp" else _SHARES
+    return min((share * budget.delta / rounds * _SAFE for share in shares), key=lambda one: _gap(one, budget, rounds))
+
+
+def _gap(failure: float, budget: Budget, rounds: int) -> float:
+    """About how wide a gap has to be to pass, up to a factor; inf where the budget pays for no test."""
+    try:
+        rho = calibrate(lambda rho: Approximate(curve=ZCDP(rho=rounds * rho), delta0=rounds * failure), budget, _RHOS)
+    except CalibrationError:
+        return math.inf
+    return float(by_name("gaussian").isf(failure)) / math.sqrt(rho)
+
+
+def _sharpened(start: StableVoting, budget: Budget, rounds: int) -> StableVoting:
+    """The same with the greatest rho whose rounds fit the budget by the adaptive programme, or `start` if that is no more."""
+    if budget.form != "approximate":
+        return start
+    best, cost, power = start, adaptive_epsilon(start, budget.delta, rounds), 1.8
+    for _ in range(_STEPS):
+        if cost >= budget.limit * (1 - _CLOSE):
+            break
+        # Epsilon grows about as the square root of rho.
+        candidate = best.model_copy(update={"rho": best.rho * (budget.limit / cost) ** power})
+        price = adaptive_epsilon(candidate, budget.delta, rounds)
+        if price <= budget.limit:
+            best, cost = candidate, price
+        else:
+            power /= 2
+    return best

@@ -1,0 +1,99 @@
+"""A labelling job: rounds that are labelled batch by batch, each under a charge of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+from pydantic import Field
+
+from accounting import Curve, Relation
+from accounting.frozen import Count, Frozen
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import AnyMechanism, Mechanism
+
+
+@final
+class Job(Frozen):
+    """What is labelled and how; public configuration.
+
+    Args:
+        key: of the job; batch b is charged under `key/b`.
+        mechanism: with all it needs to know, the number of teachers included.
+        rounds: how many, >= 1.
+        batch_size: rounds in a batch, >= 1.
+        ledger: identity of the ledger.
+        dataset: that pays.
+        period: whose rows the votes come from, where the dataset has a budget per period.
+        salt: of the rule by which ballots are cut.
+
+    Raises:
+        InvalidRequest: a value is outside its domain.
+    """
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    key: Annotated[str, Field(min_length=1, max_length=150)] = Field(description="1 to 150 characters")
+    mechanism: AnyMechanism = Field(description="a Mechanism")
+    rounds: Count = Field(description="an integer >= 1")
+    batch_size: Count = Field(description="an integer >= 1")
+    ledger: str = Field(description="the identity of a ledger")
+    dataset: str = Field(description="the name of a dataset")
+    period: str | None = Field(default=None, description="the name of a period, or None")
+    salt: str = Field(default="", description="public text")
+
+    @property
+    def batches(self) -> int:
+        """How many batches there are."""
+        return -(-self.rounds // self.batch_size)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all of it: what is resumed must be what was begun."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+    def rows(self, batch: int) -> slice:
+        """The rounds of a batch."""
+        return slice(batch * self.batch_size, min(self.rounds, (batch + 1) * self.batch_size))
+
+    def size(self, batch: int) -> int:
+        """How many rounds a batch has."""
+        rows = self.rows(batch)
+        return int(rows.stop - rows.start)
+
+    def charge_key(self, batch: int) -> str:
+        """The ledger's idempotency key of a batch."""
+        return f"{self.key}/{batch}"
+
+    def item(self, batch: int, state: str) -> BatchItem:
+        """What the ledger is charged for one round of a batch, for labels that are kept in the folder with identity `state`."""
+        binding = hashlib.sha256(f"{self.fingerprint}/{state}/{batch}".encode()).hexdigest()[:32]
+        return BatchItem(self.mechanism, batch, binding)
+
+
+@dataclass(frozen=True)
+class BatchItem:
+    """A mechanism as a ledger is charged for it, bound to one batch of one job in one folder.
+
+    A ledger refuses another item under the same key: so a second folder cannot draw under the charges of the first.
+    """
+
+    mechanism: Mechanism
+    batch: int
+    binding: str
+
+    @property
+    def curve(self) -> Curve:
+        """What one round costs."""
+        return self.mechanism.curve
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation of the mechanism."""
+        return self.mechanism.relation
+
+    def to_json(self) -> str:
+        """The mechanism and the binding, as provenance."""
+        mechanism = json.loads(self.mechanism.to_json())
+        return json.dumps({"kind": "pate_batch", "batch": self.batch, "binding": self.binding, "mechanism": mechanism})

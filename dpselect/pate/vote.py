@@ -1,0 +1,42 @@
+"""`Vote`: what mechanisms on teachers' ballots have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from dpselect.mechanisms.base import Mechanism
+
+
+class Vote(Mechanism, ABC):
+    """A mechanism on counts of teachers' votes, of which one record changes one ballot per round. Theorem P8."""
+
+    pads_with_zeros: ClassVar[bool] = True
+    one_vote: ClassVar[bool] = False
+
+    @abstractmethod
+    def with_teachers(self, teachers: int) -> Mechanism:
+        """The mechanism for so many teachers, a public number.
+
+        Raises:
+            InvalidBallots: it is configured for another number of them.
+        """
+
+    @staticmethod
+    def _read(data: Any) -> Any:
+        from dpselect.pate.ballots import Ballots  # ballots know what a vote is, so a vote cannot know ballots when it loads
+
+        if sparse.issparse(data):
+            return data.toarray()  # counts
+        single = isinstance(data, list | tuple) and any(sparse.issparse(one) for one in data)
+        return Ballots(data) if single or getattr(data, "ndim", 2) == 3 else data
+
+
+def root_up(square: int) -> float:
+    """The least float that is not below the square root of an integer."""
+    root = float(np.sqrt(square))
+    numerator, denominator = root.as_integer_ratio()
+    return root if numerator**2 >= square * denominator**2 else float(np.nextafter(root, np.inf))

@@ -1,0 +1,154 @@
+"""`Votes`: 0/1 votes of every teacher, read a few rounds at a time whatever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpselect.pate.errors import InvalidBallots
+
+Flags = NDArray[np.bool_]
+Block = Callable[[int, int], Any]
+
+_CELLS = 1 << 22  # votes held at a time
+_RULE = "a ballot has one number per label, 1 for a vote and 0 for none"
+
+
+@final
+@dataclass(frozen=True)
+class Votes:
+    """Votes of `teachers` teachers on `labels` labels in `rounds` rounds.
+
+    Attributes:
+        read: (start, stop) -> the votes of these rounds, (stop - start, teachers, labels) of any numeric type.
+    """
+
+    rounds: int
+    teachers: int
+    labels: int
+    read: Block
+
+    def block(self, start: int, stop: int) -> Flags:
+        """(stop - start, teachers, labels) checked votes.
+
+        Raises:
+            InvalidBallots: something is neither 0 nor 1.
+        """
+        return flags(self.read(start, stop))
+
+    def blocks(self) -> Iterator[tuple[int, Flags]]:
+        """All rounds in order, with the number of the first one of each block."""
+        step = max(1, _CELLS // (self.teachers * self.labels))
+        for start in range(0, self.rounds, step):
+            yield start, self.block(start, min(start + step, self.rounds))
+
+    def between(self, start: int, stop: int) -> Votes:
+        """The votes of some rounds."""
+        return Votes(stop - start, self.teachers, self.labels, lambda a, b: self.read(start + a, start + b))
+
+
+def flags(block: Any) -> Flags:
+    """Votes as booleans.
+
+    Raises:
+        InvalidBallots: something is neither 0 nor 1.
+    """
+    array = np.asarray(block)
+    if array.dtype == np.bool_:
+        return array
+    if array.dtype.kind not in "iuf":
+        raise InvalidBallots(f"votes have dtype {array.dtype}: {_RULE}")
+    cast = array != 0
+    if not np.array_equal(array, cast):
+        raise InvalidBallots(f"votes contain a number other than 0 and 1 (or NaN): {_RULE}")
+    return cast
+
+
+def dense(votes: NDArray[np.generic]) -> Votes:
+    """Votes of a (rounds, teachers, labels) array."""
+    rounds, teachers, labels = votes.shape
+    return checked(Votes(rounds, teachers, labels, lambda start, stop: votes[start:stop]))
+
+
+def stacked(votes: Any, teachers: int) -> Votes:
+    """Votes of a (rounds * teachers, labels) array or sparse matrix, round after round.
+
+    Raises:
+        InvalidBallots: the rows do not make whole rounds.
+    """
+    matrix: Any = as_rows(votes) if sparse.issparse(votes) else as_array(votes)
+    if matrix.ndim != 2 or matrix.shape[0] % teachers:
+        raise InvalidBallots(
+            f"stacked votes must be a (rounds * teachers, labels) matrix, and a shape of {matrix.shape} is no whole number of "
+            f"rounds of teachers={teachers}: give every teacher a row in every round"
+        )
+
+    def read(start: int, stop: int) -> Any:
+        rows = matrix[start * teachers : stop * teachers]
+        return (rows.toarray() if sparse.issparse(rows) else rows).reshape(stop - start, teachers, -1)
+
+    return checked(Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read))
+
+
+def listed(votes: Sequence[Any]) -> Votes:
+    """Votes of one (teachers, labels) array or sparse matrix per round.
+
+    Raises:
+        InvalidBallots: the rounds have different shapes: a teacher or a label is missing from one.
+    """
+    rounds: list[Any] = [as_rows(one) if sparse.issparse(one) else as_array(one) for one in votes]
+    shapes = {one.shape for one in rounds}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 2:
+        raise InvalidBallots(
+            "every round needs votes of one shape (teachers, labels), and they differ: a teacher or a label is missing from a "
+            "round; leave that round out, or give the missing teacher a row of zeros"
+        )
+
+    def read(start: int, stop: int) -> Any:
+        return np.stack([one.toarray() if sparse.issparse(one) else one for one in rounds[start:stop]])
+
+    teachers, labels = rounds[0].shape
+    return checked(Votes(len(rounds), teachers, labels, read))
+
+
+def checked(votes: Votes) -> Votes:
+    """Votes that are there.
+
+    Raises:
+        InvalidBallots: no round, no teacher, or no label.
+    """
+    if 0 in (votes.rounds, votes.teachers, votes.labels):
+        raise InvalidBallots(
+            f"votes need at least one round, one teacher and one label, not {(votes.rounds, votes.teachers, votes.labels)}"
+        )
+    return votes
+
+
+def as_rows(matrix: Any) -> Any:
+    """A sparse matrix whose rows can be sliced, its repeated entries added up."""
+    rows = sparse.csr_array(matrix)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def as_array(data: Any) -> NDArray[np.generic]:
+    """Numbers as an array.
+
+    Raises:
+        InvalidBallots: the rows have different lengths, or parts of the array are masked.
+    """
+    if isinstance(data, np.ma.MaskedArray):
+        raise InvalidBallots("votes are a masked array, whose mask would be lost: fill in or leave out what is masked first")
+    try:
+        return np.asarray(data)
+    except ValueError:
+        raise InvalidBallots(
+            "votes must have one shape in every round, and here they differ: a teacher or a label is missing from a round"
+        ) from None

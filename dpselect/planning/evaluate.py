@@ -1,0 +1,53 @@
+"""From a mechanism and a shape to the quality of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dpselect.mechanisms import (
+    CanonicalTopK,
+    ExponentialMechanism,
+    JointTopK,
+    LargeMargin,
+    LimitedDomain,
+    Mechanism,
+    OneshotTopK,
+    PeelingTopK,
+    PermuteAndFlip,
+    ReportNoisyMax,
+    StabilityTest,
+    StableTopK,
+    StableTopKFixed,
+    TopStable,
+)
+from dpselect.planning import laws_canonical, laws_joint, laws_noise, laws_stable
+from dpselect.planning.levels import Levels
+from dpselect.planning.quality import Outcomes, Quality
+from dpselect.planning.runs import Runs
+
+_LAWS: dict[type[Mechanism], Callable[[Any, Levels, Runs], Outcomes]] = {
+    CanonicalTopK: laws_canonical.canonical,
+    ExponentialMechanism: laws_noise.exponential,
+    JointTopK: laws_joint.joint,
+    LargeMargin: laws_stable.large_margin,
+    LimitedDomain: laws_noise.limited_domain,
+    OneshotTopK: laws_noise.oneshot,
+    PeelingTopK: laws_noise.peeling,
+    PermuteAndFlip: laws_noise.permute_and_flip,
+    ReportNoisyMax: laws_noise.noisy_max,
+    StabilityTest: laws_stable.stability_test,
+    StableTopK: laws_stable.stable_top_k,
+    StableTopKFixed: laws_stable.stable_top_k_fixed,
+    TopStable: laws_stable.top_stable,
+}
+
+
+def outcomes(mechanism: Mechanism, levels: Levels, runs: Runs) -> Outcomes:
+    """What a release of `mechanism` may look like on this ranking."""
+    return _LAWS[type(mechanism)](mechanism, levels, runs)
+
+
+def quality(mechanism: Mechanism, levels: Levels, runs: Runs, level: float) -> Quality:
+    """The expected quality of a release, with intervals of confidence `level` where it is simulated."""
+    return Quality.of(outcomes(mechanism, levels, runs), levels, level)

@@ -1,0 +1,212 @@
+"""How much noise makes a schedule of releases cost a whole budget, from the safe side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import final
+
+from accounting import AccountingError, Budget, Curve
+from accounting.conversion import rdp_to_epsilon
+from accounting.curves import Composed
+from accounting.decimal_sum import exact
+from accounting.filter_price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
+from dpselect.calibration import Knob
+from dpselect.mechanisms import Mechanism
+from dpselect.planning.families import Family
+from dpselect.planning.task import Task
+
+Cost = Callable[[float], float]
+
+_BRACKETS: dict[Knob, tuple[float, float]] = {"scale": (1e-3, 1e9), "epsilon": (1e-9, 1e3), "rho": (1e-18, 1e5)}
+# Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon.
+_SHARES = (0.99, 0.75, 0.5)
+_COARSE, _FINE = 0.02, 1e-4  # of the logarithm of the parameter
+_STEP = 0.1
+_MOST_STEPS = 60
+_DOWN, _UP = Context(prec=6, rounding=ROUND_FLOOR), Context(prec=6, rounding=ROUND_CEILING)
+
+
+@final
+@dataclass(frozen=True)
+class Fitted:
+    """One mechanism for every part of a task, all with the same amount of noise, and what they cost together.
+
+    Attributes:
+        mechanisms: in the order of the parts.
+        cost: in the unit of the budget's limit (epsilon at its delta, or rho); proved, not more than the limit.
+    """
+
+    mechanisms: tuple[Mechanism, ...]
+    cost: float
+
+
+def fits(family: Family, task: Task) -> Iterator[Fitted]:
+    """The family's members that spend the whole budget, one for each way to split delta that leaves enough for the noise."""
+    for failure in failures(family, task):
+        knob = _largest(family, task, failure)
+        if knob is not None:
+            mechanisms = _built(family, task, knob, failure)
+            yield Fitted(mechanisms, _reported(task, mechanisms))
+
+
+def failures(family: Family, task: Task) -> list[float | None]:
+    """The chances of failure of one release to try; none at all if the budget has no delta to spend on it."""
+    if family.failure is None:
+        return [None]
+    budget = task.budget
+    if budget.form == "approximate" and task.charged == "separately":
+        return _even(exact(budget.failure or 0.0), task.releases)
+    shares = (1.0,) if budget.form == "zcdp" else _SHARES
+    return [failure for share in shares for failure in _even(exact(budget.delta) * exact(share), task.releases)]
+
+
+def composed(task: Task, mechanisms: tuple[Mechanism, ...]) -> Curve:
+    """The curve of all releases together."""
+    return Composed.of([(part.releases, mechanism.curve) for part, mechanism in zip(task.parts, mechanisms, strict=True)])
+
+
+def admitted(task: Task, mechanisms: tuple[Mechanism, ...]) -> bool:
+    """Whether the budget pays for all releases, charged as the task says."""
+    if task.charged == "together":
+        return task.budget.covers(_together(task.budget, composed(task, mechanisms)))
+    total = NOTHING
+    for part, mechanism in zip(task.parts, mechanisms, strict=True):
+        total = total.plus(task.budget.price(mechanism.curve).times(part.releases))
+    return task.budget.fits(NOTHING, total)
+
+
+def _even(total: Decimal, releases: int) -> list[float | None]:
+    """The share of one release, in whole units of a filter's price and rounded down to six digits."""
+    share = _DOWN.divide(total, Decimal(releases))
+    units = share.quantize(FAILURE_UNIT, rounding=ROUND_FLOOR) if share > FAILURE_UNIT else Decimal(0)
+    return [float(units)] if units > 0 else []
+
+
+def _built(family: Family, task: Task, knob: float, failure: float | None) -> tuple[Mechanism, ...]:
+    return tuple(family.build(task, part, knob, failure) for part in task.parts)
+
+
+def _reported(task: Task, mechanisms: tuple[Mechanism, ...]) -> float:
+    return _together(task.budget, composed(task, mechanisms))
+
+
+# -- costs ------------------------------------------------------------------------------------------------------------
+
+
+def _together(budget: Budget, curve: Curve) -> float:
+    """The cost of a plan that is fixed in advance. The union bound of GaussianMax has a slow loss distribution: Renyi only."""
+    if budget.form == "approximate" and "gaussian_max" in curve.to_json():
+        return _by_renyi(budget, curve)
+    return budget.cost(curve)
+
+
+def _by_renyi(budget: Budget, curve: Curve) -> float:
+    left = float(_DOWN.subtract(exact(budget.delta), exact(curve.delta0)))
+    if left <= 0:
+        return curve.core_epsilon if left == 0 else math.inf
+    return min(curve.core_epsilon, rdp_to_epsilon(curve.rdp, left, curve.table_orders).value)
+
+
+def _separately(task: Task, mechanisms: tuple[Mechanism, ...]) -> float:
+    """The sum of what the filter adds up, over its capacity."""
+    capacity = float(task.budget.capacity.main * MAIN_UNIT)
+    pairs = zip(task.parts, mechanisms, strict=True)
+    total = sum(part.releases * main_cost(mechanism.curve, task.budget.measure) for part, mechanism in pairs)
+    return total / capacity * task.budget.limit if capacity > 0 else math.inf
+
+
+# -- the search -------------------------------------------------------------------------------------------------------
+
+
+def _largest(family: Family, task: Task, failure: float | None) -> float | None:
+    """The costliest value of the knob that the budget admits, rounded to the safe side; None if it admits none."""
+    search = _Search(family, task, failure)
+    found = search.run()
+    return None if found is None else search.settled(found)
+
+
+@final
+class _Search:
+    """In x, the logarithm of the knob, turned round where more of it means less cost; so cost rises with x."""
+
+    def __init__(self, family: Family, task: Task, failure: float | None) -> None:
+        self._family, self._task, self._failure = family, task, failure
+        self._sign = -1.0 if family.knob == "scale" else 1.0
+        unit = task.sensitivity.range if family.knob == "scale" else 1.0
+        ends = sorted(self._sign * math.log(end * unit) for end in _BRACKETS[family.knob])
+        self._low, self._high = ends[0], ends[1]
+
+    def run(self) -> float | None:
+        """The largest admitted x to one part in 10^4, or None."""
+        if self._excess(self._low, self._quick) > 0:
+            return None
+        start = self._coarse()
+        return self._refined(start)
+
+    def settled(self, x: float) -> float | None:
+        """The knob with six digits, nudged until the budget admits it beyond doubt."""
+        round_to_safety = _UP if self._sign < 0 else _DOWN
+        for nudge in range(_MOST_STEPS):
+            knob = float(round_to_safety.create_decimal(Decimal(repr(math.exp(self._sign * (x - nudge * 1e-6))))))
+            if admitted(self._task, _built(self._family, self._task, knob, self._failure)):
+                return knob
+        return None
+
+    def _coarse(self) -> float:
+        low, high = self._low, self._high
+        while high - low > _COARSE:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._excess(middle, self._quick) <= 0 else (low, middle)
+        return low
+
+    def _refined(self, start: float) -> float | None:
+        """From a start near the goal: step until the limit lies between two costs, then close in."""
+        at = {start: self._excess(start, self._full)}
+        up, step, x = at[start] <= 0, _STEP, start
+        for _ in range(_MOST_STEPS):
+            x = min(self._high, x + step) if up else max(self._low, x - step)
+            at[x] = self._excess(x, self._full)
+            if (at[x] <= 0) != up or x in (self._low, self._high):
+                break
+            step *= 2
+        safe = [x for x, excess in at.items() if excess <= 0]
+        unsafe = [x for x, excess in at.items() if excess > 0]
+        if not safe or not unsafe:
+            return max(safe, default=None)
+        return self._closed(max(safe), min(unsafe), at)
+
+    def _closed(self, safe: float, unsafe: float, at: dict[float, float]) -> float:
+        low, high = at[safe], at[unsafe]
+        while unsafe - safe > _FINE:
+            share = -low / (high - low) if math.isfinite(high - low) else 0.5
+            share = min(max(share - 0.2 * _FINE, 0.02), 0.98)
+            x = safe + share * (unsafe - safe)
+            excess = self._excess(x, self._full)
+            if excess <= 0:
+                safe, low, high = x, excess, high / 2  # halved: a curved cost must not hold back the other end
+            else:
+                unsafe, high, low = x, excess, low / 2
+        return safe
+
+    def _excess(self, x: float, cost: Callable[[tuple[Mechanism, ...]], float]) -> float:
+        """ln(cost / limit); inf where there is no such mechanism."""
+        try:
+            mechanisms = _built(self._family, self._task, math.exp(self._sign * x), self._failure)
+        except AccountingError:
+            return math.inf
+        spent = cost(mechanisms)
+        return math.log(spent / self._task.budget.limit) if spent > 0 else -1e3
+
+    def _quick(self, mechanisms: tuple[Mechanism, ...]) -> float:
+        if self._task.charged == "separately":
+            return _separately(self._task, mechanisms)
+        curve, budget = composed(self._task, mechanisms), self._task.budget
+        return _by_renyi(budget, curve) if budget.form == "approximate" else budget.cost(curve)
+
+    def _full(self, mechanisms: tuple[Mechanism, ...]) -> float:
+        if self._task.charged == "separately":
+            return _separately(self._task, mechanisms)
+        return _together(self._task.budget, composed(self._task, mechanisms))

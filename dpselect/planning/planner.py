@@ -1,0 +1,171 @@
+"""`plan`: which mechanism, at what noise, for this budget and this shape of data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import get_args
+
+from accounting import Budget, Relation
+from dpselect.calibration import mechanism_class
+from dpselect.errors import InvalidRequest
+from dpselect.planning.compare import Judge, Progress, compared
+from dpselect.planning.families import FAMILIES, Family
+from dpselect.planning.reasons import other_questions
+from dpselect.planning.release_plan import ReleasePlan, Unsuited
+from dpselect.planning.shape import Shape
+from dpselect.planning.task import Charged, Criterion, Domain, Part, Task
+from dpselect.sensitivity import Sensitivity
+
+_ROUNDS = (100, 10_000_000)
+
+
+def plan(
+    budget: Budget,
+    k: int | None = None,
+    releases: int = 1,
+    *,
+    shape: Shape,
+    domain: Domain = "public",
+    order: bool = False,
+    relation: Relation = "add_remove",
+    max_items_per_user: int | None = None,
+    sensitivity: Sensitivity | None = None,
+    schedule: Sequence[tuple[int, int]] | None = None,
+    charged: Charged = "together",
+    mechanisms: Sequence[str] | None = None,
+    rank_by: Criterion = "recall",
+    rounds: int = 4000,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ReleasePlan:
+    """Every mechanism that applies, with the noise that spends the whole budget on all releases, ranked by expected quality.
+
+    Nothing private is looked at: the shape is public or made up, and the answer holds for data that look like it. Where the law
+    of the release is known in closed form the quality is exact; otherwise it is simulated, from one seed for all mechanisms.
+
+    Args:
+        budget: what all releases together may cost.
+        k: how many items each release has; None with a `schedule`.
+        releases: how many releases.
+        shape: what the data look like: `Shape.zipf`, `Shape.counts(..., public=True)` or `Shape.from_csv`.
+        domain: "public" if the set of items is known without the data, of which `shape` then has as many; "unknown" otherwise.
+        order: True if the order of the items has to be released; False if their set suffices.
+        relation, max_items_per_user: of distinct-user counts: what neighbours are, and the most items that one user is counted for.
+        sensitivity: what one user may change, in place of those two.
+        schedule: (releases, k) parts that share the budget, all with the same amount of noise, in place of k and releases.
+        charged: "together", as one plan fixed in advance (`Session.schedule`), or "separately", one by one through the filter of
+            `budget`, as `dpselect topk --ledger` does; the latter adds up at one Renyi order and is a little dearer.
+        mechanisms: kinds to consider; all by default.
+        rank_by: "recall", "exact_set", "score_loss", "released" or "in_place" (the last with `order` only).
+        rounds: simulated runs for each mechanism, from 100 to 10,000,000.
+        level: confidence of the intervals, in (0, 1), for each number by itself.
+        seed: of the simulations, >= 0. It has nothing to do with the noise of a release.
+        progress: called with (done, of how many) as mechanisms are finished.
+
+    Raises:
+        InvalidRequest: an argument is outside its domain, the shape is private data, or no mechanism applies; the message says why.
+    """
+    task = Task(
+        budget=_budget(budget),
+        parts=_parts(k, releases, schedule),
+        shape=_shape(shape),
+        domain=domain,
+        order=order,
+        sensitivity=_sensitivity(relation, max_items_per_user, sensitivity),
+        charged=charged,
+    )
+    _require_task(task)
+    judge = _judge(rounds, seed, level, rank_by, task)
+    planned, others = compared(_considered(mechanisms), task, judge, progress)
+    if not planned:
+        reasons = "; ".join(f"{other.name}: {other.reason}" for other in others)
+        raise InvalidRequest(f"no mechanism can do this. {reasons}")
+    return ReleasePlan(
+        budget=budget,
+        parts=task.parts,
+        domain=domain,
+        order=order,
+        sensitivity=task.sensitivity,
+        charged=charged,
+        shape=shape.description,
+        items=shape.size,
+        rank_by=rank_by,
+        rounds=rounds,
+        seed=seed,
+        level=level,
+        ranked=tuple(planned),
+        unsuited=(*others, *(Unsuited(name=name, reason=why) for name, why in other_questions().items())),
+    )
+
+
+def _budget(budget: object) -> Budget:
+    if not isinstance(budget, Budget):
+        raise InvalidRequest(f"budget must be an accounting.Budget, not {type(budget).__name__}: Budget(epsilon=1, delta=1e-6), say")
+    return budget
+
+
+def _shape(shape: object) -> Shape:
+    if not isinstance(shape, Shape):
+        raise InvalidRequest(
+            f"shape must be a dpselect.Shape, not {type(shape).__name__}: a plan that looks at private data leaks them. Use "
+            "Shape.zipf, or Shape.counts(..., public=True) for counts that were published or made up"
+        )
+    return shape
+
+
+def _parts(k: int | None, releases: int, schedule: Sequence[tuple[int, int]] | None) -> tuple[Part, ...]:
+    if schedule is None:
+        if k is None:
+            raise InvalidRequest("k is missing: say how many items each release has, or give a schedule of (releases, k) pairs")
+        return (Part(releases=releases, k=k),)
+    if k is not None or releases != 1:
+        raise InvalidRequest("k and releases do not go with a schedule, which says both: leave them out")
+    pairs = [pair for pair in schedule if isinstance(pair, tuple | list) and len(pair) == 2]
+    if not pairs or len(pairs) != len(schedule):
+        raise InvalidRequest("schedule must be one or more pairs (releases, k), [(30, 10), (1, 100)] for example")
+    return tuple(Part(releases=count, k=size) for count, size in pairs)
+
+
+def _sensitivity(relation: Relation, limit: int | None, stated: Sensitivity | None) -> Sensitivity:
+    if stated is not None:
+        if relation != "add_remove" or limit is not None:
+            raise InvalidRequest("sensitivity states the relation and the items per user: leave relation and max_items_per_user out")
+        return stated
+    # Under replace_one a user takes up to so many items away and adds as many.
+    return Sensitivity(l0=None if limit is None else limit * (2 if relation == "replace_one" else 1), relation=relation)
+
+
+def _require_task(task: Task) -> None:
+    for name, value, known in (("domain", task.domain, Domain), ("charged", task.charged, Charged)):
+        if value not in get_args(known):
+            raise InvalidRequest(f"{name}={value!r} must be one of {', '.join(map(repr, get_args(known)))}")
+    items = task.shape.size if task.known else task.shape.touched
+    for part in task.parts:
+        if part.k > items:
+            what = "items" if task.known else "items with any users"
+            raise InvalidRequest(f"k={part.k} items cannot come out of a shape with {items} {what}: ask for fewer")
+
+
+def _judge(rounds: int, seed: int, level: float, rank_by: Criterion, task: Task) -> Judge:
+    if rank_by not in get_args(Criterion):
+        raise InvalidRequest(f"rank_by={rank_by!r} must be one of {', '.join(map(repr, get_args(Criterion)))}")
+    if rank_by == "in_place" and not task.order:
+        raise InvalidRequest("rank_by='in_place' is about the order: ask for order=True (--order) too")
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or not _ROUNDS[0] <= rounds <= _ROUNDS[1]:
+        raise InvalidRequest(f"rounds={rounds!r} must be an integer from {_ROUNDS[0]} to {_ROUNDS[1]:,}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidRequest(f"seed={seed!r} must be an integer >= 0")
+    if not isinstance(level, float) or not 0 < level < 1 or math.isnan(level):
+        raise InvalidRequest(f"level={level!r} must be a confidence between 0 and 1, 0.95 for example")
+    return Judge(rounds, seed, level, rank_by)
+
+
+def _considered(kinds: Sequence[str] | None) -> list[Family]:
+    if kinds is None:
+        return list(FAMILIES)
+    asked = {str(mechanism_class(kind).model_fields["kind"].default) for kind in ([kinds] if isinstance(kinds, str) else kinds)}
+    for kind in asked & other_questions().keys():
+        raise InvalidRequest(f"{kind} cannot be planned: it {other_questions()[kind]}")
+    return [family for family in FAMILIES if family.kind in asked]

@@ -1,0 +1,141 @@
+"""`ReleasePlan`: mechanisms that spend a budget, best first, and why others are not among them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Self, final
+
+from pydantic import Field, ValidationError
+
+from accounting import Budget, Curve
+from accounting.curves import Composed
+from accounting.frozen import Count, Frozen, Probability, Real
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import AnyMechanism, Mechanism
+from dpselect.planning.quality import Quality
+from dpselect.planning.task import Charged, Criterion, Domain, Part
+from dpselect.sensitivity import Sensitivity
+
+
+@final
+class PlannedMechanism(Frozen):
+    """A mechanism whose noise spends the budget, and what to expect of it.
+
+    Args:
+        name: its kind, and its noise where it leaves a choice.
+        ordered: whether the order is released.
+        mechanisms: what to run, one for every part of the schedule; `Mechanism.to_json` of it is what `dpselect topk` takes.
+        quality: of one release, on average over the schedule.
+        by_part: of one release of every part.
+        cost: what all releases cost together, in the unit of the budget's limit (epsilon at its delta, or rho), nats; proved.
+    """
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    name: str = Field(description="a kind, and perhaps a noise")
+    ordered: bool = Field(description="true or false")
+    mechanisms: tuple[AnyMechanism, ...] = Field(min_length=1, description="mechanisms")
+    quality: Quality = Field(description="a Quality")
+    by_part: tuple[Quality, ...] = Field(min_length=1, description="one Quality for every part")
+    cost: Real = Field(description="nats")
+
+
+@final
+class Unsuited(Frozen):
+    """A mechanism that is not planned, and why."""
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    name: str = Field(description="a kind, and perhaps a noise")
+    reason: str = Field(description="why, in words")
+
+
+@final
+class ReleasePlan(Frozen):
+    """How to spend a budget on top-k releases; `dpselect.plan` makes one.
+
+    Args:
+        budget: what all releases together may cost.
+        parts: the releases.
+        domain, order, sensitivity, charged: as asked.
+        shape: in words, what the data were taken to look like.
+        items: how many items that shape has.
+        rank_by: what the mechanisms are ranked by.
+        rounds, seed, level: of the simulations.
+        ranked: the mechanisms, best first.
+        unsuited: the others.
+    """
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    budget: Budget = Field(description="a Budget")
+    parts: tuple[Part, ...] = Field(min_length=1, description="one or more parts")
+    domain: Domain = Field(description="'public' or 'unknown'")
+    order: bool = Field(description="true or false")
+    sensitivity: Sensitivity = Field(description="a Sensitivity")
+    charged: Charged = Field(description="'together' or 'separately'")
+    shape: str = Field(description="words")
+    items: Count = Field(description="an integer >= 1")
+    rank_by: Criterion = Field(description="a criterion")
+    rounds: Count = Field(description="an integer >= 2")
+    seed: int = Field(description="an integer")
+    level: Probability = Field(description="a confidence in (0, 1)")
+    ranked: tuple[PlannedMechanism, ...] = Field(min_length=1, description="mechanisms, best first")
+    unsuited: tuple[Unsuited, ...] = Field(default=(), description="mechanisms that are not planned")
+
+    @property
+    def recommended(self) -> PlannedMechanism:
+        """The best of all."""
+        return self.ranked[0]
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What to run, where all releases are alike.
+
+        Raises:
+            InvalidRequest: the schedule has several parts: take `recommended.mechanisms`.
+        """
+        if len(self.parts) > 1:
+            raise InvalidRequest(f"this schedule has {len(self.parts)} parts, each with a mechanism: take recommended.mechanisms")
+        return self.recommended.mechanisms[0]
+
+    def named(self, name: str) -> PlannedMechanism:
+        """The planned mechanism of that name, or the best one of that kind.
+
+        Raises:
+            InvalidRequest: it is not planned; the message says why, if a reason is known.
+        """
+        found = next((planned for planned in self.ranked if name in (planned.name, planned.name.partition(",")[0])), None)
+        if found is not None:
+            return found
+        why = next((other.reason for other in self.unsuited if name in (other.name, other.name.partition(",")[0])), None)
+        known = ", ".join(planned.name for planned in self.ranked)
+        raise InvalidRequest(f"{name[:60]!r} is not planned ({why or 'there is no such mechanism'}): choose one of {known}")
+
+    def curve(self, planned: PlannedMechanism | None = None) -> Curve:
+        """What all releases cost together with this mechanism, by default the recommended one."""
+        chosen = planned or self.recommended
+        return Composed.of([(part.releases, run.curve) for part, run in zip(self.parts, chosen.mechanisms, strict=True)])
+
+    def to_json(self) -> str:
+        """The plan as JSON; `ReleasePlan.from_json` reads it back."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The plan whose `to_json` is `text`.
+
+        Raises:
+            InvalidRequest: it is not JSON, or no plan.
+        """
+        try:
+            return cls.model_validate(json.loads(text))
+        except (ValueError, RecursionError, ValidationError) as error:
+            if isinstance(error, InvalidRequest):
+                raise
+            raise InvalidRequest("the text is not JSON: pass what ReleasePlan.to_json wrote") from None
+
+    def __repr_args__(self) -> Any:
+        best = self.recommended
+        yield "recommended", best.name
+        yield "recall", round(best.quality.recall.value, 4)
+        yield "parts", [(part.releases, part.k) for part in self.parts]
+        yield "budget", self.budget
+        yield "ranked", len(self.ranked)

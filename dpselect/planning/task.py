@@ -1,0 +1,77 @@
+"""What is planned: everything that is public about the releases to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+from pydantic import Field
+
+from accounting import Budget
+from accounting.frozen import Count, Frozen
+from dpselect.errors import InvalidRequest
+from dpselect.planning.levels import Levels
+from dpselect.planning.shape import Shape
+from dpselect.sensitivity import Sensitivity
+
+Domain = Literal["public", "unknown"]
+Charged = Literal["together", "separately"]
+Criterion = Literal["recall", "exact_set", "score_loss", "released", "in_place"]
+
+
+@final
+class Part(Frozen):
+    """Releases of the same size.
+
+    Args:
+        releases: how many, >= 1.
+        k: how many items each of them releases, >= 1.
+    """
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    releases: Count = Field(description="an integer >= 1")
+    k: Count = Field(description="an integer >= 1")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A budget, the releases that share it, and what is known of the data.
+
+    Attributes:
+        budget: what all releases together may cost.
+        parts: the releases; all parts get the same amount of noise.
+        shape: a public or made-up shape of the data.
+        domain: whether the set of items is public.
+        order: whether the order of the items has to be released.
+        sensitivity: what one user may change.
+        charged: "together" as one plan that is fixed in advance, or "separately", one by one through the budget's filter, as
+            `dpselect topk --ledger` does.
+    """
+
+    budget: Budget
+    parts: tuple[Part, ...]
+    shape: Shape
+    domain: Domain
+    order: bool
+    sensitivity: Sensitivity
+    charged: Charged
+
+    @property
+    def known(self) -> bool:
+        """Whether the domain is public."""
+        return self.domain == "public"
+
+    @property
+    def releases(self) -> int:
+        """How many releases there are in all."""
+        return sum(part.releases for part in self.parts)
+
+    @property
+    def candidates(self) -> int | None:
+        """Size of the public catalogue; None if there is none."""
+        return self.shape.size if self.known else None
+
+    def levels(self, part: Part) -> Levels:
+        """The ranking that a release of this part sees."""
+        return Levels.of(self.shape, part.k, known=self.known)

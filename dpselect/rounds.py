@@ -1,0 +1,45 @@
+"""`Rounds`: data of many releases that know more than a matrix of scores does, a vote's ballots for example."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpselect.mechanisms.base import Mechanism
+    from dpselect.sampling import Sampler
+    from dpselect.scores import Scores
+    from dpselect.selection import Selections
+
+
+class Rounds(ABC):
+    """What every mechanism's `select_many`, and for a single round its `select`, accepts in place of a matrix or of Scores."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of rounds, a public number."""
+
+    @property
+    @abstractmethod
+    def candidates(self) -> int:
+        """Number of candidates, a public number."""
+
+    @abstractmethod
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise unless the mechanism's guarantee covers these rounds. Nothing is drawn."""
+
+    @abstractmethod
+    def only(self, mechanism: Mechanism) -> Scores:
+        """The scores of the single round that these are, once `check` has passed.
+
+        Raises:
+            InvalidRequest: there are more rounds.
+        """
+
+    @abstractmethod
+    def settled(self, mechanism: Mechanism) -> Mechanism:
+        """The mechanism with what the rounds state publicly filled in where it leaves that open."""
+
+    @abstractmethod
+    def draw(self, mechanism: Mechanism, source: Sampler) -> Selections:
+        """One selection per round, once `check` has passed."""

@@ -1,0 +1,129 @@
+"""Labelling rounds as ratios to NumPy's noisy argmax, in one process, best of several runs; and the memory that rounds take.
+
+    python tests/benchmarks/bench_pate.py [--rounds 100000] [--labels 100] [--teachers 200] [--runs 5] [--most 1000000]
+
+Noise is for a release: exact, from the operating system's entropy. NumPy's is `rng.normal` and `argmax`, in blocks of rows.
+The memory is what a call needs beyond its ballots and the labels it returns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dpselect as dps
+from dpselect import pate
+
+Mechanisms = dict[str, dps.Mechanism]
+
+
+def best_time(run: Callable[[], object], runs: int) -> float:
+    """Seconds of the fastest of `runs` calls."""
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def multi_class(rounds: int, labels: int, teachers: int) -> pate.Ballots:
+    """One vote per teacher: two thirds of them agree in most rounds, the others are spread."""
+    rng = np.random.default_rng(1)
+    counts = np.empty((rounds, labels), dtype=np.int32)
+    chances = np.full((min(rounds, 4096), labels), 0.0)
+    for start in range(0, rounds, len(chances)):
+        part = chances[: min(len(chances), rounds - start)]
+        part[:] = rng.dirichlet(np.full(labels, 0.05), len(part))
+        counts[start : start + len(part)] = rng.multinomial(teachers, part)
+    return pate.Ballots(counts, teachers=teachers)
+
+
+def multi_label(rounds: int, labels: int, teachers: int) -> pate.Ballots:
+    """A few labels that most teachers see and many that hardly any does."""
+    rng = np.random.default_rng(1)
+    share = np.clip(rng.beta(0.05, 2, labels), 1e-3, 0.95)
+    counts = np.empty((rounds, labels), dtype=np.int32)
+    for start in range(0, rounds, 4096):
+        counts[start : start + 4096] = rng.binomial(teachers, share, size=(min(4096, rounds - start), labels))
+    return pate.Ballots(counts, teachers=teachers)
+
+
+def plain(counts: NDArray[np.int32], sigma: float) -> NDArray[np.int64]:
+    """What NumPy users write, in blocks that fit the cache."""
+    rng, step = np.random.default_rng(2), max(1, (1 << 16) // counts.shape[1])
+    blocks = (counts[start : start + step] for start in range(0, len(counts), step))
+    return np.concatenate([np.argmax(block + rng.normal(0.0, sigma, block.shape), axis=1) for block in blocks])
+
+
+def mechanisms(labels: int, teachers: int) -> tuple[Mechanisms, Mechanisms]:
+    """Those for one vote per teacher, and those for many; noise for 600 rounds at about (2, 1e-6)."""
+    one: Mechanisms = {
+        "GNMax": pate.GNMax(sigma=77.0, labels=labels),
+        "GNMax, little noise": pate.GNMax(sigma=5.0, labels=labels),
+        "ConfidentGNMax": pate.ConfidentGNMax(threshold=0.6 * teachers, sigma_threshold=150.0, sigma=80.0, labels=labels),
+    }
+    many: Mechanisms = {
+        "BinaryVoting": pate.BinaryVoting(sigma=20.0, labels=labels),
+        "TauVoting": pate.TauVoting(tau=labels // 4, sigma=15.0, labels=labels),
+        "StableVoting": pate.StableVoting(rho=0.01, failure_delta=1e-9, labels=labels),
+        "StableVoting, kbar = labels/5": pate.StableVoting(rho=0.01, failure_delta=1e-9, labels=labels, kbar=labels // 5),
+    }
+    return one, many
+
+
+def throughput(rounds: int, labels: int, teachers: int, runs: int) -> None:
+    """Seconds and ratios."""
+    print(f"{rounds:,} rounds x {labels} labels, {teachers} teachers")
+    print(f"{'':<32}{'seconds':>9}{'rounds/s':>13}{'/ NumPy':>9}")
+    for group, make in zip(mechanisms(labels, teachers), (multi_class, multi_label), strict=True):
+        ballots = make(rounds, labels, teachers)
+        base = best_time(lambda ballots=ballots: plain(ballots.counts, 77.0), runs)
+        print(f"{'NumPy noisy argmax':<32}{base:>9.3f}{rounds / base:>13,.0f}{1:>9.2f}")
+        for name, mechanism in group.items():
+            ours = best_time(lambda mechanism=mechanism, ballots=ballots: mechanism.select_many(ballots), runs)
+            print(f"{name:<32}{ours:>9.3f}{rounds / ours:>13,.0f}{ours / base:>9.2f}")
+
+
+def extra_memory(mechanism: dps.Mechanism, ballots: pate.Ballots) -> tuple[float, float]:
+    """MiB at the peak of a call beyond its ballots, and of the labels that it returns."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    result = mechanism.select_many(ballots)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    return peak / 2**20, (result.indices.nbytes + result.complete.nbytes) / 2**20
+
+
+def memory(labels: int, teachers: int, most: int) -> None:
+    """Peaks at growing numbers of rounds."""
+    sizes = [size for size in (10**4, 10**5, 10**6) if size <= most]
+    print("\npeak memory of a call beyond the ballots, MiB (of which the returned labels, MiB), at rounds")
+    print(f"{'':<32}" + "".join(f"{size:>22,}" for size in sizes))
+    for group, make in zip(mechanisms(labels, teachers), (multi_class, multi_label), strict=True):
+        held = [make(size, labels, teachers) for size in sizes]
+        for name, mechanism in group.items():
+            cells = [extra_memory(mechanism, ballots) for ballots in held]
+            print(f"{name:<32}" + "".join(f"{peak:>13.1f} ({kept:>5.1f})" for peak, kept in cells))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=100_000)
+    parser.add_argument("--labels", type=int, default=100)
+    parser.add_argument("--teachers", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--most", type=int, default=1_000_000)
+    options = parser.parse_args()
+    throughput(options.rounds, options.labels, options.teachers, options.runs)
+    memory(options.labels, options.teachers, options.most)
+
+
+if __name__ == "__main__":
+    main()

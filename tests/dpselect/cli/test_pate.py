@@ -1,0 +1,283 @@
+"""`dpselect pate`: files in, labels and their price out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import sparse
+from typer.testing import Result
+
+import accounting as acc
+import dpselect as dps
+from dpselect.cli import pate_text
+
+Run = Callable[..., Result]
+ROUNDS, TEACHERS, LABELS = 7, 50, 4
+# One vote per teacher, all but two for label (round mod 4): at sigma 1 the winner is beyond doubt.
+BALLOTS = np.zeros((ROUNDS, TEACHERS, LABELS), dtype=np.uint8)
+for _round in range(ROUNDS):
+    BALLOTS[_round, :, _round % LABELS] = 1
+    BALLOTS[_round, :2] = np.eye(LABELS, dtype=np.uint8)[(_round + 1) % LABELS]
+WINNERS = [[number % LABELS] for number in range(ROUNDS)]
+
+
+@pytest.fixture
+def votes(tmp_path: Path) -> Path:
+    """A file of single votes."""
+    np.savez_compressed(tmp_path / "votes.npz", votes=BALLOTS)
+    return tmp_path / "votes.npz"
+
+
+def _labels(path: Path) -> list[list[int]]:
+    return [json.loads(line)["labels"] for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def label(run: Run, tmp_path: Path) -> Run:
+    """Run `dpselect pate` by gnmax into labels.jsonl."""
+
+    def invoke(path: object, *arguments: object) -> Result:
+        return run("pate", path, "--output", tmp_path / "labels.jsonl", "--mechanism", "gnmax", "--sigma", 1, *arguments)
+
+    return invoke
+
+
+def _save_stacked(path: Path) -> None:
+    sparse.save_npz(path, sparse.csr_matrix(BALLOTS.reshape(-1, LABELS)))
+
+
+@pytest.mark.parametrize(
+    ("save", "flags"),
+    [
+        (lambda path: np.savez(path, votes=BALLOTS), ()),
+        (lambda path: np.savez(path, votes=BALLOTS.astype(bool), teachers=TEACHERS), ()),
+        (lambda path: np.savez(path, votes=BALLOTS.sum(axis=1), teachers=TEACHERS), ()),
+        (lambda path: np.savez(path, votes=BALLOTS.sum(axis=1)), ("--teachers", TEACHERS)),
+        (lambda path: sparse.save_npz(path, sparse.csr_matrix(BALLOTS.sum(axis=1))), ("--teachers", TEACHERS)),
+        (_save_stacked, ("--teachers", TEACHERS, "--stacked")),
+        (lambda path: np.savez(path, votes=BALLOTS.reshape(-1, LABELS)), ("--teachers", TEACHERS, "--stacked")),
+    ],
+)
+def test_forms_of_votes(label: Run, tmp_path: Path, save: Callable[[Path], None], flags: tuple[object, ...]) -> None:
+    """Single votes, counts and sparse matrices of either give the winners."""
+    save(tmp_path / "votes.npz")
+    result = label(tmp_path / "votes.npz", *flags)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert _labels(tmp_path / "labels.jsonl") == WINNERS
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("gnmax", "--sigma", 1),
+        ("confident", "--sigma", 1, "--sigma-threshold", 1, "--threshold", 30),
+        ("confident", "--epsilon", 4000, "--delta", 1e-6, "--threshold", 30),
+        ("binary", "--sigma", 1),
+        ("binary", "--epsilon", 4000, "--delta", 1e-6, "--threshold", 25),
+        ("tau", "--sigma", 1, "--tau", 1),
+        ("tau", "--epsilon", 4000, "--delta", 1e-6, "--tau", 1),
+        ("stable", "--rho", 1.0, "--failure-delta", 1e-6),
+        ("stable", "--epsilon", 4000, "--delta", 1e-6, "--kbar", 2),
+    ],
+)
+def test_mechanisms(run: Run, votes: Path, tmp_path: Path, flags: tuple[object, ...]) -> None:
+    """Every mechanism answers a clear vote, by stated noise and by a budget for the whole job, which it keeps."""
+    result = run("pate", votes, "--output", tmp_path / "o.jsonl", "--json", "--mechanism", *flags)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert _labels(tmp_path / "o.jsonl") == WINNERS
+    told = json.loads(result.stdout)
+    assert told["rounds"] == {"asked": 7, "labelled": 7, "answered": 7, "abstained": 0}
+    if "--epsilon" in flags:
+        assert 3000 < told["guarantee"]["epsilon"] <= 4000
+    mechanism = dps.mechanisms.base.Mechanism.from_json(json.dumps(told["mechanism"]))
+    assert told["guarantee"]["epsilon"] == pytest.approx((7 * mechanism.curve).epsilon(told["guarantee"]["delta"]))
+
+
+def test_long_ballots_are_cut(run: Run, tmp_path: Path) -> None:
+    """Tau-voting cuts single votes by a public rule, and how many were cut is not told."""
+    np.savez(tmp_path / "votes.npz", votes=np.ones((3, 20, 5), dtype=bool))
+    arguments = ("--mechanism", "tau", "--tau", 2, "--sigma", 0.5, "--salt", "s", "--json")
+    result = run("pate", tmp_path / "votes.npz", "--output", tmp_path / "o.jsonl", *arguments)
+    assert result.exit_code == 0
+    assert all(len(labels) == 2 for labels in _labels(tmp_path / "o.jsonl"))
+    assert not re.search(r"\bcut", result.stdout)
+    assert (
+        run("pate", tmp_path / "votes.npz", "--output", tmp_path / "o.jsonl", *arguments, "--salt", "t", "--resume").exit_code
+        == 2
+    )
+
+
+def test_formats_of_labels(label: Run, run: Run, tmp_path: Path) -> None:
+    """Names are written to csv and jsonl, positions with the names to npz; a round without labels has none."""
+    np.savez(tmp_path / "v.npz", votes=BALLOTS, names=np.array(["a", "b", "c, d", "e"]))
+    for suffix in ("npz", "csv", "jsonl"):
+        flags = ("--mechanism", "confident", "--sigma", 1, "--sigma-threshold", 1, "--threshold", 30)
+        assert run("pate", tmp_path / "v.npz", "--output", tmp_path / f"o.{suffix}", *flags).exit_code == 0
+    with np.load(tmp_path / "o.npz", allow_pickle=False) as file:
+        assert file["labels"].tolist() == WINNERS
+        assert file["answered"].all()
+        assert file["names"].tolist() == ["a", "b", "c, d", "e"]
+    with (tmp_path / "o.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [json.loads(row["labels"]) for row in rows][:3] == [["a"], ["b"], ["c, d"]]
+    assert _labels(tmp_path / "o.jsonl")[3] == ["e"]
+    flags = ("--mechanism", "confident", "--sigma", 1, "--sigma-threshold", 1, "--threshold", 90)
+    result = run("pate", tmp_path / "v.npz", "--output", tmp_path / "none.npz", *flags)
+    assert "0 answered, 7 abstained" in " ".join(result.stdout.split())
+    with np.load(tmp_path / "none.npz", allow_pickle=False) as file:
+        assert file["labels"].tolist() == [[-1]] * 7
+
+
+def test_a_ledger_pays(label: Run, votes: Path, tmp_path: Path) -> None:
+    """The dataset of a ledger is charged; the text tells what is left and how many rounds it buys, and no vote."""
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    curve = dps.pate.GNMax(sigma=1.0, labels=LABELS).curve
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("teachers", acc.Budget(rho=12.5 * curve.rho), "replace_one")
+    result = label(votes, "--ledger", url, "--dataset", "teachers", "--key", "k", "--batch-size", 3)
+    text = " ".join(result.stdout.split())
+    assert result.exit_code == 0
+    assert "7 answered, 0 abstained" in text
+    assert "buys 5 more rounds" in text
+    assert "48" not in text
+    with acc.Ledger.open(url) as ledger:
+        assert [entry.key for entry in ledger.entries("teachers") if entry.action == "charge"] == ["k/0", "k/1", "k/2"]
+        assert ledger.verify().ok
+
+
+def test_resuming(label: Run, votes: Path, tmp_path: Path) -> None:
+    """A job is not begun twice; a finished one is resumed without a further charge; there must be one to resume."""
+    assert label(votes, "--resume").exit_code == 2
+    assert label(votes).exit_code == 0
+    before = (tmp_path / "labels.jsonl").read_bytes()
+    refused = label(votes)
+    assert refused.exit_code == 2
+    assert "--resume" in refused.stderr
+    (tmp_path / "labels.jsonl").unlink()
+    resumed = label(votes, "--resume", "--json")
+    assert resumed.exit_code == 0
+    assert (tmp_path / "labels.jsonl").read_bytes() == before
+    assert json.loads(resumed.stdout)["ledger"]["rounds_left"] == 0
+    assert label(votes, "--resume", "--batch-size", 2).exit_code == 2
+
+
+def test_an_output_is_not_overwritten(label: Run, votes: Path, tmp_path: Path) -> None:
+    """A file that is no result of a job here is left alone."""
+    (tmp_path / "labels.jsonl").write_text("precious")
+    assert label(votes).exit_code == 2
+    assert (tmp_path / "labels.jsonl").read_text() == "precious"
+
+
+def _pickled(path: Path) -> None:
+    np.savez(path, votes=np.array([{"a": 1}], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        lambda _: None,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"PK\x03\x04 not a zip"),
+        lambda path: path.write_text("a,b\n1,2\n"),
+        lambda path: np.savez(path, other=BALLOTS),
+        lambda path: np.savez(path, votes=BALLOTS.astype(float) / 2),
+        lambda path: np.savez(path, votes=BALLOTS[0, 0]),
+        lambda path: np.savez(path, votes=BALLOTS.sum(axis=1)),
+        lambda path: np.savez(path, votes=BALLOTS.sum(axis=1), teachers=TEACHERS - 5),
+        lambda path: np.savez(path, votes=BALLOTS.sum(axis=1), teachers="many"),
+        lambda path: np.savez(path, votes=np.ones_like(BALLOTS)),
+        lambda path: np.savez(path, votes=BALLOTS[:0]),
+        lambda path: np.savez(path, votes=BALLOTS, names=np.array(["a"])),
+        lambda path: np.savez(path, votes=np.array(["x"])),
+        lambda path: sparse.save_npz(path, sparse.csr_matrix(BALLOTS.sum(axis=1))),
+        lambda path: path.mkdir(),
+        _pickled,
+    ],
+)
+def test_bad_files(label: Run, tmp_path: Path, save: Callable[[Path], object]) -> None:
+    """Missing, damaged and wrong files end with status 2 and one line that names the file; no job is begun."""
+    path = tmp_path / "bad.npz"
+    save(path)
+    result = label(path)
+    assert result.exit_code == 2
+    assert re.fullmatch(r"error: .*bad\.npz.*\n", result.stderr)
+    assert not (tmp_path / "labels.jsonl.job").exists()
+
+
+def test_truncated_files(label: Run, votes: Path, tmp_path: Path) -> None:
+    """A file that ends early, anywhere, ends with status 2."""
+    content = votes.read_bytes()
+    for part in range(1, 10):
+        (tmp_path / "bad.npz").write_bytes(content[: len(content) * part // 10])
+        assert label(tmp_path / "bad.npz").exit_code == 2
+    for place in range(0, len(content), 97):
+        (tmp_path / "bad.npz").write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
+        assert label(tmp_path / "bad.npz", "--ledger", "sqlite:////nowhere", "--dataset", "d").exit_code in (1, 2)
+    assert not (tmp_path / "labels.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--mechanism", "gnmax"),
+        ("--mechanism", "gnmax", "--sigma", 1, "--epsilon", 1),
+        ("--mechanism", "gnmax", "--sigma", -1),
+        ("--mechanism", "gnmax", "--sigma", 1, "--tau", 2),
+        ("--mechanism", "gnmax", "--rho", 1),
+        ("--mechanism", "confident", "--sigma", 1, "--sigma-threshold", 1),
+        ("--mechanism", "confident", "--sigma", 1, "--threshold", 10),
+        ("--mechanism", "tau", "--sigma", 1),
+        ("--mechanism", "stable", "--rho", 1),
+        ("--mechanism", "stable", "--epsilon", 1),
+        ("--mechanism", "gnmax", "--epsilon", 0, "--delta", 1e-6),
+        ("--mechanism", "gnmax", "--sigma", 1, "--delta", 2),
+        ("--mechanism", "gnmax", "--sigma", 1, "--ledger", "sqlite:///l.db"),
+        ("--mechanism", "gnmax", "--sigma", 1, "--period", "2024"),
+        ("--mechanism", "gnmax", "--sigma", 1, "--batch-size", 0),
+        ("--mechanism", "gnmax", "--sigma", 1, "--teachers", TEACHERS + 1),
+        ("--mechanism", "lnmax", "--sigma", 1),
+    ],
+)
+def test_bad_options(run: Run, votes: Path, tmp_path: Path, flags: tuple[object, ...]) -> None:
+    """Options that are missing, too many, out of range or of another mechanism end with status 2; no job is begun."""
+    result = run("pate", votes, "--output", tmp_path / "o.csv", *flags)
+    assert result.exit_code == 2
+    assert not (tmp_path / "o.csv.job").exists()
+
+
+def test_an_unknown_format_of_labels(run: Run, votes: Path, tmp_path: Path) -> None:
+    """The name of the output tells the format, or the command is refused."""
+    result = run("pate", votes, "--output", tmp_path / "o.txt", "--mechanism", "gnmax", "--sigma", 1)
+    assert result.exit_code == 2
+    assert ".jsonl" in result.stderr
+
+
+def test_a_budget_that_is_too_small(label: Run, votes: Path, tmp_path: Path) -> None:
+    """A dataset that cannot pay for all rounds ends with status 1, before any draw; a smaller job may then be begun."""
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("teachers", acc.Budget(rho=1.5), "replace_one")
+    result = label(votes, "--ledger", url, "--dataset", "teachers")
+    assert result.exit_code == 1
+    assert "buys 1 rounds" in result.stderr
+    with acc.Ledger.open(url) as ledger:
+        assert list(ledger.entries("teachers")) == []
+    assert label(votes).exit_code == 0
+
+
+def test_the_bar_counts_rounds() -> None:
+    """On a terminal a bar shows rounds done and asked for, and nothing else; elsewhere there is none."""
+    with pate_text.bar(Console(force_terminal=False)) as callback:
+        assert callback is None
+    console = Console(force_terminal=True, record=True, width=100)
+    with pate_text.bar(console) as callback:
+        assert callback is not None
+        callback(300, 700)
+    assert "300/700" in console.export_text()

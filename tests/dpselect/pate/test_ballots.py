@@ -1,0 +1,426 @@
+"""Ballots: what is read, what is refused, and what is kept to the data holder."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import dpselect as dps
+from dpselect import pate
+from dpselect.errors import InvalidRequest, InvalidScores, SensitivityMismatch
+
+RNG = np.random.default_rng(20261121)
+VOTES = RNG.random((7, 5, 4)) < 0.5
+VOTES[:, 0, 0] = True
+COUNTS = VOTES.sum(axis=1)
+ONE_VOTE = np.eye(4, dtype=np.uint8)[RNG.integers(0, 4, (7, 5))]
+GNMAX = pate.GNMax(sigma=1.0, labels=4)
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float32, np.float64])
+def test_every_type_of_zeros_and_ones_is_read(dtype: Any) -> None:
+    """Booleans, integers and floats of 0 and 1 give the same counts."""
+    ballots = pate.Ballots(VOTES.astype(dtype))
+    assert (ballots.rounds, ballots.teachers, ballots.labels, len(ballots)) == (7, 5, 4, 7)
+    assert np.array_equal(ballots.counts, COUNTS)
+    assert ballots.counts.dtype == np.int32
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.lil_matrix])
+def test_every_sparse_form_is_read(kind: Any) -> None:
+    """A sparse matrix per round, stacked rounds, and sparse counts give the counts of the array."""
+    stacked = VOTES.reshape(35, 4).astype(np.uint8)
+    for ballots in (
+        pate.Ballots([kind(one.astype(np.uint8)) for one in VOTES]),
+        pate.Ballots.stacked(kind(stacked), teachers=5),
+        pate.Ballots.stacked(stacked, teachers=5),
+        pate.Ballots(kind(COUNTS), teachers=5),
+        pate.Ballots(COUNTS, teachers=5),
+        pate.Ballots(COUNTS.astype(float).tolist(), teachers=5),
+    ):
+        assert np.array_equal(ballots.counts, COUNTS)
+        assert ballots.teachers == 5
+
+
+def test_repeated_entries_of_a_sparse_matrix_are_added_up() -> None:
+    """A teacher's vote entered twice is a 2, which is no vote; the caller's matrix is left as it was."""
+    twice = sparse.coo_array((np.ones(3), ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
+    with pytest.raises(pate.InvalidBallots, match="other than 0 and 1"):
+        pate.Ballots.stacked(twice, teachers=2)
+    assert twice.nnz == 3
+
+
+def test_a_memory_map_is_read_block_by_block(tmp_path: Path) -> None:
+    """Votes on disk are never held whole: aggregating 60 MB takes a fraction of it."""
+    path = tmp_path / "votes.npy"
+    votes = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(3000, 200, 100))
+    votes[:, :, 3] = 1
+    votes.flush()
+    mapped = np.load(path, mmap_mode="r")
+    tracemalloc.start()
+    ballots = pate.Ballots(mapped)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 25e6
+    assert ballots.counts[:, 3].tolist() == [200] * 3000
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------------
+
+
+BAD = {
+    "a two": np.where(VOTES, 2, 0),
+    "a half": np.where(VOTES, 0.5, 0.0),
+    "NaN": np.where(VOTES, np.nan, 0.0),
+    "negative": -VOTES.astype(int),
+    "text": VOTES.astype(str),
+    "complex": VOTES.astype(complex),
+    "one dimension": VOTES[0, 0],
+    "four dimensions": VOTES[None],
+    "no rounds": VOTES[:0],
+    "no teachers": VOTES[:, :0],
+    "no labels": VOTES[:, :, :0],
+    "a masked array": np.ma.masked_array(VOTES.astype(int), mask=VOTES),
+    "an empty round": np.concatenate([VOTES, np.zeros((1, 5, 4), bool)]),
+    "a teacher missing from a round": [VOTES[0].tolist(), VOTES[1, :4].tolist()],
+    "a teacher missing from a sparse round": [sparse.csr_array(VOTES[0]), sparse.csr_array(VOTES[1, :4])],
+    "a label missing from a sparse round": [sparse.csr_array(VOTES[0]), sparse.csr_array(VOTES[1, :, :3])],
+    "ragged ballots": [[[1, 0], [1]]],
+    "nothing": None,
+    "an empty list": [],
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_ballot_is_refused(name: str) -> None:
+    """Anything but whole rounds of 0 and 1 raises, and mechanisms given it directly raise too."""
+    with pytest.raises(pate.InvalidBallots):
+        pate.Ballots(BAD[name])
+    with pytest.raises(dps.DpSelectError):
+        pate.BinaryVoting(sigma=1.0, labels=4).select_many(BAD[name])
+
+
+BAD_COUNTS = {
+    "more than teachers": (COUNTS + 9, 5),
+    "negative": (COUNTS - 9, 5),
+    "a fraction": (COUNTS / 2, 5),
+    "NaN": (np.where(COUNTS > 2, np.nan, COUNTS), 5),
+    "infinity": (np.where(COUNTS > 2, np.inf, COUNTS), 5),
+    "text": (COUNTS.astype(str), 5),
+    "no rounds": (COUNTS[:0], 5),
+    "no labels": (COUNTS[:, :0], 5),
+    "an empty round": (COUNTS * 0, 5),
+    "sparse and negative": (sparse.csr_array(-COUNTS), 5),
+    "no teachers": (COUNTS, 0),
+    "half a teacher": (COUNTS, 5.0),
+    "a true teacher": (COUNTS, True),
+    "teachers not stated": (COUNTS, None),
+    "too many teachers": (COUNTS, 2**31),
+}
+
+
+@pytest.mark.parametrize("name", BAD_COUNTS)
+def test_what_is_no_count_is_refused(name: str) -> None:
+    """Counts are integers from 0 to the declared number of teachers."""
+    counts, teachers = BAD_COUNTS[name]
+    with pytest.raises(pate.InvalidBallots):
+        pate.Ballots(counts, teachers=teachers)
+
+
+def test_stacked_rows_must_make_whole_rounds() -> None:
+    """A missing row is a teacher missing from a round."""
+    with pytest.raises(pate.InvalidBallots, match="whole number of rounds"):
+        pate.Ballots.stacked(VOTES.reshape(35, 4)[:-1], teachers=5)
+    with pytest.raises(pate.InvalidBallots, match="whole number of rounds"):
+        pate.Ballots.stacked(VOTES, teachers=5)
+
+
+def test_a_declared_number_of_teachers_is_held_against_the_votes() -> None:
+    """Votes of five teachers are not those of six."""
+    assert pate.Ballots(VOTES, teachers=5).teachers == 5
+    with pytest.raises(pate.InvalidBallots, match="teachers=6"):
+        pate.Ballots(VOTES, teachers=6)
+
+
+def test_other_arguments_are_checked() -> None:
+    """Names must match the labels, and missing has two settings."""
+    with pytest.raises(pate.InvalidBallots, match="names"):
+        pate.Ballots(VOTES, names=["a"])
+    with pytest.raises(pate.InvalidBallots, match="missing"):
+        pate.Ballots(VOTES, missing="ignore")  # type: ignore[arg-type]
+
+
+# -- one vote per teacher ------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_vote_is_refused_unless_allowed() -> None:
+    """GNMax wants one vote of every teacher; missing='allow' takes the rest as they are, at the same price."""
+    votes = ONE_VOTE.copy()
+    votes[2, 3] = 0
+    for made in (lambda **more: pate.Ballots(votes, **more), lambda **more: pate.Ballots(votes.sum(axis=1), teachers=5, **more)):
+        with pytest.raises(pate.InvalidBallots, match="missing='allow'"):
+            GNMAX.select_many(made())
+        assert len(GNMAX.select_many(made(missing="allow"))) == 7
+    confident = pate.ConfidentGNMax(threshold=3, sigma_threshold=1.0, sigma=1.0, labels=4)
+    with pytest.raises(pate.InvalidBallots, match="missing='allow'"):
+        confident.select_many(votes)
+
+
+def test_too_many_votes_are_refused_by_name_of_the_remedy() -> None:
+    """Ballots of many votes go to no mechanism whose guarantee is for fewer: neither as votes nor as counts."""
+    for ballots in (pate.Ballots(VOTES), pate.Ballots(COUNTS, teachers=5)):
+        for mechanism in (GNMAX, pate.TauVoting(tau=1, sigma=1.0, labels=4)):
+            with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
+                mechanism.select_many(ballots)
+            with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
+                mechanism.select(ballots[:1])
+    assert len(pate.TauVoting(tau=4, sigma=1.0, labels=4).select_many(VOTES)) == 7
+
+
+def test_an_empty_round_can_be_an_answer() -> None:
+    """With missing='allow' a round without votes is labelled like any other."""
+    votes = np.concatenate([VOTES, np.zeros((1, 5, 4), bool)])
+    drawn = pate.BinaryVoting(sigma=1e-3, labels=4).select_many(pate.Ballots(votes, missing="allow"))
+    assert drawn[7].indices == ()
+
+
+def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> None:
+    """StableTopK and report-noisy-max work on ballots under replace_one; a smaller sensitivity or another relation is refused."""
+    ballots = pate.Ballots(ONE_VOTE)
+    stable = dps.StableTopK(rho=1.0, failure_delta=0.1, kbar=2, relation="replace_one")
+    assert len(stable.select_many(ballots)) == 7
+    noisy = dps.ReportNoisyMax(noise="gaussian", scale=1.0, sensitivity=dps.Sensitivity(l0=2, relation="replace_one"))
+    assert len(noisy.select_many(ballots)) == 7
+    with pytest.raises(pate.InvalidBallots):
+        noisy.select_many(pate.Ballots(VOTES))
+    half = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(linf=0.5, relation="replace_one"))
+    with pytest.raises(SensitivityMismatch):
+        half.select_many(ballots)
+
+
+# -- shapes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_labels_is_configuration() -> None:
+    """A mechanism for four labels takes ballots of four labels."""
+    for labels in (3, 5):
+        with pytest.raises(InvalidRequest):
+            pate.GNMax(sigma=1.0, labels=labels).select_many(pate.Ballots(ONE_VOTE))
+        with pytest.raises(InvalidRequest):
+            pate.BinaryVoting(sigma=1.0, labels=labels).select(pate.Ballots(ONE_VOTE)[:1])
+
+
+def test_select_takes_one_round() -> None:
+    """One round is a slice of one; slices share the counts and their checks."""
+    ballots = pate.Ballots(ONE_VOTE, names=list("abcd"))
+    with pytest.raises(InvalidRequest, match="select_many"):
+        GNMAX.select(ballots)
+    one = GNMAX.select(ballots[2:3])
+    assert one.labels is not None
+    assert "abcd"[one.indices[0]] == one.labels[0]
+    assert np.array_equal(ballots[2:5].counts, ONE_VOTE.sum(axis=1)[2:5])
+    assert ballots[-2:].rounds == 2
+    for wrong in (3, slice(None, None, 2), slice(4, 4)):
+        with pytest.raises(InvalidRequest):
+            ballots[wrong]  # type: ignore[index]
+
+
+def test_scores_of_a_round() -> None:
+    """`scores` gives one round as the mechanism takes it, and knows its limits."""
+    ballots = pate.Ballots(ONE_VOTE)
+    scores = ballots.scores(GNMAX, 3)
+    assert scores.values.tolist() == ONE_VOTE[3].sum(axis=0).tolist()
+    assert scores.sensitivity == dps.Sensitivity(l0=2, relation="replace_one")
+    assert GNMAX.probabilities(scores) == GNMAX.probabilities(ballots[3:4])
+    with pytest.raises(InvalidRequest):
+        ballots.scores(GNMAX, 7)
+
+
+def test_arrays_go_straight_to_a_mechanism() -> None:
+    """Votes, sparse rounds, counts and sparse counts are all taken by select_many, with the same law."""
+    mechanism = pate.BinaryVoting(sigma=1e-6, labels=4, threshold=2.5)
+    expected = [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
+    rounds = [sparse.csr_array(one) for one in VOTES]
+    for data in (VOTES, rounds, COUNTS, COUNTS.astype(float), sparse.csr_array(COUNTS), pate.Ballots(VOTES)):
+        assert [one.indices for one in mechanism.select_many(data)] == expected
+
+
+def test_counts_alone_do_not_tell_the_majority() -> None:
+    """Without a threshold, half of the teachers is meant, and bare counts or Scores do not say how many there are."""
+    mechanism = pate.BinaryVoting(sigma=1e-6, labels=4)
+    by_half = [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
+    assert [one.indices for one in mechanism.select_many(VOTES)] == by_half
+    assert mechanism.select(pate.Ballots(VOTES)[:1]).indices == by_half[0]
+    configured = pate.TauVoting(tau=4, sigma=1e-6, labels=4, teachers=5)
+    assert [one.indices for one in configured.select_many(COUNTS)] == by_half
+    with pytest.raises(InvalidRequest, match="threshold="):
+        mechanism.select_many(COUNTS)
+    with pytest.raises(InvalidRequest, match="threshold="):
+        mechanism.select(dps.Scores(COUNTS[0], sensitivity=mechanism.covers))
+    with pytest.raises(pate.InvalidBallots, match="teachers=6"):
+        pate.BinaryVoting(sigma=1.0, labels=4, teachers=6).select_many(pate.Ballots(VOTES))
+
+
+def test_utilities_are_no_votes() -> None:
+    """Scores that are no counts are refused."""
+    scores = dps.Scores([0.5, 1, 2, 3], sensitivity=GNMAX.covers, kind="utilities")
+    with pytest.raises(InvalidScores):
+        GNMAX.select(scores)
+    with pytest.raises(InvalidScores):
+        GNMAX.select_many(-COUNTS)
+
+
+# -- cutting --------------------------------------------------------------------------------------------------------------
+
+
+def cut_slowly(votes: Any, tau: int, order: Any) -> Any:
+    """The first tau votes of each ballot in the order of the labels."""
+    kept = np.zeros_like(votes)
+    for t, ballot in enumerate(votes):
+        for label in [j for j in order if ballot[j]][:tau]:
+            kept[t, label] = True
+    return kept
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.permutations(range(5)))
+def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int, priority: list[int]) -> None:
+    """A cut by priority is the plain rule; no ballot keeps more than tau votes and none of tau or fewer is touched."""
+    votes = np.random.default_rng(seed).random((6, 4, 5)) < 0.6
+    ballots = pate.Ballots(votes, missing="allow")
+    cut = ballots.cut(tau, priority=priority)
+    expected = np.stack([cut_slowly(one, tau, priority) for one in votes])
+    assert np.array_equal(cut.counts, expected.sum(axis=1))
+    assert cut.cut_count == int((votes.sum(axis=2) > tau).sum())
+    assert np.array_equal(cut.cut(tau).counts, cut.counts)
+    assert cut.cut(tau).cut_count == 0
+
+
+def test_the_salted_order_is_public_fair_and_one_per_round() -> None:
+    """The default order depends on salt and round alone, all teachers share it, and no label is favoured over rounds."""
+    everything = np.ones((3000, 2, 6), dtype=bool)
+    counts = pate.Ballots(everything).cut(2, salt="s").counts
+    assert set(np.unique(counts)) == {0, 2}
+    assert np.all((counts == 2).sum(axis=1) == 2)
+    kept = (counts == 2).mean(axis=0)
+    assert np.abs(kept - 1 / 3).max() < 0.05
+    assert np.array_equal(pate.Ballots(everything).cut(2, salt="s").counts, counts)
+    assert not np.array_equal(pate.Ballots(everything).cut(2).counts, counts)
+    keys = struct.unpack("<6Q", hashlib.shake_256(b"dpselect.pate:s:41").digest(48))
+    assert set(np.flatnonzero(counts[41])) == set(sorted(range(6), key=keys.__getitem__)[:2])
+
+
+def test_a_cut_looks_at_one_ballot_at_a_time() -> None:
+    """Replacing one teacher's ballots changes what that teacher keeps and nothing else: counts move by tau up and tau down."""
+    rng = np.random.default_rng(1)
+    before = rng.random((50, 6, 7)) < 0.7
+    after = before.copy()
+    after[:, 2] = rng.random((50, 7)) < 0.7
+    sure = rng.random(before.shape)
+    other = sure.copy()
+    other[:, 2] = rng.random((50, 7))
+    pairs = [
+        (pate.Ballots(before).cut(2), pate.Ballots(after).cut(2)),
+        (pate.Ballots(before).cut(2, confidences=sure), pate.Ballots(after).cut(2, confidences=other)),
+    ]
+    for first, second in pairs:
+        change = second.counts - first.counts
+        assert np.abs(change).max() == 1
+        assert (change > 0).sum(axis=1).max() <= 2
+        assert (change < 0).sum(axis=1).max() <= 2
+        rest = [pate.Ballots(np.delete(votes, 2, axis=1)).counts for votes in (before, after)]
+        assert np.array_equal(rest[0], rest[1])
+
+
+def test_confidences_come_before_the_order() -> None:
+    """The most confident votes stay; equal ones go by the public order, and labels without a vote never enter."""
+    votes = np.array([[[1, 1, 1, 0]]])
+    sure = np.array([[[0.1, 0.9, 0.5, 5.0]]])
+    assert pate.Ballots(votes).cut(2, confidences=sure).counts.tolist() == [[0, 1, 1, 0]]
+    assert pate.Ballots(votes).cut(1, confidences=np.ones((1, 1, 4)), priority=[2, 0, 1, 3]).counts.tolist() == [[0, 0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"tau": 0},
+        {"tau": 1.0},
+        {"tau": True},
+        {"tau": 1, "priority": [0, 1]},
+        {"tau": 1, "priority": [0, 1, 2, 2]},
+        {"tau": 1, "confidences": np.ones((7, 5))},
+        {"tau": 1, "confidences": np.full((7, 5, 4), np.nan)},
+        {"tau": 1, "confidences": np.full((7, 5, 4), "x")},
+    ],
+)
+def test_a_cut_checks_its_rule(arguments: dict[str, Any]) -> None:
+    """tau is an integer >= 1, a priority names every label once, and confidences are finite, one per vote."""
+    with pytest.raises(pate.InvalidBallots):
+        pate.Ballots(VOTES).cut(**arguments)
+
+
+def test_counts_cannot_be_cut_and_slices_can() -> None:
+    """A cut needs single ballots; it commutes with nothing but itself, so a slice of a cut is the cut of those rounds."""
+    with pytest.raises(pate.InvalidBallots, match="single ballots"):
+        pate.Ballots(COUNTS, teachers=5).cut(1)
+    cut = pate.Ballots(VOTES).cut(1, priority=[3, 2, 1, 0])
+    assert np.array_equal(cut[2:6].counts, pate.Ballots(VOTES[2:6]).cut(1, priority=[3, 2, 1, 0]).counts)
+    assert np.array_equal(cut[2:6].cut(1).counts, cut.counts[2:6])
+    assert len(pate.TauVoting(tau=1, sigma=1.0, labels=4).select_many(cut)) == 7
+
+
+def test_sparse_votes_are_cut_like_dense_ones() -> None:
+    """The rule does not depend on how votes are held."""
+    dense = pate.Ballots(VOTES).cut(2, salt="x")
+    listed = pate.Ballots([sparse.csr_array(one) for one in VOTES]).cut(2, salt="x")
+    stacked = pate.Ballots.stacked(sparse.csr_array(VOTES.reshape(35, 4)), teachers=5).cut(2, salt="x")
+    assert np.array_equal(dense.counts, listed.counts)
+    assert np.array_equal(dense.counts, stacked.counts)
+    assert dense.cut_count == listed.cut_count == stacked.cut_count > 0
+
+
+# -- privacy of the holder -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_private_is_shown() -> None:
+    """The repr has public numbers only: neither votes nor how many ballots were cut, and no error quotes them."""
+    cut = pate.Ballots(VOTES).cut(1)
+    assert repr(cut) == "Ballots(<votes hidden>, rounds=7, teachers=5, labels=4)"
+    with pytest.raises(pate.InvalidBallots) as refused:
+        GNMAX.select_many(pate.Ballots(VOTES))
+    assert str(int(VOTES.sum(axis=2).max())) not in str(refused.value).replace("GNMax", "")
+
+
+def test_ballots_are_immutable_and_not_pickled() -> None:
+    """No attribute can be set, the counts are read-only, and no file gets the votes by accident."""
+    ballots = pate.Ballots(VOTES)
+    with pytest.raises(AttributeError):
+        ballots.teachers = 3
+    with pytest.raises(ValueError, match="read-only"):
+        ballots.counts[0, 0] = 1
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(ballots)
+
+
+def test_later_changes_of_the_callers_array_change_no_count() -> None:
+    """Counts are taken when ballots are made."""
+    votes = VOTES.copy()
+    ballots = pate.Ballots(votes)
+    counts = np.array(COUNTS, dtype=np.int32)
+    held = pate.Ballots(counts, teachers=5)
+    votes[:], counts[:] = True, 0
+    assert np.array_equal(ballots.counts, COUNTS)
+    assert np.array_equal(held.counts, COUNTS)

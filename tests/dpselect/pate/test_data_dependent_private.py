@@ -1,0 +1,111 @@
+"""The unsanitised cost is private: nothing takes it, prints it or stores it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect import pate
+from dpselect.errors import InvalidMechanism, InvalidRequest
+
+COUNTS = np.array([[37, 2, 1], [31, 5, 4], [20, 18, 2]])
+MECHANISM = pate.GNMax(sigma=5.0, labels=3)
+
+
+@pytest.fixture
+def private() -> pate.UnsanitisedPrivacy:
+    """The cost of three rounds of forty teachers."""
+    return pate.data_dependent(COUNTS, MECHANISM, teachers=40)
+
+
+def test_it_is_no_curve_and_no_mechanism(private: pate.UnsanitisedPrivacy) -> None:
+    """It has neither curve nor kind nor JSON, and is no number."""
+    assert not isinstance(private, acc.Curve | dps.Mechanism)
+    assert not {"curve", "kind", "to_json", "relation", "__float__", "__dict__"} & set(dir(private))
+
+
+def test_text_shows_no_value(private: pate.UnsanitisedPrivacy) -> None:
+    """repr, str and format show public numbers only; a format for numbers is refused."""
+    other = pate.data_dependent(COUNTS[::-1] * 0 + [14, 13, 13], MECHANISM, teachers=40)
+    assert repr(private) == str(private) == f"{private}" == repr(other)
+    with pytest.raises(TypeError):
+        format(private, ".3f")
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy, json.dumps, float, vars, iter])
+def test_it_is_not_copied_out(private: pate.UnsanitisedPrivacy, take: object) -> None:
+    """Pickling, copying, JSON, conversion to a number and a look at its attributes are refused."""
+    with pytest.raises(TypeError):
+        take(private)  # type: ignore[operator]
+
+
+def test_accounting_refuses_it(private: pate.UnsanitisedPrivacy, tmp_path: Path) -> None:
+    """Ledgers, sessions, accountants, budgets, calibration and curves take neither it nor what is published of it."""
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
+    ledger.create_dataset("votes", acc.Budget(epsilon=5.0, delta=1e-5), "replace_one")
+    session = dps.Session(ledger, "votes")
+    published = private.sanitised(order=8.0, delta=1e-5)
+    for value in (private, published):
+        for attempt in (
+            lambda value=value: ledger.charge("votes", value),
+            lambda value=value: ledger.reserve("votes", value),
+            lambda value=value: session.select_many(value, COUNTS),
+            lambda value=value: acc.Accountant().compose(value),
+            lambda value=value: acc.calibrate(lambda _: value, acc.Budget(epsilon=1.0, delta=1e-5)),
+            lambda value=value: acc.Budget(epsilon=1.0, delta=1e-5).price(value),
+            lambda value=value: acc.Approximate(curve=value, delta0=0.0),
+            lambda value=value: acc.Curve.from_json(value),
+            lambda value=value: acc.tighter(value, acc.PureDP(epsilon=1.0)),
+        ):
+            with pytest.raises((acc.AccountingError, AttributeError, TypeError)) as caught:
+                attempt()
+            assert not any(f"{number:.4g}" in str(caught.value) for number in private.expose_private())
+    assert list(ledger.entries("votes")) == []
+    with pytest.raises(acc.AccountingError):
+        acc.Curve.from_json(published.model_dump_json())
+
+
+def test_reading_it_says_so(private: pate.UnsanitisedPrivacy) -> None:
+    """The holder of the votes reads it by name; the values bound the Renyi divergence and do not fall with the order."""
+    values = private.expose_private()
+    assert np.all(np.diff(values) >= 0)
+    assert np.all(values <= 3 * MECHANISM.curve.rdp(private.orders) * (1 + 1e-9))
+    assert private.expose_private_epsilon(1e-5) <= (3 * MECHANISM.curve).epsilon(1e-5)
+
+
+def test_ballots_and_counts_agree() -> None:
+    """Ballots, their array and their counts have the same cost."""
+    votes = np.zeros((1, 6, 3), dtype=np.uint8)
+    votes[0, np.arange(6), [0, 0, 0, 0, 1, 2]] = 1
+    forms = [(votes, None), (pate.Ballots(votes), None), (votes.sum(axis=1), 6)]
+    costs = [pate.data_dependent(form, MECHANISM, teachers=teachers, orders=(2.0,)).expose_private() for form, teachers in forms]
+    assert costs[0] == costs[1] == costs[2]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "error"),
+    [
+        (pate.BinaryVoting(sigma=5.0, labels=3), InvalidMechanism),
+        (pate.GNMax(sigma=5.0, labels=3, relation="add_remove"), acc.RelationMismatch),
+        (pate.GNMax(sigma=5.0, labels=1), InvalidMechanism),
+        (pate.GNMax(sigma=5.0, labels=4), InvalidRequest),
+    ],
+)
+def test_only_what_is_proved(mechanism: dps.Mechanism, error: type[Exception]) -> None:
+    """Other mechanisms, other relations, a single label and other numbers of labels are refused."""
+    with pytest.raises(error):
+        pate.data_dependent(COUNTS if mechanism.labels > 1 else COUNTS[:, :1], mechanism, teachers=40)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("orders", [(), (1.0,), (2.0, float("nan")), (float("inf"),)])
+def test_orders_are_checked(orders: tuple[float, ...]) -> None:
+    """Orders are finite and above 1."""
+    with pytest.raises(acc.InvalidArgument, match="orders"):
+        pate.data_dependent(COUNTS, MECHANISM, teachers=40, orders=orders)

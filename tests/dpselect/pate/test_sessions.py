@@ -1,0 +1,143 @@
+"""Labelling through a session: charged before it is drawn, for as many rounds as the budget buys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from accounting.ledger import AlreadyCharged, Ledger
+from dpselect import pate
+from dpselect.errors import InvalidRequest
+
+ROUNDS, TEACHERS, LABELS = 20, 30, 5
+RNG = np.random.default_rng(20261121)
+VOTES = RNG.random((ROUNDS, TEACHERS, LABELS)) < np.linspace(0.9, 0.1, LABELS)
+ONE_VOTE = np.eye(LABELS, dtype=bool)[RNG.integers(0, LABELS, (ROUNDS, TEACHERS))]
+BUDGET = acc.Budget(epsilon=2.0, delta=1e-6)
+MECHANISMS: list[tuple[dps.Mechanism, pate.Ballots]] = [
+    (pate.fitted(pate.GNMax, BUDGET, rounds=40, labels=LABELS), pate.Ballots(ONE_VOTE)),
+    (pate.fitted(pate.ConfidentGNMax, BUDGET, rounds=40, labels=LABELS, threshold=10), pate.Ballots(ONE_VOTE)),
+    (pate.fitted(pate.BinaryVoting, BUDGET, rounds=40, labels=LABELS), pate.Ballots(VOTES)),
+    (pate.fitted(pate.TauVoting, BUDGET, rounds=40, labels=LABELS, tau=2), pate.Ballots(VOTES).cut(2)),
+    (pate.fitted(pate.StableVoting, BUDGET, rounds=40, labels=LABELS), pate.Ballots(VOTES)),
+]
+IDS = [type(mechanism).__name__ for mechanism, _ in MECHANISMS]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """A data set of patients behind the teachers, with (2, 1e-6) under replace_one."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as opened:
+        opened.create_dataset("patients", BUDGET, "replace_one")
+        yield opened
+
+
+@pytest.fixture
+def session(ledger: Ledger) -> dps.Session:
+    """A session on it."""
+    return dps.Session(ledger, "patients")
+
+
+@pytest.mark.parametrize(("mechanism", "ballots"), MECHANISMS, ids=IDS)
+def test_a_batch_is_charged_by_its_rounds(session: dps.Session, mechanism: dps.Mechanism, ballots: pate.Ballots) -> None:
+    """One select_many is one charge of rounds * curve, with the mechanism on record and a release."""
+    labels = session.select_many(mechanism, ballots, label="monday")
+    assert len(labels) == ROUNDS
+    charge, release = session.ledger.entries("patients")
+    assert (charge.count, charge.action, release.action) == (ROUNDS, "charge", "release")
+    assert dps.Mechanism.from_json(charge.mechanism or "") == mechanism
+    assert session.totals()[0].spent == BUDGET.price(ROUNDS * mechanism.curve)
+
+
+@pytest.mark.parametrize(("mechanism", "ballots"), MECHANISMS, ids=IDS)
+def test_the_budget_ends_before_a_draw(
+    session: dps.Session, mechanism: dps.Mechanism, ballots: pate.Ballots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`affordable` says how many rounds are left, that many are released, and one more is refused before anything is drawn."""
+    assert session.affordable(mechanism) >= 40  # as one plan, which the whole budget pays for
+    session.select_many(mechanism, ballots[:3])
+    left = session.affordable(mechanism)
+    assert 10 < left < 40
+    for size in iter(lambda: min(ROUNDS, session.affordable(mechanism)), 0):
+        session.select_many(mechanism, ballots[:size])
+    monkeypatch.setattr(type(mechanism), "_select_many", lambda *_: pytest.fail("it was drawn"))
+    with pytest.raises(acc.BudgetExceeded):
+        session.select_many(mechanism, ballots[:1])
+    with pytest.raises(acc.BudgetExceeded):
+        session.select(mechanism, ballots[:1])
+    assert session.affordable(mechanism) == 0
+
+
+def test_a_plan_for_the_whole_budget(session: dps.Session) -> None:
+    """Noise fitted for 40 rounds buys exactly 40 as one plan, in one batch of 40 or as a reserved schedule."""
+    mechanism, ballots = MECHANISMS[0]
+    assert session.affordable(mechanism) == pate.rounds_for(mechanism, BUDGET) == 40
+    schedule = session.schedule([(40, mechanism)])
+    drawn = [schedule.select(mechanism, ballots[i % ROUNDS : i % ROUNDS + 1]) for i in range(40)]
+    assert all(len(one) == 1 for one in drawn)
+    with pytest.raises(InvalidRequest):
+        schedule.select(mechanism, ballots[:1])
+    assert session.affordable(mechanism) == 0
+
+
+def test_arrays_are_taken_by_a_session_too(session: dps.Session) -> None:
+    """Votes of every teacher need no Ballots: they are read as such, and half of the teachers is known."""
+    mechanism = pate.BinaryVoting(sigma=200.0, labels=LABELS)
+    assert len(session.select_many(mechanism, VOTES)) == ROUNDS
+    assert len(list(session.ledger.entries("patients"))) == 2
+
+
+def test_bad_ballots_cost_nothing(session: dps.Session) -> None:
+    """What a mechanism refuses is refused before the charge: many votes, missing ones, other labels, no threshold."""
+    one = pate.GNMax(sigma=100.0, labels=LABELS)
+    binary = pate.BinaryVoting(sigma=200.0, labels=LABELS)
+    missing = ONE_VOTE.copy()
+    missing[0, 0] = False
+    attempts = [(one, VOTES), (one, missing), (one, VOTES[:, :, :3]), (binary, VOTES.sum(axis=1)), (binary, VOTES * 2)]
+    for mechanism, votes in attempts:
+        with pytest.raises(dps.DpSelectError):
+            session.select_many(mechanism, votes)
+    with pytest.raises(dps.DpSelectError):
+        session.select(one, pate.Ballots(VOTES)[:1])
+    with pytest.raises(dps.DpSelectError):
+        session.select(one, pate.Ballots(ONE_VOTE))
+    with pytest.raises(dps.DpSelectError):
+        session.select(binary, dps.Scores(VOTES[0].sum(axis=0), sensitivity=binary.covers))
+    assert list(session.ledger.entries("patients")) == []
+
+
+def test_a_key_pays_for_one_batch(session: dps.Session) -> None:
+    """A batch that may have been seen is not drawn again under its key."""
+    mechanism, ballots = MECHANISMS[0]
+    session.select_many(mechanism, ballots[:2], key="batch-1")
+    with pytest.raises(AlreadyCharged):
+        session.select_many(mechanism, ballots[:2], key="batch-1")
+
+
+def test_the_relation_is_that_of_the_data_set(session: dps.Session) -> None:
+    """A guarantee for adding a teacher is none for replacing a record."""
+    mechanism = pate.GNMax(sigma=100.0, labels=LABELS, relation="add_remove")
+    with pytest.raises(acc.RelationMismatch):
+        session.select_many(mechanism, pate.Ballots(ONE_VOTE))
+    with pytest.raises(acc.RelationMismatch):
+        session.affordable(mechanism)
+
+
+def test_affordable_counts_runs_of_any_mechanism(tmp_path: Path) -> None:
+    """Under pure epsilon the answer is the quotient, over several periods the least of them, and huge numbers end at 10^12."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        session = dps.Session(ledger, "clicks")
+        quarter = dps.ExponentialMechanism(epsilon=0.25, sensitivity=dps.Sensitivity())
+        assert session.affordable(quarter) == 4
+        session.select(quarter, dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
+        assert session.affordable(quarter) == 3
+        assert session.affordable(dps.ExponentialMechanism(epsilon=0.9, sensitivity=dps.Sensitivity())) == 0
+        assert session.affordable(dps.ExponentialMechanism(epsilon=1e-14, sensitivity=dps.Sensitivity())) <= 10**12
+        gaussian = dps.ReportNoisyMax(noise="gaussian", scale=1.0, sensitivity=dps.Sensitivity(), candidates=2)
+        assert session.affordable(gaussian) == 0

@@ -1,0 +1,334 @@
+"""Canonical and joint top-k, sparse vector and LargeMargin decide as infinitely precise noise would: same bits, same answer."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+
+import dpselect as dps
+from dpselect.mechanisms import canonical_blocks, canonical_draw, canonical_rows, joint_levels
+from dpselect.mechanisms.canonical_blocks import luck
+from dpselect.mechanisms.canonical_classes import Classes
+from dpselect.mechanisms.canonical_noise import noise_bounds
+from dpselect.mechanisms.canonical_order import Ranked
+from dpselect.mechanisms.joint_counts import Counts
+from dpselect.mechanisms.joint_levels import Levels
+from dpselect.noise import by_name
+from dpselect.sampling import ExactSampler, categorical, thresholds
+from dpselect.sampling.categorical import picked, picked_rows, refined
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "dpselect" / "sampling"))
+from mechanism_laws import misfit
+from slow_reference import BITS, exact, inverse
+
+FALSE_ALARM = 1e-9
+ANY = dps.Sensitivity()
+NOISES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
+Patch = pytest.MonkeyPatch
+
+
+def sampler(seed: int) -> ExactSampler:
+    return ExactSampler(np.random.default_rng(seed))
+
+
+def utilities(values: Any) -> dps.Scores:
+    return dps.Scores(values, sensitivity=ANY, kind="utilities")
+
+
+def awkward(seed: int, count: int) -> Iterator[np.ndarray]:
+    """Small vectors of every awkward kind: ties, huge integers, adjacent floats, denormals, both ends of float64."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        size = int(rng.integers(2, 7))
+        steps, base = rng.integers(0, 4, size), float(rng.normal() * 10.0 ** rng.integers(-3, 9))
+        yield (
+            np.zeros(size),
+            np.int64(2**60) + steps,
+            np.int64(2**63 - 8) - steps * np.int64(2**61),
+            base + rng.normal(size=size),
+            np.array([base + int(i) * np.spacing(base) for i in steps]),
+            steps * 5e-324,
+            np.where(steps % 2, -1e308, 1e308),
+            rng.integers(0, 20, size),
+        )[int(rng.integers(8))]
+
+
+def nowhere(_: Any, __: Any, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In place of a column that floats pick: none, and not certain."""
+    return np.full(len(words), -1), np.zeros(len(words), dtype=np.bool_)
+
+
+def cell(word: int) -> arb:
+    return arb(arb((2 * word + 1, -65)), arb((1, -65)))
+
+
+# -- canonical ------------------------------------------------------------------------------------------------------------------
+
+
+def canonical_reference(mechanism: dps.CanonicalTopK, values: np.ndarray, words: list[int]) -> int:
+    """Which class wins, in the library's order of classes, by Arb at 2,600 bits from combinations counted one by one."""
+    noise, k, gamma = by_name(mechanism.noise), mechanism.k, exact(mechanism.gamma)
+    x = [exact(v) for v in sorted(values.tolist(), reverse=True)]
+    found: dict[tuple[int, int], int] = {}
+    for ranks in itertools.combinations(range(1, len(x) + 1), k):
+        held = next(h for h in range(k + 1) if h + 1 not in ranks)
+        key = (min(held, k), max(ranks)) if mechanism.gamma < 1 or k == len(x) else (0, max(ranks))
+        found[key] = found.get(key, 0) + 1
+    top = found.pop((k, k), None)
+    classes = sorted(found) + ([(k, k)] if top else [])
+    totals = []
+    for (held, lowest), word in zip(classes, words, strict=True):
+        missing = (k if mechanism.top_set == "tied" else min(k + 1, len(x))) if held == k else held + 1
+        size = top if held == k else found[held, lowest]
+        time = -(1 - cell(word)).log() / size
+        score = gamma * x[lowest - 1] - (1 - gamma) * x[missing - 1]
+        totals.append(arb(score) + arb(exact(mechanism.scale)) * inverse(noise, 1 - (-time).exp()))
+    best = max(range(len(totals)), key=lambda i: totals[i].mid())
+    assert all(totals[best] > total for i, total in enumerate(totals) if i != best), "64 bits do not decide this case"
+    return best
+
+
+def widened(bounds: Any, by: float) -> Any:
+    def wide(*arguments: Any) -> Any:
+        low, high = bounds(*arguments)
+        return low - by, high + by
+
+    return wide
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patch) -> None:
+    """For the same bits both draws, at their own precision, a low one and none, agree with an all-Arb reference; 100 cases."""
+    rng, real = np.random.default_rng(3), canonical_draw.totals
+    for case, values in enumerate(awkward(5, 100)):
+        k = int(rng.integers(1, len(values) + 1))
+        mechanism = dps.CanonicalTopK(
+            k=k,
+            epsilon=float(10.0 ** rng.uniform(-3, 1)),
+            gamma=float(rng.choice([0.5, 0.7, 1.0])),
+            noise=noise,
+            top_set=str(rng.choice(["tied", "gap"])),  # type: ignore[arg-type]
+        )
+        classes = Classes(Ranked(utilities(values)), k, mechanism.gamma, mechanism.top_set)
+        count = classes.rows * (len(values) - classes.first + 1) + int(classes.separate_top)
+        with ctx.workprec(BITS):
+            expected = canonical_reference(mechanism, values, sampler(case).words(count).tolist())
+        blocks = canonical_blocks.roots(classes, sampler(case).words)
+        chosen = classes.chosen(int(blocks.row[expected]), int(blocks.start[expected]))
+        for by in (0.0, mechanism.scale, np.inf):
+            monkeypatch.setattr(canonical_draw, "totals", widened(real, by))
+            assert canonical_draw.draw_class(classes, by_name(noise), mechanism.scale, sampler(case)) == chosen
+        if k == len(values) or mechanism.gamma < 1:
+            held, lowest = rows_winner(mechanism, values, case)
+            assert (held, lowest) == (chosen.held + (chosen.lowest == k), chosen.lowest)
+
+
+def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:
+    """The class that the draw for matrices chooses."""
+    asked = canonical_rows.RowDraw(mechanism.k, mechanism.gamma, mechanism.top_set, by_name(mechanism.noise), mechanism.scale)
+    layout = canonical_rows._Layout(asked, len(values))
+    winners = [
+        int(canonical_rows._winners(np.sort(values)[None, ::-1], layout, asked, sampler(seed).words)[0]),
+        canonical_rows._settled(np.sort(values)[::-1], layout, asked, (words := sampler(seed).words)(len(layout.n)), words),
+    ]
+    assert winners[0] == winners[1]
+    return int(layout.held[winners[0]]), int(layout.lowest[winners[0]])
+
+
+@pytest.mark.parametrize(("gamma", "noise"), [(0.5, "gumbel"), (0.8, "laplace"), (1.0, "exponential")])
+def test_blocks_that_floats_never_decide_follow_the_law(gamma: float, noise: Any, monkeypatch: Patch) -> None:
+    """Split from whole rows, every heir picked and every winner found by ball arithmetic, the sets have their exact law."""
+    monkeypatch.setattr(canonical_blocks, "_FEW", 0)
+    monkeypatch.setattr(canonical_blocks, "_CHILDREN", 2)
+    monkeypatch.setattr(canonical_draw, "totals", widened(canonical_draw.totals, np.inf))
+    monkeypatch.setattr(canonical_blocks, "picked_rows", nowhere)
+    scores = dps.Scores([5, 3, 3, 2, 1, 0], sensitivity=ANY)
+    mechanism = dps.CanonicalTopK(k=2, epsilon=1.5, gamma=gamma, noise=noise)
+    drawn: list[object] = [frozenset(mechanism.select(scores, rng=np.random.default_rng(i)).indices) for i in range(1500)]
+    assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
+    """The float64 enclosure of the largest of M draws contains Arb's, for M from 1 to exp(7000) and words from end to end."""
+    law, rng = by_name(noise), np.random.default_rng(1)
+    words = np.concatenate(
+        [rng.integers(0, 2**64, 500, dtype=np.uint64), np.array([2**12, 2**63, 2**64 - 2**13], dtype=np.uint64)]
+    )
+    log_mass = np.where(rng.random(len(words)) < 0.3, 0.0, rng.uniform(0, 7000, len(words)))
+    low, high = noise_bounds(law, *luck(words, (log_mass, log_mass)))
+    with ctx.workprec(12_000):
+        for i, (word, mass) in enumerate(zip(words.tolist(), log_mass.tolist(), strict=True)):
+            for edge in {word, word + 1} - {0, 2**64}:
+                time = -(1 - arb((edge, -64))).log() / arb(mass).exp()
+                value = -time.log() if noise == "gumbel" else inverse(law, 1 - (-time).exp())
+                assert low[i] < value < high[i]
+
+
+def test_class_sizes_are_enclosed() -> None:
+    """Bounds on ln of the size of runs of classes contain Arb's, at any rank and k up to 10^6 candidates."""
+    rng = np.random.default_rng(2)
+    ranked = Ranked(utilities(np.zeros(10**6)))
+    for k, gamma in itertools.product((1, 2, 37, 1000, 10**5), (0.5, 1.0)):
+        classes = Classes(ranked, k, gamma, "tied")
+        for _ in range(20):
+            row = int(rng.integers(0, classes.rows))
+            start = int(rng.integers(classes.first, 10**6))
+            stop = min(10**6 + 1, start + int(10 ** rng.uniform(0, 6)))
+            low, high = classes.log_mass(row, start, max(stop, start + 1))
+            with ctx.workprec(400):
+                assert arb(float(low)) <= classes.mass(row, start, max(stop, start + 1)).log() <= arb(float(high))
+
+
+# -- weights --------------------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_picked_by_all_bits() -> None:
+    """A word next to a boundary is put on its side by ball arithmetic, not by floats; columns of weight zero are never picked."""
+    weights = np.array([0.0, 3.0, 0.0, 1.0, 2.0, 0.0])
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights)
+    balls = lambda: [arb(int(w)) for w in weights]  # noqa: E731
+    for edge, left, right in ((2**63, 1, 3), (2**64 * 2 // 3, 3, 4)):
+        for step in (-3, -2, -1, 1, 2, 3):
+            word = np.array([edge + step], dtype=np.uint64)
+            expected = left if step < 0 else right
+            assert refined(int(word[0]), balls, sampler(1).words) == expected
+            for _, certain in (picked(logs, logs, word), picked_rows(logs[None], logs[None], word)):
+                assert not certain[0]
+    words = sampler(2).words(100_000)
+    column, certain = picked(logs, logs, words)
+    assert certain.all()
+    assert np.array_equal(column, picked_rows(np.tile(logs, (len(words), 1)), np.tile(logs, (len(words), 1)), words)[0])
+    assert misfit(column.tolist(), dict(enumerate((weights / 6).tolist()))) > FALSE_ALARM
+    assert np.array_equal(column[:2000], [refined(word, balls, sampler(3).words) for word in words[:2000].tolist()])
+
+
+# -- joint ----------------------------------------------------------------------------------------------------------------------
+
+
+def unsure(patch: Patch) -> None:
+    """No float64 bound of the joint mechanism decides anything."""
+
+    def anything(self: Counts, low: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.tile(np.arange(1, self._k + 1), (len(low), 1)), np.full((len(low), self._k), self._size)
+
+    patch.setattr(Counts, "between", anything)
+    patch.setattr(categorical, "picked", nowhere)
+    patch.setattr(joint_levels, "flipped", lambda _, __, words: (words != words, np.arange(len(words))))
+
+
+def joint_reference(levels: Levels, values: np.ndarray, k: int, rate: float, words: Iterator[int]) -> list[int] | None:
+    """What is allowed, or None if the proposal is refused, from exact weights, one real level and rational losses."""
+    cells, r = levels._cells, exact(rate)
+    edges = [2 * exact(edge) for edge in cells.edges.tolist()]
+    x = [exact(v) for v in sorted(values.tolist(), reverse=True)]
+    allowed = [*cells.allowed.tolist(), [len(x)] * k]
+    falls = [(-arb(r * edge)).exp() for edge in edges]
+    weights = [math.prod(a - p for p, a in enumerate(row)) * fall for row, fall in zip(allowed, falls, strict=True)]
+    weights = [w if i == len(allowed) - 1 else w * (1 - falls[i + 1] / falls[i]) for i, w in enumerate(weights)]
+    place = cell(next(words)) * sum(weights, arb(0))
+    upto = [sum(weights[: i + 1], arb(0)) for i in range(len(weights) - 1)]
+    assert all(place < edge or place > edge for edge in upto)
+    at = sum(bool(place > edge) for edge in upto)
+    if at == len(weights) - 1:
+        return allowed[-1]
+    level = arb(edges[at]) - (1 - cell(next(words)) * (1 - falls[at + 1] / falls[at])).log() / arb(r)
+    counts = [sum(bool(level > arb(x[i] - y)) for y in x) for i in range(k)]
+    assert all(level > arb(x[i] - y) or level < arb(x[i] - y) for i in range(k) for y in x)
+    ratio = Fraction(math.prod(c - p for p, c in enumerate(counts)), math.prod(a - p for p, a in enumerate(allowed[at])))
+    assert ratio <= 1
+    return counts if cell(next(words)) < exact(ratio) else None
+
+
+def test_joint_levels_are_decided_by_all_bits(monkeypatch: Patch) -> None:
+    """For the same bits what is allowed at a random level, by floats and without, is that of an all-Arb reference; 200 cases."""
+    rng = np.random.default_rng(8)
+    for case, values in enumerate(awkward(9, 200)):
+        k = int(rng.integers(1, len(values) + 1))
+        mechanism = dps.JointTopK(k=k, epsilon=float(10.0 ** rng.uniform(-2, 1)), beta=None if rng.random() < 0.5 else 0.2)
+        levels = Levels(Ranked(utilities(values)), k, mechanism.rate, mechanism.cut(len(values)))
+        with ctx.workprec(BITS):
+            expected = joint_reference(levels, values, k, mechanism.rate, one_by_one(sampler(case)))
+        runs = [levels._propose(1, sampler(case))]
+        with monkeypatch.context() as patch:
+            unsure(patch)
+            runs.append(levels._propose(1, sampler(case)))
+        for allowed, accepted in runs:
+            assert (allowed[0].tolist() if accepted[0] else None) == expected
+
+
+def one_by_one(source: ExactSampler) -> Iterator[int]:
+    while True:
+        yield int(source.words(1)[0])
+
+
+def test_joint_sequences_that_floats_never_decide_follow_the_law(monkeypatch: Patch) -> None:
+    """With every cell, level and acceptance left to ball arithmetic, sequences have their exact law."""
+    mechanism, scores = dps.JointTopK(k=2, epsilon=2.0), dps.Scores([5, 3, 3, 1, 0], sensitivity=ANY)
+    unsure(monkeypatch)
+    drawn: list[object] = [mechanism.select(scores, rng=np.random.default_rng(i)).indices for i in range(1500)]
+    assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
+
+
+def test_joint_scores_at_both_ends_of_float64() -> None:
+    """Losses beyond the largest float64 are halved, not infinite: equal best scores share all the probability."""
+    mechanism, rng = dps.JointTopK(k=2, epsilon=1.0), np.random.default_rng(1)
+    chosen = {mechanism.select(utilities([1.7e308, -1.7e308, 1.7e308, -1.7e308]), rng=rng).indices for _ in range(50)}
+    assert chosen == {(0, 2), (2, 0)}
+
+
+# -- thresholds -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        dps.OnlineStableQueries(epsilon=0.7, delta=0.2, c=2),
+        dps.AboveThreshold(threshold=2.0, scale=3.0, c=2),
+        dps.AboveThreshold(threshold=2.0, scale=3.0, c=1, noise="gaussian", candidates=8),
+        dps.FirstStable(epsilon=0.7, delta=0.2, candidates=8),
+        dps.TopStable(k=2, kbar=4, epsilon=1.0, delta=0.2),
+        dps.LargeMargin(epsilon=3.0, delta=0.3),
+    ],
+    ids=lambda m: f"{m.kind}",
+)
+def test_thresholds_that_floats_never_decide_give_the_same_answers(mechanism: dps.Mechanism, monkeypatch: Patch) -> None:
+    """Every comparison left to ball arithmetic: the same bits give the same release, 300 times, and the law is the exact one."""
+    kind = "utilities" if mechanism.kind in ("above_threshold", "large_margin") else "counts"
+    scores = dps.Scores([9, 30, 3, 31, 14, 9], sensitivity=mechanism.covers, kind=kind)  # type: ignore[arg-type]
+    before = [mechanism._select(scores, sampler(i)) for i in range(300)]
+    monkeypatch.setattr(thresholds, "certain", lambda low, *_: (np.zeros(len(low), dtype=np.bool_), np.arange(len(low))))
+    after = [mechanism._select(scores, sampler(i)) for i in range(300)]
+    assert after == before
+    drawn: list[object] = [s.indices[0] if mechanism.kind == "large_margin" else frozenset(s.indices) for s in after]
+    assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
+
+
+def test_a_shared_threshold_is_one_number() -> None:
+    """Bits of a threshold drawn for one query are known to the next: equal queries within the error of the floats agree."""
+    source = sampler(4)
+    for _ in range(200):
+        level = thresholds.LazyThresholds(by_name("laplace"), [1.0], 1, source.words)
+        centre = float((level._low[0] + level._high[0]) / 2)
+        answers = [bool(level.passes(np.array([[centre]]), 5e-324)[0, 0]) for _ in range(4)]
+        assert len(set(answers)) == 1
+
+
+def test_differences_are_those_of_the_real_numbers() -> None:
+    """2^62 + 1 - 2^62 - 1/2 is above a threshold and 2^62 - 2^62 - 1/2 below; neither difference is a float64."""
+    values, minus = np.array([[2**62 + 1, 2**62]]), [np.array([[2**62]]), np.array([[0.5]])]
+    assert sampler(5).passing(values, by_name("laplace"), (1e-9, 1e-9), 1e-9, minus=minus).tolist() == [[True, False]]
+    close = [np.array([[0.1]]), np.array([[np.nextafter(0.1, 1) - 0.1]])]
+    values = np.array([[np.nextafter(0.1, 1) + 1e-12]])
+    assert sampler(6).passing(values, by_name("laplace"), 1e-16, 1e-16, minus=close).tolist() == [[True]]

@@ -1,0 +1,252 @@
+"""The laws of mechanisms on ballots: neighbours differ in one teacher's whole ballot, and draws of a release follow the law."""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast, get_args
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect import pate, verify
+from dpselect.divergence import hockey_stick, renyi
+from dpselect.noise import by_name
+from dpselect.pate import coins, winners
+from dpselect.pate.coins import Coins
+from dpselect.pate.winners import Race
+from dpselect.sampling import ExactSampler, Sampler, comparisons
+from dpselect.scores import Scores
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ballot_pairs import neighbours, worst
+from mechanism_laws import curve_covers, epsilons_for, misfit, outcome
+
+RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)
+TEACHERS = (1, 2, 3, 4)
+# About 60 chi-square tests at 1e-9 each: the file raises a false alarm with probability below 1e-7.
+FALSE_ALARM = 1e-9
+
+
+def votes_of(mechanism: dps.Mechanism, labels: int) -> int:
+    """The most votes that a ballot may have."""
+    if isinstance(mechanism, pate.TauVoting):
+        return min(mechanism.tau, labels)
+    return 1 if isinstance(mechanism, pate.GNMax | pate.ConfidentGNMax) else labels
+
+
+def mechanisms(labels: int, relation: acc.Relation) -> list[dps.Mechanism]:
+    """Every mechanism, with noise small enough for a wrong constant to show."""
+    return [
+        *[pate.GNMax(sigma=sigma, labels=labels, relation=relation) for sigma in (0.5, 1.0, 3.0)],
+        pate.ConfidentGNMax(threshold=2, sigma_threshold=1.0, sigma=0.7, labels=labels, relation=relation),
+        pate.ConfidentGNMax(threshold=1, sigma_threshold=0.6, sigma=4.0, labels=labels, relation=relation),
+        *[pate.BinaryVoting(sigma=sigma, labels=labels, threshold=1.5, relation=relation) for sigma in (0.6, 2.0)],
+        *[pate.TauVoting(tau=tau, sigma=0.8, labels=labels, threshold=1.5, relation=relation) for tau in (1, 2)],
+        pate.StableVoting(rho=1.0, failure_delta=0.01, labels=labels, relation=relation),
+        pate.StableVoting(rho=4.0, failure_delta=1e-4, labels=labels, relation=relation),
+    ]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("labels", [2, 3])
+@pytest.mark.parametrize("place", range(11))
+def test_curve_covers_every_pair_of_ballots(place: int, labels: int, relation: acc.Relation) -> None:
+    """Over all ballots of one to four teachers, exact divergences of all neighbouring pairs stay below the curve."""
+    mechanism = mechanisms(labels, relation)[place]
+    for teachers in TEACHERS:
+        pairs = sorted(neighbours(labels, 0, votes_of(mechanism, labels), teachers, relation))
+        assert curve_covers(mechanism, worst(mechanism, pairs, epsilons_for(mechanism))) == [], teachers
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("labels", "votes"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
+def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, relation: acc.Relation) -> None:
+    """`verify.worst_case` compares every change that one teacher's ballot can make, and more."""
+    mechanism = pate.TauVoting(tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation)
+    changes = set(verify.changes(mechanism.covers, labels))
+    changes |= {tuple(-step for step in change) for change in changes}
+    pairs = neighbours(labels, 0, votes, 3, relation)
+    assert {tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairs} <= changes
+
+
+def test_one_ballot_changes_both_rounds() -> None:
+    """Over two rounds, a teacher whose ballots change in both stays below twice the curve, and above the curve of one."""
+    mechanism = pate.GNMax(sigma=1.0, labels=2)
+    laws = {c: mechanism.probabilities(Scores(c, sensitivity=mechanism.covers)) for c in product(range(5), repeat=2)}
+    both, once = 2 * mechanism.curve, mechanism.curve
+    exact = np.zeros(len(verify.EPSILONS))
+    for first, second in product(neighbours(2, 1, 1, 4, "replace_one"), repeat=2):
+        p = np.outer(list(laws[first[0]].values()), list(laws[second[0]].values())).ravel()
+        q = np.outer(list(laws[first[1]].values()), list(laws[second[1]].values())).ravel()
+        exact = np.maximum(exact, hockey_stick(p, q, verify.EPSILONS)[:, 0])
+        assert np.all(renyi(p, q, verify.ORDERS)[:, 0] <= both.rdp(verify.ORDERS))
+    assert all(delta <= both.delta(epsilon) for epsilon, delta in zip(verify.EPSILONS, exact, strict=True))
+    assert exact[0] > once.delta(0.0)
+
+
+def test_the_curve_of_gnmax_is_exact() -> None:
+    """With two labels and votes to choose from, one round reaches the hockey-stick divergence of GaussianDP(sqrt(2)/sigma)."""
+    mechanism = pate.GNMax(sigma=2.0, labels=2)
+    mu = 2**0.5 / 2.0
+    for lead in (0, 2, 4, 6, 8):
+        # The difference of the counts moves by 2 with noise of variance 2 sigma^2, and the winner is its sign.
+        laws = [
+            list(mechanism.probabilities(Scores(c, sensitivity=mechanism.covers)).values())
+            for c in ((20 + lead, 20), (19 + lead, 21))
+        ]
+        ratios = np.linspace(0.0, 6.0, 2001)
+        gap = np.array([mechanism.curve.profile(e) for e in ratios]) - hockey_stick(laws[1], laws[0], ratios)[:, 0]
+        assert -1e-12 < gap.min() < 2e-6
+    assert mechanism.curve.mu == pytest.approx(mu, rel=1e-15)
+
+
+def test_binary_voting_reaches_its_renyi_bound_no_further() -> None:
+    """Every label flips at once, so c labels cost c times what one costs: the law factorises."""
+    one = pate.BinaryVoting(sigma=1.0, labels=1, threshold=1.5)
+    three = pate.BinaryVoting(sigma=1.0, labels=3, threshold=1.5)
+    single = worst(one, [((1,), (2,)), ((2,), (1,))])
+    triple = worst(three, [((1, 1, 1), (2, 2, 2)), ((2, 2, 2), (1, 1, 1))])
+    assert triple.rdp == pytest.approx(3 * single.rdp, rel=1e-12)
+
+
+def test_stable_voting_is_stable_top_k() -> None:
+    """Law, curve and draws are those of StableTopK with the constants of replaced ballots, for kbar labels at most."""
+    for kbar in (1, 2, None):
+        mechanism = pate.StableVoting(rho=0.7, failure_delta=0.02, labels=3, kbar=kbar)
+        twin = dps.StableTopK(rho=0.7, failure_delta=0.02, kbar=kbar or 3, relation="replace_one")
+        scores = Scores([9, 4, 1], sensitivity=mechanism.covers)
+        assert mechanism.curve == twin.curve
+        assert mechanism.probabilities(scores) == twin.probabilities(scores)
+        ours = mechanism.select_many(np.tile(scores.values, (500, 1)), rng=np.random.default_rng(1))
+        theirs = twin.select_many(np.tile(scores.values, (500, 1)), rng=np.random.default_rng(1))
+        assert list(ours) == list(theirs)
+
+
+# -- exact draws ---------------------------------------------------------------------------------------------------------
+
+LEVELS = [(0.0, 0.3), (0.5, 1.0), (2.0, 1.0), (2.5, 5.0), (7.0, 0.05)]
+
+
+@pytest.mark.parametrize(("level", "sigma"), LEVELS)
+def test_coins_follow_the_law(level: float, sigma: float) -> None:
+    """Every count passes the level as often as its normal probability says."""
+    counts = np.tile(np.arange(6, dtype=np.int32), 40_000)
+    passed = Coins.of(counts[:, None], level, sigma).toss(counts, ExactSampler(np.random.default_rng(3))).reshape(-1, 6)
+    mechanism = pate.BinaryVoting(sigma=sigma, labels=1, threshold=level)
+    for count, column in enumerate(passed.T):
+        law = mechanism.probabilities(Scores([count], sensitivity=mechanism.covers))
+        assert misfit([frozenset({0}) if one else frozenset() for one in column.tolist()], law) > FALSE_ALARM
+
+
+def test_coins_refine_what_two_bytes_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the leading bits right at the edge every decision is made by more bits, at the conditional probability."""
+    level, sigma, count = 1.0, 2.0, np.int32(3)
+    rolls = 100_000
+    edge = int(Coins.of(np.array([[count]], dtype=np.int32), level, sigma).edges[count])
+    chance = float(by_name("gaussian").sf((level - float(count)) / sigma))
+    monkeypatch.setattr(coins, "leading_bits", lambda size, _: np.full(size, edge, dtype=np.uint16))
+    tossed = Coins.of(np.array([[count]], dtype=np.int32), level, sigma).toss(
+        np.full(rolls, count, dtype=np.int32), ExactSampler(np.random.default_rng(4))
+    )
+    expected = chance * 2**16 - edge
+    assert 0.02 < expected < 0.98
+    assert abs(tossed.mean() - expected) < 6.2 * (expected * (1 - expected) / rolls) ** 0.5
+
+
+def test_coins_are_the_samplers_own_comparison() -> None:
+    """Given the same 64 bits, tables and the exact comparison of the sampler decide alike."""
+    rng = np.random.default_rng(5)
+    counts = rng.integers(0, 40, 50_000, dtype=np.int32)
+    words = rng.integers(0, 2**64, len(counts), dtype=np.uint64)
+
+    table = Coins.of(counts[:, None], 20.0, 3.0)
+    leading = (words >> np.uint64(48)).astype(np.uint16)
+    unsure = np.flatnonzero(np.abs(table.edges[counts] - leading.astype(np.int32)) <= 1)
+    given = [leading.view(np.uint64), words[unsure] << np.uint64(16)]
+    source = cast(Sampler, SimpleNamespace(words=lambda _: given.pop(0)))
+    ours = table.toss(counts, source)
+    theirs = comparisons.exceeds(counts.astype(np.int64), by_name("gaussian"), 3.0, 20.0, lambda size: words[:size])
+    assert len(unsure) > 0
+    assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("level", [-3.0, 0.0, 3.0])
+@pytest.mark.parametrize("sigma", [0.2, 1.0, 6.0])
+def test_races_follow_the_law(level: float, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Winners have their probabilities whatever level decides who takes part."""
+    counts = np.array([5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1], dtype=np.int32)
+    monkeypatch.setattr(winners, "_LEVELS", np.array([level]))
+    drawn = Race.of(counts[None], sigma).run(np.tile(counts, (30_000, 1)), ExactSampler(np.random.default_rng(6)))
+    mechanism = pate.GNMax(sigma=sigma, labels=len(counts))
+    law = mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))
+    assert misfit(drawn.tolist(), law) > FALSE_ALARM
+
+
+def test_a_race_that_64_bits_leave_open_is_decided_by_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With equal leading words, ties are broken by further bits and each tied label wins equally often."""
+    counts = np.full((3000, 14), 2, dtype=np.int32)
+    counts[:, 3:] = 0
+    monkeypatch.setattr(winners, "leading_bits", lambda size, _: np.full(size, 7, dtype=np.uint16))
+    monkeypatch.setattr(winners, "completed", lambda lead, _: np.full(len(lead), 7 << 48, dtype=np.uint64))
+    drawn = Race.of(counts, 1.0).run(counts, ExactSampler(np.random.default_rng(7)))
+    assert misfit(drawn.tolist(), dict.fromkeys(range(3), 1 / 3)) > FALSE_ALARM
+
+
+RELEASES: list[tuple[dps.Mechanism, tuple[int, ...]]] = [
+    (pate.GNMax(sigma=2.0, labels=13), (5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1)),
+    (pate.GNMax(sigma=2.0, labels=3), (5, 4, 2)),
+    (pate.ConfidentGNMax(threshold=5, sigma_threshold=2.0, sigma=1.0, labels=4), (5, 4, 2, 0)),
+    (pate.BinaryVoting(sigma=2.0, labels=4, threshold=3), (5, 4, 2, 0)),
+    (pate.TauVoting(tau=2, sigma=1.5, labels=3, threshold=3), (5, 4, 2)),
+    (pate.StableVoting(rho=1.0, failure_delta=0.05, labels=4), (9, 8, 1, 0)),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "counts"), RELEASES, ids=lambda value: str(value)[:40])
+def test_releases_follow_the_law(mechanism: dps.Mechanism, counts: tuple[int, ...]) -> None:
+    """Drawn from the operating system's entropy, many rounds and single ones follow the exact law."""
+    ballots = pate.Ballots(np.tile(counts, (20_000, 1)), teachers=sum(counts), missing="allow")
+    law = mechanism.probabilities(ballots[:1])
+    assert misfit([outcome(one, law) for one in mechanism.select_many(ballots)], law) > FALSE_ALARM
+    assert misfit([outcome(mechanism.select(ballots[:1]), law) for _ in range(1500)], law) > FALSE_ALARM
+
+
+def test_floats_and_huge_counts_are_drawn_too() -> None:
+    """Counts without tables take the sampler's own way, and follow the same law."""
+    for values in (np.array([2.5, 1.0, 0.0]), np.array([10**9 + 2, 10**9 + 1, 10**9])):
+        for mechanism in (
+            pate.GNMax(sigma=1.0, labels=3),
+            pate.BinaryVoting(sigma=1.0, labels=3, threshold=float(values[1])),
+        ):
+            law = mechanism.probabilities(Scores(values, sensitivity=mechanism.covers))
+            drawn = mechanism.select_many(np.tile(values, (10_000, 1)))
+            assert misfit([outcome(one, law) for one in drawn], law) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 1e-10, 1e10, 1e300])
+def test_extreme_noise_decides_without_overflow(sigma: float) -> None:
+    """Next to no noise gives the votes' own answer, endless noise any; neither warns (warnings are errors here)."""
+    counts = np.random.default_rng(8).permuted(np.tile(np.arange(20), (30, 1)), axis=1)
+    ballots = pate.Ballots(counts, teachers=190)
+    winner = pate.GNMax(sigma=sigma, labels=20).select_many(ballots).indices[:, 0]
+    passed = pate.BinaryVoting(sigma=sigma, labels=20, threshold=9.5).select_many(ballots)
+    if sigma < 1:
+        assert np.array_equal(winner, counts.argmax(axis=1))
+        assert [one.indices for one in passed] == [tuple(np.flatnonzero(row > 9.5)) for row in counts]
+    else:
+        assert len(set(winner.tolist())) > 5
+        assert 0.3 < sum(map(len, passed)) / counts.size < 0.7
+
+
+def test_constant_work_draws_all_noise() -> None:
+    """A sampler that asks for constant work gets the sampler's own ranking, at the same law."""
+    counts = np.array([5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1], dtype=np.int32)
+    source = ExactSampler(np.random.default_rng(9), constant_work=True)
+    drawn = winners.winners(np.tile(counts, (20_000, 1)), 2.0, source)
+    mechanism = pate.GNMax(sigma=2.0, labels=len(counts))
+    assert misfit(drawn.tolist(), mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))) > FALSE_ALARM

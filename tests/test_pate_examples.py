@@ -1,0 +1,286 @@
+"""The PATE examples of notebooks/: they run end to end, cost what they say, and are useful."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="the PATE examples need scikit-learn: pip install 'dpselect[pate]'")
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "notebooks"))
+import pate_cost
+import pate_digits
+import pate_multilabel
+import pate_votes
+from pate_teachers import Student, ballot, counted, micro_f1, ridge, split
+from sklearn.datasets import load_digits
+from sklearn.linear_model import Ridge
+from sklearn.metrics import f1_score
+
+from dpselect import pate
+
+needs_data = pytest.mark.skipif(not pate_votes.DATA.exists(), reason=f"the multi-label data are not at {pate_votes.DATA}")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261121)
+
+
+# -- teachers -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_private_record_has_one_teacher() -> None:
+    """Shards partition the private rows, and private, public and test rows partition the data."""
+    rows = split(100, public=20, test=30, seed=3)
+    shards = rows.shards(7)
+    assert sorted(np.concatenate(shards)) == sorted(rows.private)
+    assert sorted(np.concatenate([rows.private, rows.public, rows.test])) == list(range(100))
+    assert len(shards) == 7
+
+
+@pytest.mark.parametrize("change", ["label", "features", "both"])
+def test_one_private_record_changes_one_teachers_ballots(change: str) -> None:
+    """The relation that every price rests on: replacing a private record leaves all teachers' ballots but one as they were."""
+    x, y = load_digits(return_X_y=True)
+    rows = split(len(y), public=40, test=0, seed=0)
+    place = int(rows.private[123])
+    x2, y2 = x.copy(), y.copy()
+    if change != "label":
+        x2[place] = x2[place][::-1] * 50
+    if change != "features":
+        y2[place] = (y2[place] + 5) % 10
+    before, after = (pate_digits.ballots(a, b, rows, 40) for a, b in ((x, y), (x2, y2)))
+    changed = np.flatnonzero((before != after).any(axis=(0, 2)))
+    assert changed.tolist() == [123 % 40]
+
+
+def test_ridge_is_scikit_learns(rng: np.random.Generator) -> None:
+    """The closed form for small shards equals scikit-learn's ridge regression with an intercept."""
+    x, y = rng.normal(size=(12, 30)), rng.normal(size=(12, 4))
+    weights, intercept = ridge(x, y, 2.5)
+    model = Ridge(alpha=2.5).fit(x, y)
+    np.testing.assert_allclose(weights, model.coef_.T, atol=1e-10)
+    np.testing.assert_allclose(intercept, model.intercept_, atol=1e-10)
+
+
+def test_micro_f1_is_scikit_learns(rng: np.random.Generator) -> None:
+    """Micro-F1 equals scikit-learn's, and is 0 where nothing is said."""
+    said, true = rng.random((50, 6)) < 0.3, rng.random((50, 6)) < 0.4
+    assert micro_f1(said, true) == pytest.approx(f1_score(true, said, average="micro"), abs=1e-12)
+    assert micro_f1(np.zeros_like(said), true) == 0
+
+
+def test_a_cut_ballot_keeps_the_best(rng: np.random.Generator) -> None:
+    """A cut ballot holds at most that many labels, each above the threshold and scored higher than any label it dropped."""
+    scores = rng.random((200, 9))
+    whole, cut = ballot(scores, 0.4), ballot(scores, 0.4, 3)
+    assert cut.sum(axis=1).max() == 3
+    np.testing.assert_array_equal(cut.sum(axis=1), np.minimum(whole.sum(axis=1), 3))
+    assert not (cut & ~whole).any()
+    dropped = whole & ~cut
+    assert (np.where(dropped, scores, -1).max(axis=1) <= np.where(cut, scores, 2).min(axis=1)).all()
+
+
+def test_counts_are_sums_of_ballots(rng: np.random.Generator) -> None:
+    """Counting teacher by teacher equals the sum over a ballot array, so that mechanisms accept both as the same votes."""
+    scores = rng.random((11, 30, 5))
+    counts = counted(scores, 0.5, (None, 2))
+    for cut, found in counts.items():
+        ballots = np.stack([ballot(one, 0.5, cut) for one in scores], axis=1)
+        np.testing.assert_array_equal(found, pate.Ballots(ballots, missing="allow").counts)
+
+
+def test_a_student_forgets_a_uniform_shift() -> None:
+    """Labels released at random on top of good ones shift all scores alike; the student's public label rate undoes that."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(900, 6))
+    true = x > 0.8
+    noisy = true[:600] | (rng.random((600, 6)) < 0.3)
+    student = Student(labels_per_item=float(6 * 0.21))
+    said = student.predict(x[:600], noisy, np.ones(600, dtype=bool), x[600:])
+    assert micro_f1(said, true[600:]) > micro_f1(noisy, true[:600]) + 0.1
+
+
+def test_a_student_without_answers_says_nothing() -> None:
+    """With nothing to learn from there is no label, rather than an error or a guess."""
+    student, x = Student(labels_per_item=2.0), np.ones((4, 3))
+    said = student.predict(x, np.ones((4, 5), dtype=bool), np.zeros(4, dtype=bool), x)
+    assert not said.any()
+
+
+# -- digits ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits_runs() -> dict[tuple[str, float], pate_digits.Outcome]:
+    return {(name, epsilon): outcomes[0] for name, epsilon, outcomes in pate_digits.runs(pate_digits.PLANS["small"])}
+
+
+def test_digits_cost_what_they_may(digits_runs: dict[tuple[str, float], pate_digits.Outcome]) -> None:
+    """Every run's price at the table's delta is within the budget, and spends at least 99.9 % of it."""
+    for (_, epsilon), outcome in digits_runs.items():
+        if math.isfinite(epsilon):
+            assert 0.999 * epsilon < outcome.epsilon <= epsilon
+
+
+def test_digits_are_labelled_well(digits_runs: dict[tuple[str, float], pate_digits.Outcome]) -> None:
+    """At epsilon 8 GNMax's labels and its student are right far more often than chance, and no noise is better still."""
+    gnmax, exact = digits_runs["GNMax", 8], digits_runs["no noise", math.inf]
+    assert gnmax.accuracy > 0.8
+    assert gnmax.student > 0.65
+    assert exact.accuracy >= 0.9
+    assert exact.accuracy >= gnmax.accuracy > digits_runs["GNMax", 2].accuracy
+
+
+def test_confident_labels_are_fewer_and_better(digits_runs: dict[tuple[str, float], pate_digits.Outcome]) -> None:
+    """ConfidentGNMax abstains on some digits, and is right more often on those that it answers."""
+    confident, gnmax = digits_runs["ConfidentGNMax", 8], digits_runs["GNMax", 8]
+    assert 0.3 < confident.answered < 1
+    assert gnmax.answered == 1
+    assert confident.accuracy > gnmax.accuracy
+
+
+def test_digits_repeat() -> None:
+    """The example is seeded: a second run prints the same table."""
+    assert list(pate_digits.tables("small")) == list(pate_digits.tables("small"))
+
+
+# -- multi-label ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> pate_multilabel.Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pate_votes, "CACHE", tmp_path_factory.mktemp("votes"))
+        plan = pate_multilabel.PLANS["small"]
+        return pate_multilabel.result(plan.tasks[0], plan.epsilons, plan.seeds)
+
+
+@needs_data
+@pytest.mark.parametrize("epsilon", pate_multilabel.PLANS["small"].epsilons)
+def test_every_row_is_within_its_budget(epsilon: float) -> None:
+    """All rounds together cost at most epsilon at the table's delta, by the accounting that the row was calibrated with."""
+    task = pate_multilabel.PLANS["small"].tasks[0]
+    for row in pate_multilabel.ROWS:
+        mechanism = pate_multilabel.mechanism(row, task, 22, epsilon)
+        priced = pate.prices(mechanism, pate_multilabel.DELTA, rounds=task.rounds)
+        assert 0.9 * epsilon < priced.best <= epsilon, row.name
+
+
+@needs_data
+def test_multilabel_utility_rises_with_epsilon(small: pate_multilabel.Result) -> None:
+    """With more budget BinaryVoting and TauVoting come close to votes without noise, and StableVoting answers more items."""
+    curves = {curve.name: curve for curve in small.curves}
+    for row in pate_multilabel.ROWS[:5]:
+        exact = np.mean([pate_multilabel.without_noise(run, row).released for run in small.runs])
+        reached = curves[row.name].mean("released")
+        assert reached[-1] > 0.9 * exact
+        assert reached[0] < 0.95 * exact
+    answered = curves["StableVoting"].answered.mean(axis=1)
+    assert answered[0] == 0
+    assert answered[-1] > 0.05
+
+
+@needs_data
+def test_multilabel_is_worth_it(small: pate_multilabel.Result) -> None:
+    """At epsilon 4, labels cut to three and their student are well above what saying nothing or everything would give."""
+    tau = next(curve for curve in small.curves if curve.name == "TauVoting tau=3")
+    everything = np.mean([micro_f1(np.ones_like(run.true), run.true) for run in small.runs])
+    assert tau.released[1].mean() > 2 * everything
+    assert tau.student[1].mean() > 2 * everything
+
+
+@needs_data
+def test_the_table_shows_every_row(small: pate_multilabel.Result) -> None:
+    """The printed table has a line per mechanism and measure, the three accountings, and the sentence on cost."""
+    lines = list(small.lines())
+    for row in pate_multilabel.ROWS:
+        assert sum(line.startswith(f"  {row.name}  ") for line in lines) >= 2
+    for route in ("adaptive", "rdp", "pld"):
+        assert any(line.startswith(f"    by {route}") for line in lines)
+    assert small.sentence().startswith("tmc2007-500, 100 teachers: ")
+
+
+@needs_data
+def test_cached_votes_are_the_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second call reads the same votes from a file that only its owner can open."""
+    monkeypatch.setattr(pate_votes, "CACHE", tmp_path / "cache")
+    task = pate_votes.Task("yeast", 20, rounds=30, test=40, rows=500)
+    first = pate_votes.votes(task, 0)
+    monkeypatch.setattr(pate_votes, "teacher_scores", None)
+    second = pate_votes.votes(task, 0)
+    for cut in pate_votes.CUTS:
+        np.testing.assert_array_equal(first.counts[cut], second.counts[cut])
+    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
+
+
+def test_absent_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the data the script says where it looked instead of failing."""
+    monkeypatch.setattr(pate_multilabel, "DATA", tmp_path / "none")
+    assert list(pate_multilabel.tables("small")) == [f"skipped: no data at {tmp_path / 'none'}"]
+
+
+def test_the_guides_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The Python block of docs/pate.md runs as it stands, and its session can still afford rounds."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).resolve().parents[1] / "docs/pate.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    for block in blocks:
+        exec(compile(block, "docs/pate.md", "exec"), {"__name__": "example"})
+    assert blocks
+    assert int(capsys.readouterr().out.split()[0]) > 0
+
+
+# -- cost -----------------------------------------------------------------------------------------------------------------
+
+GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+
+
+def _curve(name: str, shift: float) -> pate_cost.Curve:
+    """F1 rises with ln epsilon from `shift` on; two equal seeds."""
+    values = np.repeat(np.clip(0.2 * np.log2(np.array(GRID) / shift) + 0.1, 0, 0.9)[:, None], 2, axis=1)
+    return pate_cost.Curve(name, GRID, values, values, values, values)
+
+
+def _costs(*curves: pate_cost.Curve, floor: float = 0.0) -> pate_cost.Costs:
+    return pate_cost.Costs(curves, {"adaptive": GRID, "rdp": tuple(1.1 * epsilon for epsilon in GRID)}, floor)
+
+
+def test_a_known_ratio_is_found() -> None:
+    """A curve that is another one moved to four times the epsilon costs four times as much, by each price in proportion."""
+    costs = _costs(_curve("TauVoting tau=2", 1), _curve("BinaryVoting", 2), _curve("StableVoting", 4), floor=0.15)
+    found = costs.comparisons("released")
+    assert [each.ratios["adaptive"] for each in found] == pytest.approx([4.0] * len(found))
+    assert [each.ratios["rdp"] for each in found] == pytest.approx([4.4] * len(found))
+    assert "an epsilon 4.0 times that of TauVoting" in costs.sentence()
+    assert [each.spread for each in found] == pytest.approx([0.0] * len(found), abs=1e-12)
+    assert len(found) == len(pate_cost.LEVELS)
+
+
+def test_the_cheapest_rival_is_taken() -> None:
+    """At each level the comparison is with the tau that gets there at the least epsilon."""
+    costs = _costs(_curve("TauVoting tau=1", 2), _curve("TauVoting tau=3", 1), _curve("StableVoting", 4))
+    assert {each.rival for each in costs.comparisons("student")} == {"TauVoting tau=3"}
+
+
+def test_a_rival_off_the_grid_gives_a_lower_bound() -> None:
+    """Where the rival is above the level from the first epsilon on, the ratio is marked as a lower bound."""
+    found = _costs(_curve("TauVoting tau=3", 0.125), _curve("StableVoting", 4)).comparisons("released")
+    assert found[0].below
+    assert ">" in found[0].line()
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.95])
+def test_what_is_no_better_than_trivial_has_no_ratio(floor: float) -> None:
+    """A StableVoting that never answers, or never beats the same labels for all, is compared with nothing, and that is said."""
+    stable = _curve("StableVoting", 1e6 if floor == 0 else 1)
+    costs = _costs(_curve("TauVoting tau=3", 1), _curve("BinaryVoting", 2), stable, floor=floor)
+    assert costs.comparisons("released") == []
+    assert costs.sentence().count(pate_cost.NEVER) == 2
+    assert any(pate_cost.NEVER in line for line in costs.lines())
