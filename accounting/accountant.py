@@ -58,6 +58,12 @@ class Accountant:
 
     Args:
         relation: the neighbouring relation of the plan; if None, the first mechanism states it.
+
+    Example:
+        >>> import accounting as acc
+        >>> plan = acc.Accountant().compose(acc.BoundedRange(epsilon=0.05), 365, "daily top item")
+        >>> round(plan.epsilon(1e-6), 3)
+        2.296
     """
 
     def __init__(self, relation: Relation | None = None) -> None:

@@ -61,6 +61,14 @@ class Budget(Frozen):
 
     Raises:
         InvalidBudget: no form or two forms are given, or a value is outside its domain.
+
+    Example:
+        >>> import accounting as acc
+        >>> budget = acc.Budget(epsilon=1.0)
+        >>> budget.how_many(acc.PureDP(epsilon=0.3))
+        3
+        >>> acc.Budget(epsilon=1.0, delta=1e-6).admits(30 * acc.BoundedRange(epsilon=0.08))
+        True
     """
 
     error_class: ClassVar[type[InvalidBudget]] = InvalidBudget

@@ -31,6 +31,12 @@ def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[f
     Raises:
         InvalidArgument: the bracket is not two positive numbers in order, budget is no Budget, or family returns no Curve.
         CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the parameter.
+
+    Example:
+        >>> import accounting as acc
+        >>> budget = acc.Budget(epsilon=1.0, delta=1e-6)
+        >>> round(acc.calibrate(lambda e: 30 * acc.BoundedRange(epsilon=e), budget), 4)
+        0.0824
     """
     search = Search(family, checked_budget(budget))
     if bracket is not None:
@@ -55,6 +61,11 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
     Raises:
         InvalidArgument: budget is no Budget, or family returns no Curve.
         CalibrationError: the budget admits any number, or more than 5 * 10^17.
+
+    Example:
+        >>> import accounting as acc
+        >>> acc.calibrate_count(acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6))
+        31
     """
     checked_budget(budget)
     curve = _repeated(family) if isinstance(family, Curve) else _checked_family(family)

@@ -35,6 +35,15 @@ class PrivacyFilter:
     Args:
         budget: what may be spent.
         relation: the neighbouring relation; if None, the first mechanism states it.
+
+    Example:
+        >>> import accounting as acc
+        >>> spending = acc.PrivacyFilter(acc.Budget(epsilon=1.0))
+        >>> _ = spending.charge(acc.PureDP(epsilon=0.7))
+        >>> spending.charge(acc.PureDP(epsilon=0.7))
+        Traceback (most recent call last):
+            ...
+        accounting.errors.BudgetExceeded: ...
     """
 
     def __init__(self, budget: Budget, relation: Relation | None = None) -> None:

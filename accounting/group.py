@@ -45,6 +45,11 @@ def group_privacy(curve: Curve, size: int) -> Curve:
     Raises:
         InvalidArgument: size is not an integer >= 1.
         NoEquivalent: nothing is left for a group of this size.
+
+    Example:
+        >>> import accounting as acc
+        >>> acc.group_privacy(acc.PureDP(epsilon=0.5), 3).epsilon(0.0)
+        1.5
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise InvalidArgument(f"size={size!r} must be an integer >= 1: how many neighbouring steps apart the inputs are")

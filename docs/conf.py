@@ -49,6 +49,13 @@ html_theme_options = {"navigation_with_keys": False}
 suppress_warnings = ["myst.header"]
 
 
+def _once(app: Any, _what: str, name: str, value: object, _skip: bool, _options: Any) -> bool | None:
+    """What `dpselect` exports itself is described there, and not again with the package that it comes from."""
+    inside = app.env.docname.startswith("reference/dpselect.")
+    return True if inside and getattr(dpselect, name.rpartition(".")[2], None) is value else None
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", notebook_pages.expand)
+    app.connect("autodoc-skip-member", _once)

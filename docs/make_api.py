@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("api.md")
-PACKAGES = ("dpselect", "accounting")
+PACKAGES = ("dpselect", "dpselect.events", "dpselect.planning", "dpselect.pate", "dpselect.ranking", "accounting")
 
 
 def page() -> str:

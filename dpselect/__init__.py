@@ -11,7 +11,7 @@ if getattr(_accounting, "DISTRIBUTION", None) != "dpselect":
         "virtual environment of its own"
     )
 
-from dpselect import events, pate, ranking, verify
+from dpselect import events, pate, planning, ranking, verify
 from dpselect.calibration import TopKRequest, calibrated, default_mechanism, fitted
 from dpselect.errors import (
     DomainMismatch,
@@ -47,6 +47,7 @@ from dpselect.mechanisms import (
     TargetSize,
     TopStable,
 )
+from dpselect.planning import ReleasePlan, Shape, plan
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -58,6 +59,10 @@ except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "plan",
+    "planning",
+    "ReleasePlan",
+    "Shape",
     "Session",
     "ranking",
     "pate",

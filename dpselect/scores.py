@@ -33,6 +33,12 @@ class Scores:
 
     Raises:
         InvalidScores: empty, not one-dimensional, NaN, infinite, negative counts, not numbers, or labels that do not match.
+
+    Example:
+        >>> import dpselect as dps
+        >>> scores = dps.Scores([120, 80, 300], sensitivity=dps.Sensitivity(), labels=["park", "pier", "zoo"])
+        >>> scores.size
+        3
     """
 
     __slots__ = ("_multiplicities", "_tie_rank", "_values", "domain", "kind", "labels", "sensitivity")

@@ -30,6 +30,12 @@ class Selection(Frozen):
 
     With candidates read off private data, the position of an item tells how many other items there are. Positions of such
     candidates therefore stay out of the repr and of the JSON: what is released is `labels`.
+
+    Example:
+        >>> import dpselect as dps
+        >>> one = dps.ExponentialMechanism(epsilon=1.0)
+        >>> one.select(dps.Scores([5000, 3], sensitivity=dps.Sensitivity(), labels=["zoo", "pier"])).labels
+        ('zoo',)
     """
 
     error_class: ClassVar[type[DpSelectError]] = DpSelectError

@@ -26,6 +26,11 @@ class Sensitivity(Frozen):
 
     Raises:
         InvalidMechanism: a value is outside its domain, or `monotone` is asserted under replace_one.
+
+    Example:
+        >>> import dpselect as dps
+        >>> dps.Sensitivity().range, dps.Sensitivity(relation="replace_one").range
+        (1.0, 2.0)
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism

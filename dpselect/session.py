@@ -50,6 +50,15 @@ class Session:
 
     Raises:
         UnknownDataset: the ledger declares no such dataset.
+
+    Example:
+        >>> import accounting as acc
+        >>> import dpselect as dps
+        >>> ledger = acc.Ledger.open("sqlite:///example.db")
+        >>> _ = ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
+        >>> counts = dps.Scores([120, 80, 3000], sensitivity=dps.Sensitivity(), labels=["park", "pier", "zoo"])
+        >>> dps.Session(ledger, "visits").select(dps.ExponentialMechanism(epsilon=0.5), counts).labels
+        ('zoo',)
     """
 
     def __init__(

@@ -78,6 +78,12 @@ def worst_case(
 
     Raises:
         NoClosedForm: the mechanism has no exact law at this size.
+
+    Example:
+        >>> import dpselect as dps
+        >>> worst = dps.verify.worst_case(dps.PermuteAndFlip(epsilon=1.0), candidates=3, highest=8)
+        >>> round(worst.pure_epsilon, 6)
+        1.0
     """
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
     laws = _laws(mechanism, vectors, domain)
@@ -106,6 +112,15 @@ def lower_bound(
 
     Raises:
         InvalidRequest: fewer than 10 samples, or a confidence outside (0, 1).
+
+    Example:
+        >>> import numpy as np
+        >>> import dpselect as dps
+        >>> pair = [dps.Scores(counts, sensitivity=dps.Sensitivity()) for counts in ([4, 4], [3, 4])]
+        >>> mechanism = dps.ExponentialMechanism(epsilon=1.0)
+        >>> found = dps.verify.lower_bound(mechanism, *pair, samples=2000, rng=np.random.default_rng(1))
+        >>> 0 <= found.epsilon < 1
+        True
     """
     if samples < 10 or not 0 < confidence < 1:
         raise InvalidRequest(f"samples={samples} must be at least 10 and confidence={confidence} in (0, 1)")

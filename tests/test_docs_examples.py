@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|pycon|shell)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
-# The page on extending is one program with files of its own; the ledger's shell commands name a variable for the reader to set.
+# The page on extending is a program that registers a mechanism: it has a test, and a process, of its own.
 ELSEWHERE = {"docs/extending.md"}
 
 
@@ -71,7 +71,10 @@ def test_shell_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m dpselect.cli "$@"\n')
     shim.chmod(0o755)
     script = "set -eu\n" + "".join(text for _, text in _blocks(page, "shell"))
-    paths = {"PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    paths = {
+        "PATH": f"{shim.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(str(Path(p).resolve()) for p in sys.path if p),
+    }
     done = subprocess.run(
         ["sh", "-c", script], cwd=tmp_path, env={**os.environ, **paths}, capture_output=True, text=True, check=False
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from pathlib import Path
 
@@ -224,17 +223,6 @@ def test_absent_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Without the data the script says where it looked instead of failing."""
     monkeypatch.setattr(pate_multilabel, "DATA", tmp_path / "none")
     assert list(pate_multilabel.tables("small")) == [f"skipped: no data at {tmp_path / 'none'}"]
-
-
-def test_the_guides_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The Python block of docs/pate.md runs as it stands, and its session can still afford rounds."""
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).resolve().parents[1] / "docs/pate.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
-    for block in blocks:
-        exec(compile(block, "docs/pate.md", "exec"), {"__name__": "example"})
-    assert blocks
-    assert int(capsys.readouterr().out.split()[0]) > 0
 
 
 # -- cost -----------------------------------------------------------------------------------------------------------------

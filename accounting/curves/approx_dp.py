@@ -23,6 +23,11 @@ class ApproxDP(Curve):
     Args:
         epsilon: nats, >= 0.
         delta: in [0, 1).
+
+    Example:
+        >>> import accounting as acc
+        >>> acc.ApproxDP(epsilon=1.0, delta=1e-6).epsilon(1e-6)
+        1.0
     """
 
     kind: Literal["approx_dp"] = "approx_dp"

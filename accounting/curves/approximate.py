@@ -22,6 +22,12 @@ class Approximate(Curve):
     Args:
         curve: the guarantee outside the event; its own `delta0` is added to this one.
         delta0: probability of the event under every input, in [0, 1).
+
+    Example:
+        >>> import accounting as acc
+        >>> both = 2 * acc.Approximate(curve=acc.PureDP(epsilon=0.5), delta0=1e-7)
+        >>> both.delta0, both.epsilon(1e-6) <= 1.0
+        (2e-07, True)
     """
 
     kind: Literal["approximate"] = "approximate"

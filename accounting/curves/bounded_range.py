@@ -36,6 +36,11 @@ class BoundedRange(OneParameter):
 
     Args:
         epsilon: nats, >= 0.
+
+    Example:
+        >>> import accounting as acc
+        >>> round((10 * acc.BoundedRange(epsilon=1.0)).epsilon(1e-6), 3)
+        7.77
     """
 
     kind: Literal["bounded_range"] = "bounded_range"

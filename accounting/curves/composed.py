@@ -61,6 +61,11 @@ class Composed(Curve):
 
     Args:
         parts: pairs (count, curve); kept in a normal form, so that equal compositions are equal. No parts: the identity.
+
+    Example:
+        >>> import accounting as acc
+        >>> acc.PureDP(epsilon=1.0) + acc.ZCDP(rho=0.1) == acc.ZCDP(rho=0.1) + acc.PureDP(epsilon=1.0)
+        True
     """
 
     kind: Literal["composed"] = "composed"

@@ -23,6 +23,11 @@ class GaussianDP(OneParameter):
 
     Args:
         mu: shift over standard deviation of the noise, >= 0.
+
+    Example:
+        >>> import accounting as acc
+        >>> round(acc.GaussianDP(mu=1.0).epsilon(1e-6), 4)
+        4.8866
     """
 
     kind: Literal["gaussian_dp"] = "gaussian_dp"

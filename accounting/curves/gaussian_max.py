@@ -28,6 +28,11 @@ class GaussianMax(Undoubted):
     Args:
         mu: range of a change of the scores over the standard deviation, >= 0.
         candidates: number of scores, >= 1 and at most 10^18 (public).
+
+    Example:
+        >>> import accounting as acc
+        >>> round(acc.GaussianMax(mu=0.1, candidates=1000).epsilon(1e-6), 3)
+        0.535
     """
 
     kind: Literal["gaussian_max"] = "gaussian_max"

@@ -25,6 +25,11 @@ class LaplaceDP(OneParameter):
 
     Args:
         epsilon: sensitivity over scale of the noise, nats, >= 0.
+
+    Example:
+        >>> import accounting as acc
+        >>> round(acc.LaplaceDP(epsilon=1.0).delta(0.5), 4)
+        0.2212
     """
 
     kind: Literal["laplace_dp"] = "laplace_dp"

@@ -26,6 +26,11 @@ class PureDP(OneParameter):
 
     Args:
         epsilon: nats, >= 0.
+
+    Example:
+        >>> import accounting as acc
+        >>> (3 * acc.PureDP(epsilon=0.5)).epsilon(0.0)
+        1.5
     """
 
     kind: Literal["pure_dp"] = "pure_dp"

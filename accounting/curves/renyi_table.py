@@ -20,6 +20,11 @@ class RenyiTable(Undoubted):
     Args:
         orders: increasing, each above 1.
         values: nats, one per order, each >= 0, non-decreasing as Renyi divergence is.
+
+    Example:
+        >>> import accounting as acc
+        >>> acc.RenyiTable(orders=(2.0, 8.0), values=(0.1, 0.4)).rdp([2.0, 3.0]).tolist()
+        [0.1, 0.4]
     """
 
     kind: Literal["renyi_table"] = "renyi_table"

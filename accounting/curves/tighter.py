@@ -73,6 +73,11 @@ def tighter(*curves: Curve) -> Curve:
 
     Raises:
         InvalidCurve: no curve is given.
+
+    Example:
+        >>> import accounting as acc
+        >>> acc.tighter(acc.PureDP(epsilon=1.0), acc.ZCDP(rho=0.1)).rho
+        0.1
     """
     distinct = tuple(dict.fromkeys(curves))
     return distinct[0] if len(distinct) == 1 else Tighter(curves=distinct)

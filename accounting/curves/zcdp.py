@@ -17,6 +17,11 @@ class ZCDP(OneParameter):
 
     Args:
         rho: nats, >= 0.
+
+    Example:
+        >>> import accounting as acc
+        >>> (acc.ZCDP(rho=0.1) + acc.ZCDP(rho=0.2)).rho
+        0.3
     """
 
     kind: Literal["zcdp"] = "zcdp"

@@ -51,6 +51,15 @@ class Ledger:
     Every method that writes is one durable transaction: when it returns, the charge is on disk; when it raises, nothing may be
     released. Methods raise LedgerUnavailable where the store is locked, full, read-only or gone, and LedgerCorrupt where it is
     damaged.
+
+    Example:
+        >>> import accounting as acc
+        >>> ledger = acc.Ledger.open("sqlite:///example.db")
+        >>> _ = ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
+        >>> ledger.charge("visits", acc.PureDP(epsilon=0.4), key="job-1").replayed
+        False
+        >>> ledger.verify().ok
+        True
     """
 
     def __init__(self, store: Store, clock: Clock = utc_now) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import dpselect
-from dpselect.cli import demo, ledger, mechanisms, pate, topk
+from dpselect.cli import demo, ledger, mechanisms, pate, plan, schema, topk
 from dpselect.cli.guard import GuardedGroup
 from dpselect.cli.options import Debug
 
@@ -43,6 +43,8 @@ def _common(
 
 
 app.command("topk", short_help="Release the top k of a log, with its price.")(topk.topk)
+app.command("plan", short_help="Say which mechanism to use for a budget, before any data are read.")(plan.plan)
+app.command("schema", short_help="Print the schema of the configuration file.")(schema.schema)
 app.command("demo", short_help="The same on a log that is made up first.")(demo.demo)
 app.command("mechanisms", short_help="What the mechanisms are and guarantee.")(mechanisms.mechanisms)
 app.command("pate", short_help="Label items by teachers' votes, resumably.")(pate.pate)

@@ -14,7 +14,7 @@ from accounting import Curve
 from accounting.ledger import Heads, InvalidEntry, Ledger, Receipt, Window
 from accounting.relation import Relation
 from accounting.report import DELTAS, write_report
-from dpselect.cli import ledger_text, options
+from dpselect.cli import ledger_file, ledger_text, options
 from dpselect.cli.guard import FAILED, GuardedGroup
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
@@ -35,28 +35,43 @@ Url = Annotated[
 Dataset = Annotated[str, typer.Option("--dataset", help="Name of a dataset that the ledger declares.")]
 Key = Annotated[str, typer.Option("--key", help="The charge's idempotency key.")]
 Output = Annotated[Path | None, typer.Option("--output", help="File to write; standard output if left out.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", help="TOML file with [ledger], [budget] and [data]; options override what it says.")
+]
+OptionalUrl = Annotated[
+    str | None,
+    typer.Option("--ledger", envvar="DPSELECT_LEDGER", help="sqlite:///FILE or postgresql://USER@HOST/NAME.", show_envvar=True),
+]
 _JSON = "The curve as JSON, or @FILE."
 
 
 @app.command()
 def init(
-    url: Url,
+    url: OptionalUrl = None,
     dataset: Annotated[str | None, typer.Option("--dataset", help="Declare this dataset as well.")] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     rho: options.Rho = None,
-    relation: Annotated[Relation, typer.Option("--relation", help="What neighbouring data differ by.")] = "add_remove",
+    relation: Annotated[
+        Relation | None, typer.Option("--relation", help="What neighbouring data differ by. Default: add_remove.")
+    ] = None,
     window: Annotated[Window, typer.Option("--window", help="Which rows share a budget.")] = "whole",
     unit: Annotated[str | None, typer.Option("--unit", help="Who is protected, in words. Default: user.")] = None,
     data_period: Annotated[str | None, typer.Option("--data-period", help="Which rows the dataset holds, in words.")] = None,
     actor: Annotated[str | None, typer.Option("--actor", help="Who declares it. Default: the system's user.")] = None,
+    config: Config = None,
     _debug: options.Debug = False,
 ) -> None:
     """Make a ledger where there is none, and declare a dataset with its budget. A declaration is never changed."""
-    budget = None if dataset is None else options.budget(epsilon, delta, rho)
-    with Ledger.open(url) as ledger:
-        if dataset is not None and budget is not None:
-            ledger.create_dataset(dataset, budget, relation, unit=unit, window=window, data_period=data_period, actor=actor)
+    file = ledger_file.read(config)
+    name = dataset or file.dataset
+    budget = None if name is None else options.budget_over(file.budget, epsilon, delta, rho)
+    with Ledger.open(file.url_or(url)) as ledger:
+        if name is not None and budget is not None:
+            stated = relation or file.relation
+            ledger.create_dataset(
+                name, budget, stated, unit=unit or file.unit, window=window, data_period=data_period, actor=actor
+            )
         typer.echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 
 
@@ -174,15 +189,16 @@ def import_(url: Url, source: Annotated[Path, typer.Argument(help="What export w
 
 @app.command()
 def report(
-    url: Url,
     output: Annotated[Path, typer.Option("--output", help="The HTML file to write.")],
     delta: Annotated[list[float] | None, typer.Option("--delta", help="State epsilon at this delta; may be repeated.")] = None,
     latest: Annotated[int, typer.Option("--latest", min=0, help="How many entries of each dataset to list.")] = 200,
     check: Annotated[bool, typer.Option("--verify/--no-verify", help="Verify first, and say so on the page.")] = True,
+    url: OptionalUrl = None,
+    config: Config = None,
     _debug: options.Debug = False,
 ) -> None:
     """Write one self-contained page for an auditor. It needs no network."""
-    with Ledger.open(url, create=False) as ledger:
+    with Ledger.open(ledger_file.read(config).url_or(url), create=False) as ledger:
         found = ledger.verify() if check else None
         write_report(ledger, output, deltas=delta or DELTAS, latest=latest, verification=found)
 

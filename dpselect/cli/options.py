@@ -53,3 +53,14 @@ def budget(epsilon: float | None, delta: float | None, rho: float | None) -> Bud
     if delta is not None and not 0 < delta < 1:
         raise InvalidBudget(f"--delta={delta:g} must lie strictly between 0 and 1; leave it out for a budget without delta")
     return Budget(epsilon=epsilon, delta=delta or 0.0, rho=rho)
+
+
+def budget_over(base: Budget | None, epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
+    """The budget of a file, with what the options say in its place; a --delta alone replaces the file's delta.
+
+    Raises:
+        InvalidBudget: neither states one, or what they state is wrong.
+    """
+    if base is None or epsilon is not None or rho is not None:
+        return budget(epsilon, delta if base is None or delta is not None else base.delta or None, rho)
+    return base if delta is None else budget(base.epsilon, delta, base.rho)

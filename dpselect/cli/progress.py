@@ -22,3 +22,16 @@ def shown(console: Console | None = None) -> Iterator[ProgressCallback | None]:
     with Progress(*columns, console=target, transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def counted(what: str, console: Console | None = None) -> Iterator[ProgressCallback | None]:
+    """A callback that takes (done, of how many) steps of a computation on public numbers; None where no one watches."""
+    target = console or Console(stderr=True)
+    if not target.is_terminal:
+        yield None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}")
+    with Progress(*columns, console=target, transient=True) as bar:
+        task = bar.add_task(what, total=1)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

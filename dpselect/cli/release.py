@@ -8,7 +8,7 @@ from pathlib import Path
 from accounting import Budget, Relation
 from dpselect import events
 from dpselect.calibration import TopKRequest, default_mechanism, fitted
-from dpselect.errors import InvalidRequest
+from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events import Format, ProgressCallback
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
@@ -19,7 +19,11 @@ from dpselect.session import Session
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a log: public configuration, nothing that was read."""
+    """What is asked of a log: public configuration, nothing that was read.
+
+    `planned` is a mechanism that a plan has chosen, whose noise makes `releases` of them cost the budget; without it the noise is
+    chosen to spend the budget on this release.
+    """
 
     log: Path
     user: str
@@ -42,6 +46,8 @@ class Question:
     dataset: str | None = None
     period: tuple[str, ...] = ()
     key: str | None = None
+    planned: Mechanism | None = None
+    releases: int = 1
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,8 @@ def _catalogue(question: Question) -> list[Label] | None:
 
 
 def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
+    if question.planned is not None:
+        return _checked(question.planned, question, catalogue)
     request = TopKRequest(
         k=question.k,
         sensitivity=_sensitivity(question.relation, question.max_items_per_user),
@@ -116,6 +124,17 @@ def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
     if question.mechanism is None:
         return default_mechanism(question.budget, request)
     return fitted(question.mechanism, question.budget, request)
+
+
+def _checked(planned: Mechanism, question: Question, catalogue: list[Label] | None) -> Mechanism:
+    """The planned mechanism, if it can do what is asked; said before a long read."""
+    planned.covers.require(_sensitivity(question.relation, question.max_items_per_user))
+    if catalogue is None and not planned.unknown_domain:
+        raise DomainMismatch(
+            f"{type(planned).__name__} was planned for a public domain: give its catalogue (--domain, or domain in [data]), or "
+            "plan with --unknown-domain"
+        )
+    return planned
 
 
 def _sensitivity(relation: Relation, limit: int | None) -> Sensitivity:

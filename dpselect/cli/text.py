@@ -44,7 +44,7 @@ def show(answer: Answer, console: Console, notes: Mapping[Label, str] | None = N
             Text(outcome(selection)),
             Text(),
             heading("What is promised"),
-            facts(_promises(stated, question.budget)),
+            facts(_promises(stated, question)),
             Text(),
             heading("How it was made"),
             facts(_means(answer)),
@@ -77,11 +77,12 @@ def outcome(selection: Selection) -> str:
     return start if selection.complete else f"{start} Not complete: {printable(selection.reason)}. {_ADVICE}"
 
 
-def budget_in_words(budget: Budget) -> str:
-    """The stated budget."""
+def budget_in_words(budget: Budget, releases: int = 1) -> str:
+    """The stated budget, and how many releases share it."""
     main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.epsilon:g}"
     delta = f", delta {budget.delta:g}" if budget.delta else ""
-    return f"{main}{delta}, for this whole release"
+    share = "this whole release" if releases == 1 else f"{releases:,} releases, of which this is one"
+    return f"{main}{delta}, for {share}"
 
 
 def _items(selection: Selection, notes: Mapping[Label, str] | None) -> RenderableType:
@@ -103,9 +104,9 @@ def _column(name: str) -> str:
     return f"column {name}" if name.isdecimal() else printable(name)
 
 
-def _promises(stated: Guarantee, budget: Budget) -> Iterator[tuple[str, str]]:
+def _promises(stated: Guarantee, question: Question) -> Iterator[tuple[str, str]]:
     yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
-    yield "budget", budget_in_words(budget)
+    yield "budget", budget_in_words(question.budget, question.releases)
     for point in stated.points:
         epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon)
         yield "epsilon", f"{epsilon} at delta {point.delta:g} (by {route_in_words(point)})"

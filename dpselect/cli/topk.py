@@ -10,7 +10,8 @@ from rich.console import Console
 
 from accounting import Relation
 from dpselect.cli import json_output, options, progress, text
-from dpselect.cli.release import Answer, Question, answer
+from dpselect.cli.release import Answer, answer
+from dpselect.cli.topk_request import asked
 from dpselect.events import Format
 from dpselect.noise import NoiseName
 
@@ -25,12 +26,14 @@ def topk(
         ),
     ],
     user: Annotated[
-        str, Option("--user", metavar="COLUMN", help="Column of users: its name, or its number from 1 if there is no header.")
-    ],
+        str | None,
+        Option("--user", metavar="COLUMN", help="Column of users: its name, or its number from 1 if there is no header."),
+    ] = None,
     item: Annotated[
-        str, Option("--item", metavar="COLUMN", help="Column of items: its name, or its number from 1 if there is no header.")
-    ],
-    k: options.K,
+        str | None,
+        Option("--item", metavar="COLUMN", help="Column of items: its name, or its number from 1 if there is no header."),
+    ] = None,
+    k: Annotated[int | None, Option("--k", min=1, help="How many items to release.")] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     rho: options.Rho = None,
@@ -61,10 +64,12 @@ def topk(
         str | None, Option("--salt", help="Salt of that choice. Default: a fresh random one, which is printed.")
     ] = None,
     relation: Annotated[
-        Relation,
+        Relation | None,
         Option("--relation", help="Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one)."),
-    ] = "add_remove",
-    format: Annotated[Format, Option("--format", help="Format of the log; auto goes by the name of the file.")] = "auto",
+    ] = None,
+    format: Annotated[
+        Format | None, Option("--format", help="Format of the log; auto, the default, goes by the name of the file.")
+    ] = None,
     header: Annotated[
         bool | None,
         Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names. Default: it is worked out."),
@@ -88,6 +93,9 @@ def topk(
     key: Annotated[
         str | None, Option("--key", help="Idempotency key: a second release under the same key is refused, not charged twice.")
     ] = None,
+    config: Annotated[
+        Path | None, Option("--config", help="TOML file, from plan --write for example; options override what it says.")
+    ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
@@ -96,29 +104,8 @@ def topk(
     The budget (--epsilon and --delta, or --rho) is that of the whole release. The set of items that occur in a log is private
     too: without a public catalogue an item shows only if enough users touched it, and fewer than k may show.
     """
-    question = Question(
-        log=events,
-        user=user,
-        item=item,
-        k=k,
-        budget=options.budget(epsilon, delta, rho),
-        domain=domain,
-        domain_column=domain_column,
-        mechanism=mechanism,
-        noise=noise,
-        kbar=kbar,
-        max_items_per_user=max_items_per_user,
-        salt=salt,
-        relation=relation,
-        format=format,
-        header=header,
-        buckets=buckets,
-        memory_limit=memory_limit,
-        ledger=ledger,
-        dataset=dataset,
-        period=tuple(period or ()),
-        key=key,
-    )
+    stated = {name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}
+    question = asked(stated, config)
     with progress.shown() as callback:
         released = answer(question, callback)
     _print(released, json=json)

@@ -66,6 +66,14 @@ def read(
 
     Raises:
         EventLogError: what was asked for is wrong or cannot be read, or no event can be counted. It never quotes the data.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import dpselect as dps
+        >>> _ = Path("visits.csv").write_text("who,where\\nann,zoo\\nann,zoo\\nbob,zoo\\nbob,pier\\n")
+        >>> scores = dps.events.read("visits.csv", user="who", item="where").scores(["zoo", "pier", "park"])
+        >>> scores.size, scores.domain
+        (3, 'public')
     """
     asked, limited = Asked(user, item), bound(max_items_per_user, salt)
     staging.number_of_buckets(buckets, 0)

@@ -47,6 +47,12 @@ class AboveThreshold(Mechanism):
         noise: "laplace" or "gaussian".
         sensitivity: what one user may change in the answers.
         candidates: the public number of queries at most; needed by gaussian.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.AboveThreshold(threshold=100.0, scale=2.0)
+        >>> mechanism.select(dps.Scores([3, 5000, 9000], sensitivity=dps.Sensitivity())).indices
+        (1,)
     """
 
     kind: Literal["above_threshold"] = "above_threshold"

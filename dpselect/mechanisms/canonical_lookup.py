@@ -32,9 +32,10 @@ class Lookup:
         where = _places((numbers >= self._levels[0]) & (numbers <= self._levels[-1]))
         near = numbers[where]
         listed = self._table[self._cells(near)]
-        level = np.searchsorted(self._levels, near, side="right") - 1 if self._crowded else np.maximum(listed, 0)
-        exact = np.flatnonzero((listed >= 0) & (self._levels[level] == near))
-        return np.arange(len(numbers))[where][exact], level[exact].astype(np.int64)
+        likely = np.flatnonzero(listed >= 0)
+        level = np.searchsorted(self._levels, near[likely], side="right") - 1 if self._crowded else listed[likely]
+        exact = self._levels[level] == near[likely]
+        return np.arange(len(numbers))[where][likely[exact]], level[exact].astype(np.int64)
 
     def _cells(self, numbers: NDArray[Any]) -> Indices:
         """The same cell for the same number; that suffices."""

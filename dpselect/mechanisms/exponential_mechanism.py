@@ -27,6 +27,12 @@ class ExponentialMechanism(Mechanism):
     Args:
         epsilon: nats, > 0.
         sensitivity: what one user may change; its range scales the noise.
+
+    Example:
+        >>> import dpselect as dps
+        >>> law = dps.ExponentialMechanism(epsilon=1.0).probabilities(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
+        >>> round(law[0], 4)
+        0.8808
     """
 
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"

@@ -34,6 +34,11 @@ class LargeGap(Mechanism):
         kbar: the largest rank considered, from 1 to 10,000,000.
         regularizer: public preference for some ranks: an array of at least kbar numbers, `TargetSize`, or None.
         relation: what a neighbour is.
+
+    Example:
+        >>> import dpselect as dps
+        >>> dps.LargeGap(epsilon=1.0, kbar=3).select(dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())).indices
+        (2,)
     """
 
     kind: Literal["large_gap"] = "large_gap"

@@ -46,6 +46,13 @@ class LimitedDomain(Mechanism):
         l0: the most items that one user can hold; None if unbounded.
         kbar_least: from k to kbar: the number of competitors is then the one among kbar_least, ..., kbar whose threshold is
             lowest, up to noise; None for exactly kbar.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.LimitedDomain(k=2, kbar=10, epsilon=1.0, delta=1e-6)
+        >>> seen = dps.Scores([9000, 5000, 1], labels=["zoo", "park", "pier"], sensitivity=dps.Sensitivity(), domain="observed")
+        >>> mechanism.select(seen).labels
+        ('zoo', 'park')
     """
 
     kind: Literal["limited_domain"] = "limited_domain"

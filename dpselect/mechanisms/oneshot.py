@@ -40,6 +40,13 @@ class OneshotTopK(Mechanism):
         candidates: the public number of candidates at most, where the guarantee uses it.
         value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
             score units, and adds k * LaplaceDP(linf/value_scale) to the price (Theorem M3): the noise that chose is never shown.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.OneshotTopK(k=2, noise="gumbel", scale=10.0)
+        >>> scores = dps.Scores([5000, 20, 9000], sensitivity=dps.Sensitivity())
+        >>> mechanism.select(scores).indices
+        (2, 0)
     """
 
     kind: Literal["oneshot_top_k"] = "oneshot_top_k"

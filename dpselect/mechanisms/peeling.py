@@ -39,6 +39,11 @@ class PeelingTopK(Mechanism):
         scale: scale of the noise of every round in score units, > 0.
         sensitivity: what one user may change.
         candidates: the public number of candidates at most; part of the gaussian guarantee.
+
+    Example:
+        >>> import dpselect as dps
+        >>> dps.PeelingTopK(k=10, noise="exponential", scale=20.0).curve.pure_epsilon
+        0.5
     """
 
     kind: Literal["peeling_top_k"] = "peeling_top_k"

@@ -27,6 +27,12 @@ class PermuteAndFlip(Mechanism):
     Args:
         epsilon: nats, > 0.
         sensitivity: what one user may change; its range scales the noise.
+
+    Example:
+        >>> import dpselect as dps
+        >>> law = dps.PermuteAndFlip(epsilon=1.0).probabilities(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
+        >>> round(law[0], 4)
+        0.9323
     """
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"

@@ -30,6 +30,11 @@ class ReportNoisyMax(Mechanism):
         scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
         sensitivity: what one user may change.
         candidates: the public number of candidates at most; part of the gaussian guarantee, never read off the data.
+
+    Example:
+        >>> import dpselect as dps
+        >>> dps.ReportNoisyMax(noise="laplace", scale=2.0).curve.pure_epsilon
+        0.5
     """
 
     kind: Literal["report_noisy_max"] = "report_noisy_max"

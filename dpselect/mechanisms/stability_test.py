@@ -33,6 +33,14 @@ class StabilityTest(Mechanism):
         scale: of the noise in counts, > 0 (the standard deviation for gaussian).
         failure_delta: in (0, 1), the chance that a set that a user could change passes.
         relation: what a neighbour is.
+
+    Example:
+        >>> import dpselect as dps
+        >>> test = dps.StabilityTest(k=2, scale=5.0, failure_delta=1e-9)
+        >>> sorted(test.select(dps.Scores([9000, 100, 8990], sensitivity=dps.Sensitivity())).indices)
+        [0, 2]
+        >>> test.select(dps.Scores([9000, 8990, 8990], sensitivity=dps.Sensitivity())).complete
+        False
     """
 
     kind: Literal["stability_test"] = "stability_test"

@@ -42,6 +42,12 @@ class StableTopK(Mechanism):
         gap_noise: "gumbel", or "gaussian" for noise of standard deviation 2g/sqrt(rho) in the choice, whose cost is
             GaussianMax instead: not bounded by rho.
         relation: what a neighbour is.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.StableTopK(rho=0.1, failure_delta=1e-6, kbar=3)
+        >>> sorted(mechanism.select(dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())).indices)
+        [0, 1]
     """
 
     kind: Literal["stable_top_k"] = "stable_top_k"

@@ -45,6 +45,12 @@ class StableTopKFixed(Mechanism):
         penalty: counts by which a gap must be larger for every item that it is away from k, >= 0.
         kbar: the largest size considered, from k to 10,000,000.
         relation: what a neighbour is.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.StableTopKFixed(k=2, rho=0.1, failure_delta=1e-6, penalty=1.0, kbar=3)
+        >>> sorted(mechanism.select(dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())).indices)
+        [0, 1]
     """
 
     pads_with_zeros: ClassVar[bool] = True

@@ -46,6 +46,12 @@ class TopStable(Mechanism):
         split: share of epsilon for the threshold, in (0, 1).
         epsilon_em: nats for each of k picks by the exponential mechanism out of a stable set of more than k; 0 picks at random.
         search: the order of the tests: "from_kbar" takes i = kbar, ..., 1; "from_k" takes k, ..., kbar, then k - 1, ..., 1.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.TopStable(k=2, kbar=3, epsilon=1.0, delta=1e-6)
+        >>> sorted(mechanism.select(dps.Scores([9000, 8990, 10, 9], sensitivity=dps.Sensitivity())).indices)
+        [0, 1]
     """
 
     kind: Literal["top_stable"] = "top_stable"

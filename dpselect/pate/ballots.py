@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any, Literal, NoReturn, Self, final
 
 import numpy as np
-from scipy import sparse
 
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.cutting import cut_of
 from dpselect.pate.errors import InvalidBallots
-from dpselect.pate.tally import Counts, Tally, counted, tally, teachers_of
+from dpselect.pate.reading import read, read_names
+from dpselect.pate.tally import Counts, Tally, tally, teachers_of
 from dpselect.pate.vote import Vote
-from dpselect.pate.votes import Votes, as_array, dense, listed, stacked
+from dpselect.pate.votes import Votes, stacked
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
@@ -33,13 +33,14 @@ class Ballots(Rounds):
     votes raise to the data holder, before anything is released: keep to yourself whether they did.
 
     Args:
-        votes: a (rounds, teachers, labels) array of 0 and 1, also a memory map; a sequence of one (teachers, labels) scipy sparse
-            matrix per round; or, with `teachers`, a (rounds, labels) matrix of counts, dense or sparse. Votes are read a few
-            rounds at a time; only the counts are copied.
+        votes: a (rounds, teachers, labels) array of 0 and 1, also a memory map or scipy.sparse.coo_array; a sequence of one
+            (teachers, labels) array or scipy sparse matrix per round; or, with `teachers`, a (rounds, labels) matrix of counts,
+            dense or sparse. Votes are read a few rounds at a time; only the counts are copied, and `cut` reads the votes again.
         teachers: how many teachers vote, for counts.
         missing: "refuse" raises on rounds in which nobody votes for anything and, in mechanisms of one vote per teacher, on
             teachers without a vote; "allow" takes both as they are, at the same guarantee (Theorem P8).
-        names: (labels,) public names of the labels, int or str; None to name them by position.
+        names: (labels,) public names of the labels, int or str, which the Selection of `select` carries; `select_many` releases
+            positions only. None to name them by position.
 
     Raises:
         InvalidBallots: wrong shapes, a teacher missing from a round, no rounds, anything but 0 and 1, counts that are negative,
@@ -63,7 +64,7 @@ class Ballots(Rounds):
         missing: Missing = "refuse",
         names: Sequence[Label] | None = None,
     ) -> None:
-        source, found, voting = _read(votes, teachers)
+        source, found, voting = read(votes, teachers)
         self._fill(source, found, voting, missing, names)
 
     @classmethod
@@ -94,7 +95,7 @@ class Ballots(Rounds):
     @property
     def cut_count(self) -> int:
         """How many ballots `cut` took votes from. A private number: for the data holder, not for a report."""
-        return self._tally.cut
+        return 0 if self._tally.cut is None else int(self._tally.cut.sum(dtype=np.int64))
 
     def cut(self, tau: int, *, salt: str = "", priority: Sequence[int] | None = None, confidences: Any = None) -> Ballots:
         """Ballots of at most `tau` votes each: the others are dropped by a rule that looks at one ballot at a time.
@@ -102,7 +103,8 @@ class Ballots(Rounds):
         Kept are the first `tau` votes in a public order of the labels: by default a pseudorandom one that `salt` and the
         round's number decide, so that no label loses every time and the teachers of a round agree on what they keep; or
         `priority`, labels from the one to keep first. With `confidences` the most confident votes are kept, ties in that order.
-        `cut_count` of the result tells how many ballots lost votes.
+        `cut_count` of the result tells how many ballots lost votes. A slice keeps the numbers of its rounds, so it is cut as
+        they are in the whole; Ballots made batch by batch all begin with round 0: give each batch a salt of its own.
 
         Args:
             tau: >= 1.
@@ -118,12 +120,12 @@ class Ballots(Rounds):
                 "counts cannot be cut, because a cut looks at single ballots: make Ballots from every teacher's votes"
             )
         votes = self._votes
-        rule = cut_of(tau, salt, priority, confidences, (votes.rounds, votes.teachers, votes.labels))
+        rule = cut_of(tau, salt, priority, confidences, votes)
 
-        def read(start: int, stop: int) -> Any:
+        def kept_votes(start: int, stop: int) -> Any:
             return rule.apply(votes.block(start, stop), start)[0]
 
-        kept = Votes(votes.rounds, votes.teachers, votes.labels, read)
+        kept = Votes(votes.rounds, votes.teachers, votes.labels, kept_votes, votes.first)
         return self._of(kept, tally(votes, rule), self.teachers, self._missing, self.names)
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
@@ -133,8 +135,8 @@ class Ballots(Rounds):
             InvalidRequest: there is no such round.
             InvalidBallots: the mechanism's guarantee does not cover these ballots.
         """
-        if not 0 <= round < self.rounds:
-            raise InvalidRequest(f"round={round!r} must be from 0 to {self.rounds - 1}")
+        if isinstance(round, bool) or not isinstance(round, int | np.integer) or not 0 <= round < self.rounds:
+            raise InvalidRequest(f"round={round!r} must be an integer from 0 to {self.rounds - 1}")
         self.check(mechanism)
         return Scores(self.counts[round], sensitivity=_sensitivity(mechanism), labels=self.names)
 
@@ -186,7 +188,7 @@ class Ballots(Rounds):
         if self._tally.most is None:
             fits = bool(np.all(self.counts.sum(axis=1, dtype=np.int64) <= votes * self.teachers))
         else:
-            fits = self._tally.most <= votes
+            fits = int(self._tally.most.max()) <= votes
         if not fits and votes < self.labels:
             raise InvalidBallots(
                 f"a ballot has more votes than the {votes} that {type(mechanism).__name__} is configured for: cut the ballots to "
@@ -198,11 +200,11 @@ class Ballots(Rounds):
             return
         empty = self._tally.empty
         if empty is None:
-            empty = bool(np.any(self.counts.sum(axis=1, dtype=np.int64) < self.teachers))
-        if empty:
+            empty = self.counts.sum(axis=1, dtype=np.int64) < self.teachers
+        if empty.any():
             raise InvalidBallots(
-                f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a teacher's is missing: leave "
-                "such rounds out, or pass missing='allow' to Ballots, which costs no more"
+                f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a teacher's is missing: pass "
+                "missing='allow' to Ballots, which costs no more; to leave such rounds out would itself tell something of votes"
             )
 
     # -- holding -----------------------------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ class Ballots(Rounds):
         start, stop, _ = rounds.indices(self.rounds)
         if stop <= start:
             raise InvalidRequest(f"there is no round from {start} up to {stop}: these ballots have {self.rounds}")
-        part = Tally(self.counts[start:stop], self._tally.most, self._tally.empty, self._tally.cut)
+        part = self._tally.between(start, stop)
         votes = None if self._votes is None else self._votes.between(start, stop)
         return self._of(votes, part, self.teachers, self._missing, self.names)
 
@@ -237,13 +239,12 @@ class Ballots(Rounds):
             raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
         if missing == "refuse" and not np.all(found.counts.any(axis=1)):
             raise InvalidBallots(
-                "nobody votes for anything in some round: leave that round out, or pass missing='allow' if that is an answer"
+                "nobody votes for anything in some round: pass missing='allow' to take that as it is, which costs no more; leaving "
+                "it out would itself tell something of votes"
             )
-        if names is not None and len(names) != found.counts.shape[1]:
-            raise InvalidBallots(f"names must have one name per label, {found.counts.shape[1]} of them, not {len(names)}")
         found.counts.setflags(write=False)
         held = {"_votes": votes, "_tally": found, "_missing": missing, "teachers": teachers}
-        fields = {**held, "labels": found.counts.shape[1], "names": None if names is None else tuple(names)}
+        fields = {**held, "labels": found.counts.shape[1], "names": read_names(names, found.counts.shape[1])}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -251,34 +252,3 @@ class Ballots(Rounds):
 def _sensitivity(mechanism: Mechanism) -> Sensitivity:
     """What one ballot changes, with the number of votes that the mechanism covers, which is checked apart."""
     return Sensitivity(l0=mechanism.covers.l0, relation=mechanism.relation)
-
-
-def _read(votes: Any, teachers: int | None) -> tuple[Votes | None, Tally, int]:
-    source = _votes(votes)
-    if source is None:
-        if teachers is None:
-            raise InvalidBallots("a (rounds, labels) matrix of counts needs teachers=: how many teachers vote")
-        number = teachers_of(teachers)
-        return None, counted(votes, number), number
-    if teachers is not None and teachers_of(teachers) != source.teachers:
-        raise InvalidBallots(
-            f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher is missing, or leave it out"
-        )
-    return source, tally(source), source.teachers
-
-
-def _votes(votes: Any) -> Votes | None:
-    """Single votes; None if these are counts."""
-    if sparse.issparse(votes):
-        return None
-    if isinstance(votes, list | tuple) and any(sparse.issparse(one) for one in votes):
-        return listed(votes)
-    array = as_array(votes)
-    if array.ndim == 3:
-        return dense(array)
-    if array.ndim == 2:
-        return None
-    raise InvalidBallots(
-        f"votes must have shape (rounds, teachers, labels), or (rounds, labels) for counts, not {array.shape}: for one round use "
-        "votes[None]"
-    )

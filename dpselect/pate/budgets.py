@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
+
 from accounting import (
     ZCDP,
     Approximate,
@@ -19,7 +21,8 @@ from accounting import (
     calibrate,
     calibrate_count,
 )
-from accounting.conversion import invert_profile, rdp_to_epsilon
+from accounting.calibrate_search import checked_budget
+from accounting.conversion import check_delta, invert_profile, rdp_to_epsilon
 from accounting.pld import Dominated, composable, pld_epsilon
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
@@ -76,10 +79,10 @@ def calibrated(family: Family, budget: Budget, *, rounds: int = 600, bracket: Br
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
-        InvalidRequest: rounds is no integer >= 1.
+        InvalidRequest: rounds is no integer >= 1, or family returns no mechanism.
     """
     count = _checked(rounds)
-    return family(calibrate(lambda parameter: count * family(parameter).curve, budget, bracket))
+    return family(calibrate(lambda parameter: count * _curve(family(parameter)), budget, bracket))
 
 
 def fitted(
@@ -99,21 +102,23 @@ def fitted(
         ratio: of the two noises of ConfidentGNMax.
         adaptive: whether StableVoting is priced by the adaptive programme, which takes seconds to minutes and saves noise. A
             ledger does not run the programme: it charges such a plan by the other accountings, for more than `budget`.
-        settings: the mechanism's other fields, labels=22 for example.
+        settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what is sought.
 
     Raises:
         CalibrationError: no amount of noise fits the budget.
-        InvalidRequest: there is no such mechanism, adaptive=True for another one than StableVoting, or a budget without delta
-            for a mechanism that can fail.
+        InvalidRequest: there is no such mechanism, adaptive=True for another one than StableVoting or another budget than
+            (epsilon, delta), a budget without delta for a mechanism that can fail, or the noise is among the settings.
         InvalidMechanism: the settings are no fields of the mechanism, or outside their domain.
     """
-    kind = _member(member)
+    kind, budget = _member(member), checked_budget(budget)
+    _require_sought(kind, settings)
     if adaptive and kind is not StableVoting:
         raise InvalidRequest("adaptive=True is for StableVoting: the other mechanisms have an exact composition already")
+    if adaptive and budget.form != "approximate":
+        raise InvalidRequest("adaptive=True finds an epsilon at a delta: give the budget as Budget(epsilon=, delta=)")
     if kind is not StableVoting:
         return calibrated(_by_sigma(kind, ratio, settings), budget, rounds=rounds, bracket=_SIGMAS)
-    failure = settings.get("failure_delta", _failure(budget, _checked(rounds)))
-    rest = {**settings, "failure_delta": failure}
+    rest = settings if "failure_delta" in settings else {**settings, "failure_delta": _failure(budget, _checked(rounds))}
     found = calibrated(lambda rho: StableVoting(**rest, rho=rho), budget, rounds=rounds, bracket=_RHOS)
     assert isinstance(found, StableVoting)
     return _sharpened(found, budget, rounds) if adaptive else found
@@ -126,8 +131,9 @@ def rounds_for(mechanism: Mechanism, budget: Budget) -> int:
 
     Raises:
         CalibrationError: the budget admits any number.
+        InvalidRequest: this is no mechanism.
     """
-    return calibrate_count(mechanism.curve, budget)
+    return calibrate_count(_curve(mechanism), budget)
 
 
 def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: bool = True) -> Prices:
@@ -135,14 +141,15 @@ def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: b
 
     Args:
         mechanism: any.
-        delta: in (0, 1).
+        delta: in [0, 1).
         rounds: how many, >= 1; a plan that is fixed in advance.
         adaptive: whether to run the adaptive programme for StableVoting, which takes seconds.
 
     Raises:
-        InvalidRequest: rounds is no integer >= 1.
+        InvalidRequest: rounds is no integer >= 1, or this is no mechanism.
     """
-    plan = _checked(rounds) * mechanism.curve
+    rounds, delta = _checked(rounds), check_delta(delta)
+    plan = rounds * _curve(mechanism)
     left = math.nextafter(delta - plan.delta0, 0.0) if plan.delta0 else delta
     rdp = rdp_to_epsilon(plan.rdp, left, plan.table_orders).value if left > 0 else math.inf
     programme = (
@@ -167,9 +174,22 @@ def _exact(plan: Curve, delta: float) -> float | None:
 
 
 def _checked(rounds: int) -> int:
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+    if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 1:
         raise InvalidRequest(f"rounds={rounds!r} must be an integer >= 1: how many items are labelled")
-    return rounds
+    return int(rounds)
+
+
+def _curve(mechanism: Mechanism) -> Curve:
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidRequest("a configured mechanism is needed, pate.GNMax(sigma=40, labels=10) for example")
+    return mechanism.curve
+
+
+def _require_sought(member: type[Vote], settings: dict[str, Any]) -> None:
+    """Refuse a setting that would be overwritten, or decide what is to be found."""
+    sought = "rho" if member is StableVoting else "sigma"
+    if sought in settings:
+        raise InvalidRequest(f"{sought} is what fitted finds for the budget: leave it out, or make {member.__name__} with it")
 
 
 def _member(member: type[Vote] | str) -> type[Vote]:
@@ -213,8 +233,6 @@ def _gap(failure: float, budget: Budget, rounds: int) -> float:
 
 def _sharpened(start: StableVoting, budget: Budget, rounds: int) -> StableVoting:
     """The same with the greatest rho whose rounds fit the budget by the adaptive programme, or `start` if that is no more."""
-    if budget.form != "approximate":
-        return start
     best, cost, power = start, adaptive_epsilon(start, budget.delta, rounds), 1.8
     for _ in range(_STEPS):
         if cost >= budget.limit * (1 - _CLOSE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, final
 
 import numpy as np
@@ -35,7 +35,7 @@ class Coins:
 
     level: float
     sigma: float
-    edges: Cells | None
+    edges: Cells | None = field(repr=False)  # its length is the largest count
 
     @classmethod
     def of(cls, matrix: Numbers, level: float, sigma: float) -> Self:

@@ -81,7 +81,9 @@ def _rows(matrix: Numbers, coins: Coins, source: Sampler) -> Iterator[NDArray[np
 def probabilities(scores: Scores, level: float, sigma: float) -> dict[Any, float]:
     """The law of the released set: labels are independent."""
     enumerable(2.0**scores.size)
-    below, noise = (level - np.asarray(scores.dense(), dtype=np.float64)) / sigma, by_name("gaussian")
+    noise = by_name("gaussian")
+    with np.errstate(over="ignore"):
+        below = (level - np.asarray(scores.dense(), dtype=np.float64)) / sigma
     law: dict[Any, float] = {frozenset(): 1.0}
     for label, (passes, fails) in enumerate(zip(noise.sf(below).tolist(), noise.cdf(below).tolist(), strict=True)):
         law = {

@@ -11,30 +11,39 @@ from scipy import sparse
 
 from dpselect.pate.cutting import Cut
 from dpselect.pate.errors import InvalidBallots
-from dpselect.pate.votes import Votes, as_array, as_rows
+from dpselect.pate.votes import MOST_TEACHERS, Flags, Votes, as_array, as_rows
 
 Counts = NDArray[np.int32]
 
 _CELLS = 1 << 20  # counts checked at a time
-_MOST_TEACHERS = 2**31 - 1
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tally:
     """Counts of votes. All of it is private.
 
     Attributes:
         counts: (rounds, labels).
-        most: the most votes on any ballot; None where single ballots are not known.
-        empty: whether some ballot has no vote; None where single ballots are not known.
-        cut: how many ballots lost votes to a cut.
+        most: (rounds,) the most votes on any ballot; None where single ballots are not known.
+        empty: (rounds,) whether some ballot has no vote; None where single ballots are not known.
+        cut: (rounds,) how many ballots lost votes to a cut; None for no cut.
     """
 
     counts: Counts
-    most: int | None
-    empty: bool | None
-    cut: int = 0
+    most: Counts | None
+    empty: Flags | None
+    cut: Counts | None
+
+    def between(self, start: int, stop: int) -> Tally:
+        """What is known of some rounds."""
+        rows = slice(start, stop)
+        return Tally(
+            self.counts[rows],
+            None if self.most is None else self.most[rows],
+            None if self.empty is None else self.empty[rows],
+            None if self.cut is None else self.cut[rows],
+        )
 
 
 def tally(votes: Votes, cut: Cut | None = None) -> Tally:
@@ -44,13 +53,14 @@ def tally(votes: Votes, cut: Cut | None = None) -> Tally:
         InvalidBallots: something is neither 0 nor 1.
     """
     counts = np.empty((votes.rounds, votes.labels), dtype=np.int32)
-    most, least, lost = 0, votes.labels, 0
+    most, least, lost = np.zeros((3, votes.rounds), dtype=np.int32)
     for start, block in votes.blocks():
-        kept, some = (block, 0) if cut is None else cut.apply(block, start)
-        counts[start : start + len(kept)] = kept.sum(axis=1, dtype=np.int32)
+        rows = slice(start, start + len(block))
+        kept, lost[rows] = (block, 0) if cut is None else cut.apply(block, start)
+        counts[rows] = kept.sum(axis=1, dtype=np.int32)
         sizes = np.count_nonzero(kept, axis=2)
-        most, least, lost = max(most, int(sizes.max())), min(least, int(sizes.min())), lost + some
-    return Tally(counts, most, least == 0, lost)
+        most[rows], least[rows] = sizes.max(axis=1), sizes.min(axis=1)
+    return Tally(counts, most, least == 0, None if cut is None else lost)
 
 
 def counted(matrix: Any, teachers: int) -> Tally:
@@ -69,10 +79,11 @@ def counted(matrix: Any, teachers: int) -> Tally:
     for start in range(0, rows.shape[0], step):
         block = rows[start : start + step]
         counts[start : start + step] = _whole(block.toarray() if sparse.issparse(block) else block, teachers)
-    return Tally(counts, None, None)
+    return Tally(counts, None, None, None)
 
 
 def _whole(block: NDArray[Any], teachers: int) -> Counts:
+    block = np.array(block)  # a copy: what is checked is what is counted
     # NaN compares false, so it is refused too; the conversion comes after the range is known.
     if not np.all((block >= 0) & (block <= teachers)):
         raise InvalidBallots(
@@ -90,6 +101,6 @@ def teachers_of(teachers: object) -> int:
     Raises:
         InvalidBallots: it is no integer from 1 to 2^31 - 1.
     """
-    if isinstance(teachers, bool) or not isinstance(teachers, int | np.integer) or not 1 <= teachers <= _MOST_TEACHERS:
-        raise InvalidBallots(f"teachers={teachers!r} must be an integer from 1 to {_MOST_TEACHERS:,}: how many teachers vote")
+    if isinstance(teachers, bool) or not isinstance(teachers, int | np.integer) or not 1 <= teachers <= MOST_TEACHERS:
+        raise InvalidBallots(f"teachers={teachers!r} must be an integer from 1 to {MOST_TEACHERS:,}: how many teachers vote")
     return int(teachers)

@@ -9,6 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from dpselect.mechanisms.base import Mechanism
+from dpselect.pate.votes import as_array, as_rows
+from dpselect.rounds import Rounds
+from dpselect.scores import Scores
 
 
 class Vote(Mechanism, ABC):
@@ -29,10 +32,14 @@ class Vote(Mechanism, ABC):
     def _read(data: Any) -> Any:
         from dpselect.pate.ballots import Ballots  # ballots know what a vote is, so a vote cannot know ballots when it loads
 
+        if isinstance(data, Rounds | Scores):
+            return data
         if sparse.issparse(data):
-            return data.toarray()  # counts
-        single = isinstance(data, list | tuple) and any(sparse.issparse(one) for one in data)
-        return Ballots(data) if single or getattr(data, "ndim", 2) == 3 else data
+            return Ballots(data) if data.ndim == 3 else as_rows(data).toarray()
+        if isinstance(data, list | tuple) and any(sparse.issparse(one) for one in data):
+            return Ballots(data)
+        array = as_array(data)
+        return Ballots(array) if array.ndim == 3 else array
 
 
 def root_up(square: int) -> float:

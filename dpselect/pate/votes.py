@@ -15,6 +15,7 @@ from dpselect.pate.errors import InvalidBallots
 Flags = NDArray[np.bool_]
 Block = Callable[[int, int], Any]
 
+MOST_TEACHERS = 2**31 - 1  # counts are 32-bit integers
 _CELLS = 1 << 22  # votes held at a time
 _RULE = "a ballot has one number per label, 1 for a vote and 0 for none"
 
@@ -26,12 +27,14 @@ class Votes:
 
     Attributes:
         read: (start, stop) -> the votes of these rounds, (stop - start, teachers, labels) of any numeric type.
+        first: number of the first round, in the ballots that these are some rounds of.
     """
 
     rounds: int
     teachers: int
     labels: int
     read: Block
+    first: int = 0
 
     def block(self, start: int, stop: int) -> Flags:
         """(stop - start, teachers, labels) checked votes.
@@ -49,18 +52,19 @@ class Votes:
 
     def between(self, start: int, stop: int) -> Votes:
         """The votes of some rounds."""
-        return Votes(stop - start, self.teachers, self.labels, lambda a, b: self.read(start + a, start + b))
+        number = self.first + start
+        return Votes(stop - start, self.teachers, self.labels, lambda a, b: self.read(start + a, start + b), number)
 
 
 def flags(block: Any) -> Flags:
-    """Votes as booleans.
+    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the caller's memory.
 
     Raises:
         InvalidBallots: something is neither 0 nor 1.
     """
     array = np.asarray(block)
     if array.dtype == np.bool_:
-        return array
+        return array.copy()
     if array.dtype.kind not in "iuf":
         raise InvalidBallots(f"votes have dtype {array.dtype}: {_RULE}")
     cast = array != 0
@@ -106,7 +110,7 @@ def listed(votes: Sequence[Any]) -> Votes:
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
         raise InvalidBallots(
             "every round needs votes of one shape (teachers, labels), and they differ: a teacher or a label is missing from a "
-            "round; leave that round out, or give the missing teacher a row of zeros"
+            "round; give the missing teacher a row of zeros, and pass missing='allow'"
         )
 
     def read(start: int, stop: int) -> Any:
@@ -120,17 +124,27 @@ def checked(votes: Votes) -> Votes:
     """Votes that are there.
 
     Raises:
-        InvalidBallots: no round, no teacher, or no label.
+        InvalidBallots: no round, no teacher, or no label, or more teachers than counts can hold.
     """
     if 0 in (votes.rounds, votes.teachers, votes.labels):
         raise InvalidBallots(
             f"votes need at least one round, one teacher and one label, not {(votes.rounds, votes.teachers, votes.labels)}"
         )
+    if votes.teachers > MOST_TEACHERS:
+        raise InvalidBallots(f"votes of {votes.teachers:,} teachers are more than the {MOST_TEACHERS:,} that counts can hold")
     return votes
 
 
 def as_rows(matrix: Any) -> Any:
-    """A sparse matrix whose rows can be sliced, its repeated entries added up."""
+    """A sparse matrix whose rows can be sliced, its repeated entries added up.
+
+    Raises:
+        InvalidBallots: it has not two dimensions.
+    """
+    if matrix.ndim != 2:
+        raise InvalidBallots(f"a sparse matrix must have two dimensions, not shape {matrix.shape}")
+    if matrix.dtype.kind in "iu" and matrix.dtype.itemsize < 8:
+        matrix = matrix.astype(np.int64)  # sums of small integers wrap around: one vote more than 255 would be 0
     rows = sparse.csr_array(matrix)
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -144,11 +158,13 @@ def as_array(data: Any) -> NDArray[np.generic]:
     Raises:
         InvalidBallots: the rows have different lengths, or parts of the array are masked.
     """
-    if isinstance(data, np.ma.MaskedArray):
+    parts = data if isinstance(data, list | tuple) else [data]
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
         raise InvalidBallots("votes are a masked array, whose mask would be lost: fill in or leave out what is masked first")
     try:
         return np.asarray(data)
     except ValueError:
         raise InvalidBallots(
-            "votes must have one shape in every round, and here they differ: a teacher or a label is missing from a round"
+            "votes must have one shape in every round, and here they differ: a teacher or a label is missing from a round; give "
+            "the missing teacher zeros, and pass missing='allow'"
         ) from None

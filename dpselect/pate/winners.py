@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self, final
 
 import numpy as np
@@ -47,7 +47,7 @@ class Race:
     """
 
     sigma: float
-    edges: Cells
+    edges: Cells = field(repr=False)  # its length is the largest count
 
     @classmethod
     def of(cls, matrix: Numbers, sigma: float) -> Self:

@@ -26,26 +26,29 @@ from dpselect.planning.levels import Levels
 from dpselect.planning.quality import Outcomes, Quality
 from dpselect.planning.runs import Runs
 
-_LAWS: dict[type[Mechanism], Callable[[Any, Levels, Runs], Outcomes]] = {
-    CanonicalTopK: laws_canonical.canonical,
-    ExponentialMechanism: laws_noise.exponential,
+_EXACT: dict[type[Mechanism], Callable[[Any, Levels], Outcomes]] = {
     JointTopK: laws_joint.joint,
+    StabilityTest: laws_stable.stability_test,
+    StableTopK: laws_stable.stable_top_k,
+    TopStable: laws_stable.top_stable,
+}
+_SIMULATED: dict[type[Mechanism], Callable[[Any, Levels, Runs], Outcomes]] = {
+    CanonicalTopK: laws_canonical.canonical,  # exact for Gumbel noise
+    ExponentialMechanism: laws_noise.exponential,
     LargeMargin: laws_stable.large_margin,
     LimitedDomain: laws_noise.limited_domain,
     OneshotTopK: laws_noise.oneshot,
     PeelingTopK: laws_noise.peeling,
     PermuteAndFlip: laws_noise.permute_and_flip,
     ReportNoisyMax: laws_noise.noisy_max,
-    StabilityTest: laws_stable.stability_test,
-    StableTopK: laws_stable.stable_top_k,
     StableTopKFixed: laws_stable.stable_top_k_fixed,
-    TopStable: laws_stable.top_stable,
 }
 
 
 def outcomes(mechanism: Mechanism, levels: Levels, runs: Runs) -> Outcomes:
     """What a release of `mechanism` may look like on this ranking."""
-    return _LAWS[type(mechanism)](mechanism, levels, runs)
+    member = type(mechanism)
+    return _EXACT[member](mechanism, levels) if member in _EXACT else _SIMULATED[member](mechanism, levels, runs)
 
 
 def quality(mechanism: Mechanism, levels: Levels, runs: Runs, level: float) -> Quality:

@@ -80,7 +80,11 @@ FAMILIES = (
     Family("large_margin", "epsilon", "delta", ordered=True, one_item=True),
 )
 
-_FIRST: dict[str, Settings] = {"stable_top_k_fixed": {"penalty": 0.0}, "top_stable": {"search": "from_k"}, "canonical_top_k": {"top_set": "gap"}}
+_FIRST: dict[str, Settings] = {
+    "stable_top_k_fixed": {"penalty": 0.0},
+    "top_stable": {"search": "from_k"},
+    "canonical_top_k": {"top_set": "gap"},
+}
 
 
 def variants(mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
@@ -107,7 +111,9 @@ def _public(task: Task, part: Part) -> Settings:
 
 def _changes(mechanism: Mechanism, levels: Levels) -> Iterator[Settings]:
     if mechanism.kind == "canonical_top_k":  # type: ignore[attr-defined]
-        yield from ({"gamma": gamma, "top_set": rule} for gamma, rule in ((0.5, "gap"), (0.5, "tied"), (0.75, "gap"), (1.0, "gap")))
+        yield from (
+            {"gamma": gamma, "top_set": rule} for gamma, rule in ((0.5, "gap"), (0.5, "tied"), (0.75, "gap"), (1.0, "gap"))
+        )
     elif isinstance(mechanism, LimitedDomain):
         yield from ({"kbar": kbar} for kbar in _competitors(mechanism, levels))
     elif isinstance(mechanism, StableTopK):

@@ -1,7 +1,7 @@
 """Quality of CanonicalTopK, from its classes of equally scored sets: exact for Gumbel noise, else simulated.
 
-With the ranks r = 1, 2, ... by count, class (h, t) holds the sets with the ranks up to h, without rank h + 1, whose lowest rank is t;
-given the class, the other k - h - 1 members are uniform among the ranks between. With gamma = 1 rank h + 1 does not matter: h = 0.
+With the ranks 1, 2, ... by count, class (h, t) holds the sets with the ranks up to h, without rank h + 1, whose lowest rank is t;
+given the class, the other k - h - 1 members are uniform among the ranks between. With gamma = 1 rank h + 1 plays no part: h = 0.
 """
 
 from __future__ import annotations

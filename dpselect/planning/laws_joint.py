@@ -15,13 +15,12 @@ from scipy.special import gammaln, logsumexp
 from dpselect.mechanisms import JointTopK
 from dpselect.planning.levels import Floats, Indices, Levels
 from dpselect.planning.quality import Outcomes, share
-from dpselect.planning.runs import Runs
 
 _NEGLIGIBLE = 40.0
 _CHUNK = 1 << 19
 
 
-def joint(mechanism: JointTopK, levels: Levels, runs: Runs) -> Outcomes:
+def joint(mechanism: JointTopK, levels: Levels) -> Outcomes:
     """The sequence drawn by its largest loss."""
     losses = _losses(mechanism, levels)
     parts = [_boxes(levels, mechanism.rate, chunk, after) for chunk, after in _chunks(losses, mechanism.k)]

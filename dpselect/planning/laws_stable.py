@@ -16,19 +16,19 @@ from dpselect.planning.race import Race
 from dpselect.planning.runs import Runs
 
 
-def stability_test(mechanism: StabilityTest, levels: Levels, runs: Runs) -> Outcomes:
+def stability_test(mechanism: StabilityTest, levels: Levels) -> Outcomes:
     """The top k or nothing."""
     chance = float(mechanism.rule.pass_probability(levels.gaps(mechanism.k)[-1:])[0])
     return Outcomes.of_tops(np.array([mechanism.k, 0]), np.array([chance, 1 - chance]), levels)
 
 
-def stable_top_k(mechanism: StableTopK, levels: Levels, runs: Runs) -> Outcomes:
+def stable_top_k(mechanism: StableTopK, levels: Levels) -> Outcomes:
     """The top j for a chosen j, or nothing."""
     sizes, chances = _stable_sizes(mechanism, levels)
     return Outcomes.of_tops(sizes, chances, levels)
 
 
-def top_stable(mechanism: TopStable, levels: Levels, runs: Runs) -> Outcomes:
+def top_stable(mechanism: TopStable, levels: Levels) -> Outcomes:
     """The top i for the first i that passes; of more than k, k at random."""
     order = _search(mechanism)
     distances = levels.gaps(mechanism.kbar)[order - 1] - 1
@@ -63,7 +63,8 @@ def large_margin(mechanism: LargeMargin, levels: Levels, runs: Runs) -> Outcomes
 def _stable_sizes(mechanism: StableTopK, levels: Levels) -> tuple[Indices, Floats]:
     """Sizes 0, ..., kbar and how likely each is released."""
     gaps = levels.gaps(mechanism.kbar)
-    passing = pick_law(gaps, mechanism.regularizer, mechanism.gap_noise, mechanism.gap_scale) * mechanism.rule.pass_probability(gaps)
+    rule, noise, scale = mechanism.rule, mechanism.gap_noise, mechanism.gap_scale
+    passing = pick_law(gaps, mechanism.regularizer, noise, scale) * rule.pass_probability(gaps)
     return np.arange(len(gaps) + 1), np.append(max(0.0, 1 - float(passing.sum())), passing)
 
 

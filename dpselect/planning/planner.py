@@ -52,7 +52,7 @@ def plan(
         shape: what the data look like: `Shape.zipf`, `Shape.counts(..., public=True)` or `Shape.from_csv`.
         domain: "public" if the set of items is known without the data, of which `shape` then has as many; "unknown" otherwise.
         order: True if the order of the items has to be released; False if their set suffices.
-        relation, max_items_per_user: of distinct-user counts: what neighbours are, and the most items that one user is counted for.
+        relation, max_items_per_user: of distinct-user counts: what neighbours are, and for how many items one user is counted.
         sensitivity: what one user may change, in place of those two.
         schedule: (releases, k) parts that share the budget, all with the same amount of noise, in place of k and releases.
         charged: "together", as one plan fixed in advance (`Session.schedule`), or "separately", one by one through the filter of
@@ -65,7 +65,7 @@ def plan(
         progress: called with (done, of how many) as mechanisms are finished.
 
     Raises:
-        InvalidRequest: an argument is outside its domain, the shape is private data, or no mechanism applies; the message says why.
+        InvalidRequest: an argument is outside its domain, the shape is private data, or no mechanism applies, and why.
     """
     task = Task(
         budget=_budget(budget),
@@ -102,7 +102,9 @@ def plan(
 
 def _budget(budget: object) -> Budget:
     if not isinstance(budget, Budget):
-        raise InvalidRequest(f"budget must be an accounting.Budget, not {type(budget).__name__}: Budget(epsilon=1, delta=1e-6), say")
+        raise InvalidRequest(
+            f"budget must be an accounting.Budget, not {type(budget).__name__}: Budget(epsilon=1, delta=1e-6), say"
+        )
     return budget
 
 
@@ -131,7 +133,9 @@ def _parts(k: int | None, releases: int, schedule: Sequence[tuple[int, int]] | N
 def _sensitivity(relation: Relation, limit: int | None, stated: Sensitivity | None) -> Sensitivity:
     if stated is not None:
         if relation != "add_remove" or limit is not None:
-            raise InvalidRequest("sensitivity states the relation and the items per user: leave relation and max_items_per_user out")
+            raise InvalidRequest(
+                "sensitivity states the relation and the items per user: leave relation and max_items_per_user out"
+            )
         return stated
     # Under replace_one a user takes up to so many items away and adds as many.
     return Sensitivity(l0=None if limit is None else limit * (2 if relation == "replace_one" else 1), relation=relation)

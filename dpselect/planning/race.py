@@ -25,7 +25,7 @@ class Race:
     """Draws for one ranking and one noise.
 
     Args:
-        levels: who competes. Levels so low that all of their items together are released with probability 1e-9 at most are left out.
+        levels: who competes. Levels so low that any of their items is released with probability 1e-9 at most are left out.
         noise: the law of the noise.
         scale: of the noise, in users.
         rng: a seeded generator.

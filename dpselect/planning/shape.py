@@ -101,7 +101,7 @@ class Shape:
         """The shape of the public counts in a column of a CSV file with a header; an only column needs no name.
 
         Raises:
-            InvalidRequest: `public` is not True, the file cannot be read, has no such column, or holds something else than counts.
+            InvalidRequest: `public` is not True, the file cannot be read, has no such column, or holds other things.
         """
         if public is not True:
             raise InvalidRequest(
@@ -165,7 +165,9 @@ def _require_sizes(items: int, users: int) -> None:
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
     if items > _MOST_ITEMS:
-        raise InvalidRequest(f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little")
+        raise InvalidRequest(
+            f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little"
+        )
 
 
 def _require_number(name: str, value: float, *, low: float, rule: str) -> None:
@@ -178,7 +180,9 @@ def _read(path: Path, column: str | None) -> list[float]:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = list(csv.reader(stream))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidRequest(f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts") from None
+        raise InvalidRequest(
+            f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts"
+        ) from None
     place = _place(path, rows[0] if rows else [], column)
     return [_number(path, line, row, place) for line, row in enumerate(rows[1:], start=2) if row]
 
@@ -190,7 +194,9 @@ def _place(path: Path, header: list[str], column: str | None) -> int:
     if column in names:
         return names.index(column)
     wanted = "no column is named" if column is None else f"there is no column {column!r}"
-    raise InvalidRequest(f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them")
+    raise InvalidRequest(
+        f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
+    )
 
 
 def _number(path: Path, line: int, row: list[str], place: int) -> float:

@@ -114,7 +114,7 @@ class Contest:
         order = np.argsort(-low, kind="stable")
         entries, low, high = entries[order], low[order], high[order]
         order = np.arange(len(entries))
-        for start, stop in _clusters(low, high, self._problem.k):
+        for start, stop in clusters(low, high, self._problem.k):
             order[start:stop] = start + self._sorted(entries[order[start:stop]])
         return entries[order[: self._problem.k]]
 
@@ -140,7 +140,7 @@ class Contest:
         return np.array(sorted(range(len(draws)), key=cmp_to_key(descending)), dtype=np.int64)
 
 
-def _clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
+def clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
     """Runs of two or more entries, in descending order of `low`, that the bounds leave undecided and that touch the first k."""
     if len(low) < 2:
         return

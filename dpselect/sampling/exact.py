@@ -14,7 +14,7 @@ from dpselect.sampling.sweep import Sweep
 from dpselect.sampling.threshold import guess
 from dpselect.sampling.units import block_maxima, units
 
-_CHUNKS, _SMALLEST, _LARGEST = 24, 1 << 13, 1 << 15  # how many parts noise is drawn in, within sizes that suit the cache
+_CHUNKS, _SMALLEST, _LARGEST = 24, 10_000, 1 << 15  # how many parts noise is drawn in, within sizes that suit the cache
 _DRAWN, _DRAWN_EACH = 80_000, 2000  # up to this many candidates, and so many more for each one asked for, a sweep takes longer
 _SAMPLE = 4096
 _MOST_EXPANDED = 50_000_000

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import final
 
 import numpy as np
 
-from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.contest import Contest, Entries, Problem, clusters
 from dpselect.sampling.estimates import cut, estimates
 from dpselect.sampling.heights import Floats, Indices, Words
 
@@ -40,17 +41,19 @@ class Shortlist:
     def ranked(self) -> Indices:
         """(k,) the k largest, largest first."""
         self._prune()
-        order = np.argsort(-self._estimate[0], kind="stable")
-        if len(order) == self._problem.k and self._apart(self._estimate[0][order]):
-            return self._index[0][order]
-        nothing = np.zeros_like(self._index[0])
-        contest = Contest(self._problem)
-        contest.offer(Entries(self._index[0], nothing, nothing, self._words[0]))
-        return contest.ranked().index
+        high = self._estimate[0]
+        low = cut(np.where(high < np.inf, high, -np.inf), self._problem.margin)
+        order = np.argsort(-low, kind="stable")
+        index, words, low, high = self._index[0][order], self._words[0][order], low[order], high[order]
+        for start, stop in clusters(low, high, self._problem.k):
+            index[start:stop] = self._contested(index[start:stop], words[start:stop])
+        return index[: self._problem.k]
 
-    def _apart(self, descending: Floats) -> bool:
-        """Whether each estimate is certainly one of a greater number than the next."""
-        return bool(descending[0] < np.inf and (descending[1:] < cut(descending[:-1], self._problem.margin)).all())
+    def _contested(self, index: Indices, words: Words) -> Indices:
+        """The same candidates, largest first, certain of every comparison."""
+        contest, nothing = Contest(replace(self._problem, k=len(index))), np.zeros_like(index)
+        contest.offer(Entries(index, nothing, nothing, words))
+        return contest.ranked().index
 
     def _prune(self) -> None:
         index, words, estimate = np.concatenate(self._index), np.concatenate(self._words), np.concatenate(self._estimate)

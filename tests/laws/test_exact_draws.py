@@ -20,6 +20,7 @@ from dpselect.mechanisms.canonical_blocks import luck
 from dpselect.mechanisms.canonical_classes import Classes
 from dpselect.mechanisms.canonical_noise import noise_bounds
 from dpselect.mechanisms.canonical_order import Ranked
+from dpselect.mechanisms.gaps import heights
 from dpselect.mechanisms.joint_counts import Counts
 from dpselect.mechanisms.joint_levels import Levels
 from dpselect.noise import by_name
@@ -332,3 +333,24 @@ def test_differences_are_those_of_the_real_numbers() -> None:
     close = [np.array([[0.1]]), np.array([[np.nextafter(0.1, 1) - 0.1]])]
     values = np.array([[np.nextafter(0.1, 1) + 1e-12]])
     assert sampler(6).passing(values, by_name("laplace"), 1e-16, 1e-16, minus=close).tolist() == [[True]]
+
+
+# -- gaps -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_gaps_of_counts_are_differences_without_rounding() -> None:
+    """Gaps are exact differences of the counts on their grid, and a user who adds at most 1 to counts moves none by more."""
+    rng = np.random.default_rng(1)
+    counts = 10.0 ** rng.uniform(-3, 9.7, (4000, 2))
+    counts[:500] = np.floor(counts[:500])
+    upper, lower = counts.max(axis=1), counts.min(axis=1)
+    before = heights(upper, lower)
+    for up, down in ((1.0, 0.0), (0.0, 1.0), (0.3, 1.0), (1.0, 1.0), (0.7, 0.1)):
+        moved, under = upper + up, np.minimum(lower + down, upper + up)
+        pairs = zip(moved.tolist(), upper.tolist(), under.tolist(), lower.tolist(), strict=True)
+        exactly = [Fraction(a) - Fraction(u) <= up and Fraction(b) - Fraction(v) <= down for a, u, b, v in pairs]
+        change = heights(moved, under) - before
+        assert np.abs(change[exactly]).max() <= 1.0
+    assert ((before == (upper - lower)) | (upper >= 2.0**32))[:500].all()
+    grid = [Fraction(int(a * 2**20) - int(b * 2**20), 2**20) for a, b in np.minimum(np.c_[upper, lower], 2.0**32).tolist()]
+    assert [Fraction(gap) for gap in before.tolist()] == grid

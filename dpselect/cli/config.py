@@ -1,0 +1,193 @@
+"""The configuration file: one TOML file for `plan`, `topk` and `ledger`. What the command line says overrides it."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, ClassVar, Self, final
+
+import tomli_w
+from pydantic import Field, model_validator
+
+from accounting import AccountingError, Budget, Relation
+from accounting.frozen import Count, Frozen, Positive, Probability, Real
+from dpselect.cli.printable import printable
+from dpselect.errors import InvalidRequest
+from dpselect.events import Format
+from dpselect.mechanisms import AnyMechanism, members
+from dpselect.planning.task import Charged, Criterion, Part
+
+
+class Table(Frozen):
+    """A table of the file: closed, and without null, which TOML does not have."""
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+
+
+@final
+class DataTable(Table):
+    """[data]: what log is read, and how; the options of `topk` of the same names."""
+
+    user: str | None = Field(default=None, description="column of users: its name, or its number from 1 as text")
+    item: str | None = Field(default=None, description="column of items: its name, or its number from 1 as text")
+    domain: str | None = Field(default=None, description="file with a public catalogue of items")
+    domain_column: str | None = Field(default=None, description="column of the catalogue that holds the items")
+    max_items_per_user: Count | None = Field(default=None, description="an integer >= 1: keep so many items of each user at most")
+    salt: str | None = Field(default=None, description="text: salt of that choice")
+    relation: Relation = Field(default="add_remove", description="'add_remove' or 'replace_one'")
+    format: Format | None = Field(default=None, description="format of the log")
+    header: bool | None = Field(default=None, description="true or false: whether a CSV or TSV log has a header")
+
+
+@final
+class ReleaseTable(Table):
+    """[release]: what every release is. `plan --write` fills in the mechanism."""
+
+    k: Count | None = Field(default=None, description="an integer >= 1: how many items")
+    mechanism: AnyMechanism | None = Field(default=None, description="a table with the mechanism's kind and parameters")
+    expected: Expectation | None = Field(default=None, description="a table: what the plan expected, for the record")
+
+
+@final
+class Expectation(Table):
+    """[release.expected]: what a plan expects of one release; it decides nothing."""
+
+    recall: Real = Field(description="the expected share of right items")
+    recall_low: Real = Field(description="lower end of its interval")
+    recall_high: Real = Field(description="upper end of its interval")
+    exact_set: Real = Field(description="the probability that all items are right")
+    released: Real = Field(description="the expected number of items")
+
+
+@final
+class LedgerTable(Table):
+    """[ledger]: what every release is charged to."""
+
+    url: str = Field(description="sqlite:///FILE or postgresql://USER@HOST/NAME")
+    dataset: str = Field(description="name of the dataset whose budget pays")
+    period: tuple[str, ...] = Field(default=(), description="periods whose rows the log holds")
+    unit: str | None = Field(default=None, description="who is protected, in words")
+
+
+@final
+class PlanTable(Table):
+    """[plan]: what is planned for; the options of `plan` of the same names."""
+
+    releases: Count | None = Field(default=None, description="an integer >= 1: how many releases share the budget")
+    schedule: tuple[Part, ...] | None = Field(default=None, description="tables with releases and k, in place of releases")
+    shape: str | None = Field(default=None, description="'zipf:EXPONENT', 'uniform', or a CSV file of counts")
+    items: Count | None = Field(default=None, description="an integer >= 1: how many items there are")
+    users: Count | None = Field(default=None, description="an integer >= 1: how many users there are")
+    items_per_user: Positive | None = Field(default=None, description="a number > 0: items that a user touches on average")
+    column: str | None = Field(default=None, description="column of the CSV file that holds the counts")
+    declared_public: bool = Field(default=False, description="true if the counts in the CSV file are public or made up")
+    unknown_domain: bool | None = Field(default=None, description="true if there is no public catalogue of items")
+    order: bool | None = Field(default=None, description="true if the order has to be released, false if the set suffices")
+    charged: Charged | None = Field(default=None, description="'together' or 'separately'")
+    rank_by: Criterion | None = Field(default=None, description="recall, exact_set, score_loss, released or in_place")
+    rounds: Count | None = Field(default=None, description="an integer from 100: simulated runs for each mechanism")
+    level: Probability | None = Field(default=None, description="confidence of the intervals, in (0, 1)")
+    seed: int | None = Field(default=None, ge=0, description="an integer >= 0: seed of the simulations")
+
+    @model_validator(mode="after")
+    def _has_one_size(self) -> Self:
+        if self.schedule is not None and self.releases is not None:
+            raise ValueError("schedule says how many releases there are: leave releases out")
+        return self
+
+
+@final
+class Config(Table):
+    """The whole file. Every table and every key may be left out.
+
+    Args:
+        data, release, budget, ledger, plan: its tables. `budget` is what all planned releases together may cost: epsilon with or
+            without delta, or rho with or without delta; nats.
+    """
+
+    data: DataTable = Field(default=DataTable(), description="a table")
+    release: ReleaseTable = Field(default=ReleaseTable(), description="a table")
+    budget: Budget | None = Field(default=None, description="a table with epsilon or rho, and perhaps delta")
+    ledger: LedgerTable | None = Field(default=None, description="a table with url and dataset")
+    plan: PlanTable = Field(default=PlanTable(), description="a table")
+
+    @property
+    def releases(self) -> int:
+        """How many releases share the budget."""
+        if self.plan.schedule is not None:
+            return sum(part.releases for part in self.plan.schedule)
+        return self.plan.releases or 1
+
+    def to_toml(self) -> str:
+        """The file's text; what has its default value is left out."""
+        return tomli_w.dumps(_without_null(self.model_dump(mode="json", exclude_defaults=True)) | self._mechanism())
+
+    def _mechanism(self) -> dict[str, Any]:
+        """The release with its mechanism in full, so that a later version's defaults cannot change it."""
+        if self.release == ReleaseTable():
+            return {}
+        return {"release": _without_null(self.release.model_dump(mode="json"))}
+
+
+_TABLES: dict[str, type[Frozen]] = {
+    "data": DataTable,
+    "release": ReleaseTable,
+    "release.expected": Expectation,
+    "budget": Budget,
+    "ledger": LedgerTable,
+    "plan": PlanTable,
+    "plan.schedule": Part,
+}
+
+
+def read(path: Path) -> Config:
+    """The configuration in a file.
+
+    Raises:
+        InvalidRequest: it cannot be read, is no TOML, or has an unknown key or a value outside its domain; the message names the
+            table, the key, the value and the rule.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{str(path)!r} cannot be read as text ({type(error).__name__}): name a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidRequest(f"{str(path)!r} is not TOML: {error}") from None
+    try:
+        return Config.model_validate(data)
+    except AccountingError as error:
+        raise InvalidRequest(f"{str(path)!r}: {_in_tables(str(error))}") from None
+
+
+def write(config: Config, path: Path) -> None:
+    """Write the file, all of it or nothing. Comments of an earlier version are lost.
+
+    Raises:
+        InvalidRequest: it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(config.to_toml(), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise InvalidRequest(f"{str(path)!r} cannot be written ({error.strerror}): name another file") from None
+
+
+def _in_tables(message: str) -> str:
+    """The message with the file's names in place of those of the classes."""
+    mechanisms = {member.__name__ for member in members().values()}
+    if message.startswith("kind=") or message.partition(".")[0].partition(":")[0] in mechanisms:
+        message = f"[release.mechanism] {message}"
+    for table, member in _TABLES.items():
+        message = message.replace(f"{member.__name__}.", f"[{table}] ").replace(member.__name__, f"[{table}]")
+    if message.startswith("Config has no field"):
+        return message.replace("Config has no field", "there is no table").replace("its fields", "the tables")
+    return printable(message.replace("Config.", "").replace("has no field", "has no key").replace("its fields", "its keys"))
+
+
+def _without_null(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {name: _without_null(value) for name, value in data.items() if value is not None}
+    return [_without_null(value) for value in data] if isinstance(data, list | tuple) else data

@@ -1,0 +1,46 @@
+"""What the configuration file says about a ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from accounting import Budget, Relation
+from dpselect.cli import config
+from dpselect.errors import InvalidRequest
+
+
+@dataclass(frozen=True)
+class LedgerFile:
+    """The ledger's part of a file; nothing if there is none."""
+
+    url: str | None = None
+    dataset: str | None = None
+    budget: Budget | None = None
+    relation: Relation = "add_remove"
+    unit: str | None = None
+
+    def url_or(self, stated: str | None) -> str:
+        """The command line's URL, or the file's.
+
+        Raises:
+            InvalidRequest: neither states one.
+        """
+        found = stated or self.url
+        if found is None:
+            raise InvalidRequest("no ledger is named: give --ledger, DPSELECT_LEDGER, or a file with a [ledger] (--config)")
+        return found
+
+
+def read(path: Path | None) -> LedgerFile:
+    """From a file, if one is named.
+
+    Raises:
+        InvalidRequest: it cannot be read, or has no [ledger].
+    """
+    if path is None:
+        return LedgerFile()
+    found = config.read(path)
+    if found.ledger is None:
+        raise InvalidRequest(f"{str(path)!r} has no [ledger]: add one with url and dataset")
+    return LedgerFile(found.ledger.url, found.ledger.dataset, found.budget, found.data.relation, found.ledger.unit)

@@ -1,0 +1,93 @@
+"""What `topk` is asked: the command line on top of the configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpselect.cli import options
+from dpselect.cli.config import Config, read
+from dpselect.cli.release import Question
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
+
+Stated = Mapping[str, Any]
+
+_PASSED_ON = ("salt", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar")
+
+
+def asked(stated: Stated, file: Path | None) -> Question:
+    """From options by their names, None where they are not given, and a file.
+
+    Raises:
+        InvalidRequest: the file or an option is wrong or missing, or they contradict a planned mechanism.
+        InvalidBudget: no budget is stated.
+    """
+    base = Config() if file is None else read(file)
+    merged = _merged(stated, base)
+    planned = _planned(stated, base)
+    return Question(
+        log=stated["events"],
+        user=_required(merged, "user", "[data]"),
+        item=_required(merged, "item", "[data]"),
+        k=_required(merged, "k", "[release]"),
+        budget=options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"]),
+        domain=merged["domain"],
+        domain_column=merged["domain_column"],
+        max_items_per_user=merged["max_items_per_user"],
+        relation=merged["relation"] or "add_remove",
+        format=merged["format"] or "auto",
+        header=merged["header"],
+        ledger=merged["ledger"],
+        dataset=merged["dataset"],
+        period=tuple(merged["period"] or ()),
+        planned=planned,
+        releases=base.releases if planned is not None else 1,
+        **{name: merged[name] for name in _PASSED_ON},
+    )
+
+
+def _merged(stated: Stated, base: Config) -> dict[str, Any]:
+    domain = None if base.data.domain is None else Path(base.data.domain)
+    from_file: dict[str, Any] = {**dict(base.data), "domain": domain, "k": base.release.k}
+    if base.ledger is not None:
+        from_file |= {"ledger": base.ledger.url, "dataset": base.ledger.dataset, "period": base.ledger.period}
+    return from_file | {name: value for name, value in stated.items() if value is not None} | _absent(stated, from_file)
+
+
+def _absent(stated: Stated, from_file: Mapping[str, Any]) -> dict[str, None]:
+    return {name: None for name, value in stated.items() if value is None and name not in from_file}
+
+
+def _required(merged: Mapping[str, Any], name: str, table: str) -> Any:
+    if merged[name] is None:
+        raise InvalidRequest(f"--{name} is missing: give it, or {name} in {table} of the file given with --config")
+    return merged[name]
+
+
+def _planned(stated: Stated, base: Config) -> Mechanism | None:
+    """The file's mechanism, unless the command line states this release's own budget; then the noise is chosen anew."""
+    own_budget = any(stated[name] is not None for name in ("epsilon", "delta", "rho"))
+    if own_budget:
+        return None
+    _require_no_change(stated, base)
+    return base.release.mechanism
+
+
+def _require_no_change(stated: Stated, base: Config) -> None:
+    mechanism, several = base.release.mechanism, base.releases > 1
+    if mechanism is None and several:
+        raise InvalidRequest(
+            f"the file's budget is for {base.releases} releases and it holds no mechanism yet: run dpselect plan with --config "
+            "and --write, or state this release's own budget (--epsilon, --rho)"
+        )
+    names = ("mechanism", "noise", "kbar") if mechanism is not None else ()
+    changed = [name for name in names if stated[name] is not None]
+    if mechanism is not None and stated["k"] is not None and stated["k"] != base.release.k:
+        changed.append("k")
+    if changed:
+        raise InvalidRequest(
+            f"--{changed[0]} contradicts the mechanism in the file, which was planned with its own: plan again, or state this "
+            "release's own budget (--epsilon, --rho) as well"
+        )

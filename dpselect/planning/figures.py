@@ -1,0 +1,84 @@
+"""The curves of a plan as figures. Needs the extra `dpselect[plot]`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accounting import MissingExtra
+from dpselect.planning.charts import Chart, Line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's colours, made for any colour vision; dash and marker differ too.
+_STYLES = (("#0072B2", "-", "o"), ("#D55E00", "--", "s"), ("#009E73", "-.", "^"), ("#CC79A7", ":", "D"), ("#E69F00", "-", "v"))
+
+
+def plot_chart(chart: Chart, *, ax: Axes | None = None) -> Axes:
+    """Draw a chart: a line for each mechanism with its interval, and where the plan is.
+
+    Args:
+        ax: axes to draw on; new ones if None.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    axes = _new_axes() if ax is None else ax
+    for number, line in enumerate(chart.lines):
+        _draw(axes, line, number)
+    axes.axvline(chart.planned, color="#777777", linewidth=1, linestyle=(0, (2, 2)), zorder=0)
+    axes.text(chart.planned, 0.02, " plan", transform=axes.get_xaxis_transform(), fontsize=8)
+    if chart.limit is not None:
+        axes.axhline(chart.limit, color="#B3261E", linewidth=1.2, linestyle=(0, (5, 3)), zorder=0)
+    axes.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label, xscale="log")
+    axes.set_ylim(bottom=-0.03 if chart.share else 0, top=1.03 if chart.share else None)
+    axes.xaxis.set_ticks(_ticks(chart), labels=[f"{x:g}" for x in _ticks(chart)])
+    axes.xaxis.set_ticks([], minor=True)
+    axes.grid(visible=True, alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    return axes
+
+
+def save_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
+    """Write each chart as plan-KEY.png and plan-KEY.svg; the files that were written.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    written = []
+    for chart in charts:
+        figure = plot_chart(chart).get_figure(root=True)
+        assert figure is not None
+        for kind in ("png", "svg"):
+            path = folder / f"plan-{chart.key}.{kind}"
+            figure.savefig(path, dpi=150)
+            written.append(path)
+    return written
+
+
+def _ticks(chart: Chart) -> list[float]:
+    """Every point's x, or every third of many."""
+    found = sorted({point.x for line in chart.lines for point in line.points})
+    return found if len(found) <= 8 else found[::3]
+
+
+def _draw(axes: Axes, line: Line, number: int) -> None:
+    colour, dash, marker = _STYLES[number % len(_STYLES)]
+    x, y = [point.x for point in line.points], [point.y for point in line.points]
+    axes.plot(x, y, label=line.name, color=colour, linestyle=dash, marker=marker, markersize=4.5, linewidth=1.7)
+    axes.fill_between(
+        x, [point.low for point in line.points], [point.high for point in line.points], color=colour, alpha=0.15, lw=0
+    )
+
+
+def _new_axes() -> Axes:
+    try:
+        figure = importlib.import_module("matplotlib.figure")
+    except ImportError:
+        raise MissingExtra("figures need matplotlib: install it with pip install 'dpselect[plot]'") from None
+    axes: Axes = figure.Figure(figsize=(6.4, 4.2), layout="constrained").subplots()
+    return axes

@@ -1,0 +1,124 @@
+"""Curves around a plan, and how they are shown."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accounting as acc
+from dpselect.errors import InvalidRequest
+from dpselect.planning import ReleasePlan, Shape, plan
+from dpselect.planning.charts import Chart
+from dpselect.planning.explore import explore
+from dpselect.planning.figures import plot_chart, save_figures
+from dpselect.planning.page import page, write_page
+
+SHAPE = Shape.zipf(1.1, 500, 20_000, items_per_user=5)
+
+
+@pytest.fixture(scope="module")
+def found() -> ReleasePlan:
+    """A small plan."""
+    return plan(acc.Budget(epsilon=1, delta=1e-6), 5, 10, shape=SHAPE, mechanisms=["joint_top_k", "limited_domain"], rounds=200)
+
+
+@pytest.fixture(scope="module")
+def charts(found: ReleasePlan) -> tuple[Chart, ...]:
+    """Its curves."""
+    return explore(found, SHAPE)
+
+
+def test_all_four_curves(charts: tuple[Chart, ...]) -> None:
+    """Against epsilon, k, the number of releases, and the price; the plan's own place is among the points."""
+    assert [chart.key for chart in charts] == ["epsilon", "k", "releases", "price"]
+    for chart in charts:
+        for line in chart.lines:
+            assert chart.planned in [point.x for point in line.points]
+            assert all(point.low <= point.y <= point.high for point in line.points)
+
+
+def test_curves_go_the_right_way(charts: tuple[Chart, ...]) -> None:
+    """Recall rises with epsilon and falls with the number of releases; the price rises with it, through the budget at the plan."""
+    ends = {chart.key: [(line.points[0].y, line.points[-1].y) for line in chart.lines] for chart in charts}
+    assert all(first < last for first, last in ends["epsilon"] + ends["price"])
+    assert all(first > last for first, last in ends["releases"])
+    price = charts[-1].lines[0]
+    assert next(point.y for point in price.points if point.x == 10) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_the_planned_point_is_the_plan(found: ReleasePlan, charts: tuple[Chart, ...]) -> None:
+    """At the plan's own epsilon the curve shows an exact mechanism's very recall."""
+    joint = found.named("joint_top_k").quality.recall.value
+    line = next(line for line in charts[0].lines if line.name == "joint_top_k")
+    assert next(point.y for point in line.points if point.x == 1.0) == pytest.approx(joint, abs=1e-9)
+
+
+def test_another_shape_is_refused(found: ReleasePlan) -> None:
+    """Curves of another shape would not belong to the plan."""
+    with pytest.raises(InvalidRequest, match="made for"):
+        explore(found, Shape.zipf(1.2, 500, 20_000))
+    with pytest.raises(InvalidRequest, match="mechanisms=0"):
+        explore(found, SHAPE, mechanisms=0)
+
+
+def test_figures_are_written(charts: tuple[Chart, ...], tmp_path: Path) -> None:
+    """A PNG and an SVG of every chart, with a line of the plan and one for each mechanism."""
+    written = save_figures(charts, tmp_path)
+    assert {path.name for path in written} == {f"plan-{chart.key}.{kind}" for chart in charts for kind in ("png", "svg")}
+    assert all(path.stat().st_size > 5000 for path in written)
+    axes = plot_chart(charts[0])
+    assert len(axes.lines) == len(charts[0].lines) + 1
+    assert axes.get_xlabel() == charts[0].x_label
+
+
+def test_figures_without_matplotlib(charts: tuple[Chart, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra to install."""
+
+    def absent(name: str, package: str | None = None) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(acc.MissingExtra, match=r"dpselect\[plot\]"):
+        plot_chart(charts[0])
+    assert builtins.__import__ is not absent
+
+
+def test_the_page_needs_no_network(found: ReleasePlan, charts: tuple[Chart, ...], tmp_path: Path) -> None:
+    """No address, no script, no image: everything is on the page, each chart, mechanism and reason included."""
+    target = tmp_path / "plan.html"
+    write_page(found, charts, target)
+    text = target.read_text()
+    assert not re.search(r"https?://|<script|<img|<link|@import|url\(", text)
+    assert text.count('class="chart"') == 4
+    for name in (*(one.name for one in found.ranked), *(other.name for other in found.unsuited)):
+        assert name in text
+    assert "default-src 'none'" in text
+
+
+def test_the_page_is_well_formed(found: ReleasePlan, charts: tuple[Chart, ...]) -> None:
+    """Every tag is closed in order."""
+    from html.parser import HTMLParser
+
+    open_tags: list[str] = []
+
+    class Checker(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            if tag not in ("meta", "br"):
+                open_tags.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_tags.pop() == tag
+
+    Checker().feed("".join(page(found, charts)))
+    assert open_tags == []
+
+
+def test_words_are_escaped(found: ReleasePlan) -> None:
+    """A shape may be described by the name of a file, which may hold anything."""
+    odd = found.model_copy(update={"shape": "<b onload=x>&"})
+    assert "<b onload" not in "".join(page(odd, ()))

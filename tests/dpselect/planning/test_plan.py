@@ -1,0 +1,224 @@
+"""`dpselect.plan`: what is recommended spends the budget, no more, and does what is predicted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import members
+from dpselect.planning import Estimate, ReleasePlan, Shape, plan
+from dpselect.planning.fit import admitted
+from dpselect.planning.task import Part, Task
+
+BUDGET = acc.Budget(epsilon=1, delta=1e-6)
+SHAPE = Shape.zipf(1.1, 2000, 100_000)
+QUICK = {"rounds": 300, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def whole() -> ReleasePlan:
+    """All mechanisms for 30 releases of the top 10."""
+    return plan(BUDGET, 10, 30, shape=SHAPE, **QUICK)
+
+
+def test_every_mechanism_is_planned_or_has_a_reason(whole: ReleasePlan) -> None:
+    """No kind is passed over in silence, whatever is asked."""
+    for found in (whole, plan(BUDGET, 10, 30, shape=SHAPE, domain="unknown", order=True, **QUICK)):
+        named = {name.partition(",")[0] for name in [*(one.name for one in found.ranked), *(o.name for o in found.unsuited)]}
+        assert named == set(members())
+        assert all(len(other.reason) > 15 for other in found.unsuited)
+
+
+def test_the_best_comes_first(whole: ReleasePlan) -> None:
+    """Ranked by recall, which is within [0, 1] and within its interval."""
+    recalls = [one.quality.recall for one in whole.ranked]
+    assert [r.value for r in recalls] == sorted((r.value for r in recalls), reverse=True)
+    assert all(0 <= r.low <= r.value <= r.high <= 1 for r in recalls)
+
+
+@pytest.mark.parametrize(
+    ("budget", "releases", "arguments"),
+    [
+        (BUDGET, 30, {}),
+        (BUDGET, 1, {"domain": "unknown"}),
+        (BUDGET, 7, {"relation": "replace_one"}),
+        (BUDGET, 4, {"max_items_per_user": 5}),
+        (acc.Budget(epsilon=2.0), 3, {}),
+        (acc.Budget(rho=0.1), 5, {}),
+        (acc.Budget(rho=0.1, delta=1e-7), 5, {"domain": "unknown"}),
+    ],
+)
+def test_what_is_planned_costs_the_budget_and_no_more(budget: acc.Budget, releases: int, arguments: dict[str, object]) -> None:
+    """An Accountant prices all releases at the budget at most, and at 99.9 % of it at least."""
+    found = plan(budget, 10, releases, shape=SHAPE, **QUICK, **arguments)
+    for one in found.ranked:
+        if "gaussian_max" in found.curve(one).to_json():
+            continue  # priced by Renyi divergence here; its loss distribution is slow, and cheaper still
+        cost = budget.cost(acc.Accountant().compose(one.mechanisms[0], releases).curve)
+        assert cost <= budget.limit, one.name
+        assert cost >= 0.999 * budget.limit, one.name
+        assert one.cost == pytest.approx(cost)
+
+
+def test_a_filter_pays_for_just_so_many_releases() -> None:
+    """Charged separately, the budget's filter admits the planned number of releases of every mechanism, and not one more."""
+    found = plan(BUDGET, 10, 30, shape=SHAPE, charged="separately", **QUICK)
+    for one in found.ranked:
+        assert BUDGET.how_many(one.mechanisms[0].curve) == 30, one.name
+
+
+def test_a_schedule_shares_the_budget() -> None:
+    """Parts with different k get the same noise, and together they cost the budget; the quality is their mean."""
+    found = plan(BUDGET, schedule=[(20, 5), (2, 50)], shape=SHAPE, mechanisms=["oneshot_top_k", "limited_domain"], **QUICK)
+    for one in found.ranked:
+        small, large = one.mechanisms
+        assert (small.k, large.k) == (5, 50)  # type: ignore[attr-defined]
+        assert small.curve.core_epsilon < large.curve.core_epsilon
+        assert BUDGET.admits(found.curve(one))
+        recalls = [quality.recall.value for quality in one.by_part]
+        assert one.quality.recall.value == pytest.approx((20 * recalls[0] + 2 * recalls[1]) / 22)
+    with pytest.raises(InvalidRequest, match="2 parts"):
+        _ = found.mechanism
+
+
+@pytest.mark.parametrize("name", ["canonical_top_k", "joint_top_k", "oneshot_top_k", "limited_domain", "stability_test"])
+def test_more_budget_is_not_worse(name: str) -> None:
+    """Recall does not fall when epsilon grows, up to the intervals."""
+    recalls = [
+        plan(acc.Budget(epsilon=epsilon, delta=1e-6), 10, 30, shape=SHAPE, mechanisms=[name], **QUICK).recommended.quality.recall
+        for epsilon in (0.25, 0.5, 1.0, 2.0)
+    ]
+    assert all(later.high >= earlier.low for earlier, later in zip(recalls, recalls[1:], strict=False))
+    assert recalls[-1].value > recalls[0].value
+
+
+def test_more_releases_cost_quality() -> None:
+    """The same budget on ten times as many releases is not better."""
+    few, many = (plan(BUDGET, 10, count, shape=SHAPE, mechanisms=["joint_top_k"], **QUICK) for count in (10, 100))
+    assert few.recommended.quality.recall.value > many.recommended.quality.recall.value
+
+
+def test_the_order_is_released_where_it_is_needed() -> None:
+    """With order=True only mechanisms that release it are planned; ranking by places is allowed then, and only then."""
+    found = plan(BUDGET, 10, 30, shape=SHAPE, order=True, rank_by="in_place", **QUICK)
+    assert all(one.ordered and one.quality.in_place is not None for one in found.ranked)
+    assert any(o.name == "canonical_top_k" and "order" in o.reason for o in found.unsuited)
+    with pytest.raises(InvalidRequest, match="order=True"):
+        plan(BUDGET, 10, shape=SHAPE, rank_by="in_place")
+
+
+def test_a_plan_round_trips_as_json(whole: ReleasePlan) -> None:
+    """from_json(to_json) is equal, and each mechanism's own JSON reads back to it."""
+    assert ReleasePlan.from_json(whole.to_json()) == whole
+    for one in whole.ranked:
+        assert dps.Mechanism.from_json(one.mechanisms[0].to_json()) == one.mechanisms[0]
+    with pytest.raises(InvalidRequest, match="not JSON"):
+        ReleasePlan.from_json("{")
+
+
+def test_the_same_seed_gives_the_same_plan() -> None:
+    """Nothing but the seed is random."""
+    first, again, other = (
+        plan(BUDGET, 10, 30, shape=SHAPE, mechanisms=["oneshot_top_k"], rounds=300, seed=seed) for seed in (4, 4, 5)
+    )
+    assert first == again
+    assert first.recommended.quality != other.recommended.quality
+
+
+def test_a_planned_mechanism_is_found_by_name(whole: ReleasePlan) -> None:
+    """By its name or its kind; of one that is not planned, the error says why."""
+    assert whole.named("oneshot_top_k, laplace").name == "oneshot_top_k, laplace"
+    assert whole.named("limited_domain").mechanisms[0].unknown_domain
+    with pytest.raises(InvalidRequest, match="one item"):
+        whole.named("permute_and_flip")
+    with pytest.raises(InvalidRequest, match="no such mechanism"):
+        whole.named("magic")
+
+
+def test_progress_is_told() -> None:
+    """The callback counts up to all mechanisms."""
+    calls: list[tuple[int, int]] = []
+    plan(BUDGET, 10, 30, shape=SHAPE, mechanisms=["joint_top_k", "top_stable"], progress=lambda *at: calls.append(at), **QUICK)
+    assert calls == [(0, 2), (1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"k": 10, "releases": 0}, "releases=0"),
+        ({"k": 0}, "k=0"),
+        ({"k": 2001}, "k=2001.*2000 items"),
+        (
+            {"k": 1990, "domain": "unknown", "shape": Shape.counts([5.0] * 4 + [0.0] * 1996, public=True)},
+            "4 items with any users",
+        ),
+        ({}, "k is missing"),
+        ({"k": 5, "schedule": [(1, 5)]}, "leave them out"),
+        ({"schedule": []}, "one or more pairs"),
+        ({"k": 5, "domain": "private"}, "domain='private'"),
+        ({"k": 5, "rank_by": "luck"}, "rank_by='luck'"),
+        ({"k": 5, "rounds": 5}, "rounds=5"),
+        ({"k": 5, "level": 1.0}, "level=1.0"),
+        ({"k": 5, "seed": -1}, "seed=-1"),
+        ({"k": 5, "charged": "never"}, "charged='never'"),
+        ({"k": 5, "mechanisms": ["large_gap"]}, "large_gap cannot be planned.*not which"),
+        ({"k": 5, "mechanisms": ["magic"]}, "magic"),
+        ({"k": 5, "mechanisms": ["permute_and_flip"]}, "no mechanism can do this.*one item"),
+        ({"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3}, "leave them out"),
+        ({"k": 5, "shape": np.array([3.0, 2.0])}, "private data leaks"),
+        ({"k": 5, "shape": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(arguments: dict[str, object], words: str) -> None:
+    """The error names the argument, its value and the remedy."""
+    with pytest.raises(InvalidRequest, match=words):
+        plan(BUDGET, **{"shape": SHAPE, **arguments})  # type: ignore[arg-type]
+
+
+def test_a_budget_is_needed() -> None:
+    """A number is no budget."""
+    with pytest.raises(InvalidRequest, match="budget must be"):
+        plan(1.0, 10, shape=SHAPE)  # type: ignore[arg-type]
+
+
+def test_a_pure_budget_and_an_unknown_domain() -> None:
+    """Without delta nothing works on an unknown domain, and the error says so."""
+    with pytest.raises(InvalidRequest, match="needs a delta"):
+        plan(acc.Budget(epsilon=1), 10, shape=SHAPE, domain="unknown")
+
+
+def test_twice_the_noise_budget_would_not_be_admitted() -> None:
+    """The check that guards every fit refuses a mechanism that costs a thousandth too much."""
+    task = Task(BUDGET, (Part(releases=30, k=10),), SHAPE, "public", False, dps.Sensitivity(), "together")
+    fitting = plan(BUDGET, 10, 30, shape=SHAPE, mechanisms=["joint_top_k"], **QUICK).mechanism
+    assert admitted(task, (fitting,))
+    assert not admitted(task, (dps.JointTopK(k=10, epsilon=1.001 * fitting.epsilon),))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("mechanisms", [None, ["oneshot_top_k"], ["limited_domain"]])
+def test_two_hundred_fresh_runs_confirm_the_prediction(mechanisms: list[str] | None) -> None:
+    """Drawn by the mechanism itself on 50,000 items, recall lies in its predicted interval, and the prediction in that of the runs.
+
+    Both intervals have confidence 1 - 1e-7: false alarms below 1e-6 in all.
+    """
+    shape = Shape.zipf(1.1, 50_000, 100_000)
+    found = plan(BUDGET, 10, 30, shape=shape, mechanisms=mechanisms, level=1 - 1e-7)
+    predicted = found.recommended.quality.recall
+    fresh = fresh_recalls(found.mechanism, shape, 200)
+    low, high = predicted.for_runs(200, level=1 - 1e-7)
+    assert low <= fresh.mean() <= high
+    measured = Estimate.from_runs(fresh, 1 - 1e-7)
+    assert measured.low <= predicted.high
+    assert predicted.low <= measured.high
+
+
+def fresh_recalls(mechanism: dps.Mechanism, shape: Shape, rounds: int) -> np.ndarray:
+    """(rounds,) shares of right items, drawn by the mechanism."""
+    scores, rng = shape.scores(), np.random.default_rng(2026)
+    counts = shape.dense()
+    k: int = mechanism.k  # type: ignore[attr-defined]
+    hits = [(counts[list(mechanism.select(scores, rng=rng).indices)] >= counts[k - 1]).sum() for _ in range(rounds)]
+    return np.array(hits) / k

@@ -1,0 +1,105 @@
+"""Shapes: public or made up, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpselect as dps
+from dpselect.errors import InvalidRequest
+from dpselect.planning.levels import Levels
+from dpselect.planning.shape import Shape
+
+
+def test_zipf_is_the_expected_count_of_every_rank() -> None:
+    """Item i has users * items_per_user * i^-a / sum, rounded to whole users, and never more than all users."""
+    shape = Shape.zipf(1.1, 1000, 5000, items_per_user=3)
+    weights = np.arange(1, 1001) ** -1.1
+    assert shape.size == 1000
+    assert np.abs(shape.dense() - np.minimum(15000 * weights / weights.sum(), 5000)).max() <= 0.5
+    assert Shape.zipf(3.0, 10, 100, items_per_user=8).dense().max() == 100
+
+
+def test_counts_are_kept_as_they_are_whatever_their_order() -> None:
+    """The dense form is the counts from high to low, ties included."""
+    assert Shape.counts([3, 9, 3, 0], public=True).dense().tolist() == [9, 3, 3, 0]
+    assert Shape.counts([3, 9, 3, 0], public=True).touched == 3
+    assert len(np.unique(Shape.uniform(50, 1000).dense())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((-1.0, 10, 10), "exponent=-1.0"),
+        ((float("nan"), 10, 10), "exponent=nan"),
+        ((1.0, 0, 10), "items=0"),
+        ((1.0, 10, 0), "users=0"),
+        ((1.0, 10**9, 10), "more than 50,000,000"),
+        ((1.0, 2.5, 10), "items=2.5"),
+    ],
+)
+def test_a_made_up_shape_outside_its_domain_is_refused(arguments: tuple[float, int, int], words: str) -> None:
+    """The error names the argument and its value."""
+    with pytest.raises(InvalidRequest, match=words):
+        Shape.zipf(*arguments)
+
+
+@pytest.mark.parametrize("counts", [[1.0, float("nan")], [float("inf")], [-1.0], [], [[1.0]], ["a"], None])
+def test_counts_that_are_none_are_refused_without_being_shown(counts: object) -> None:
+    """NaN, infinity, negative numbers, tables and text are no counts."""
+    with pytest.raises(InvalidRequest, match="counts"):
+        Shape.counts(counts, public=True)  # type: ignore[arg-type]
+
+
+def test_private_data_are_refused() -> None:
+    """Counts must be declared public; Scores are private by their type, even if somebody declares otherwise."""
+    scores = dps.Scores([7919.0, 1.0], sensitivity=dps.Sensitivity())
+    with pytest.raises(InvalidRequest, match="public=False"):
+        Shape.counts([1.0], public=False)
+    with pytest.raises(InvalidRequest, match="private Scores") as caught:
+        Shape.counts(scores, public=True)  # type: ignore[arg-type]
+    assert "7919" not in str(caught.value)
+    with pytest.raises(TypeError):
+        Shape.counts([1.0])  # type: ignore[call-arg]
+
+
+def test_a_csv_of_counts(tmp_path: Path) -> None:
+    """A column is taken by name; without a declaration, or with anything else in it, the file is refused."""
+    path = tmp_path / "last_year.csv"
+    path.write_text("place,visitors\nA,5\nB,9\n")
+    assert Shape.from_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
+    with pytest.raises(InvalidRequest, match="--i-declare-public"):
+        Shape.from_csv(path, "visitors")
+    with pytest.raises(InvalidRequest, match="no column 'users'.*place, visitors"):
+        Shape.from_csv(path, "users", public=True)
+    with pytest.raises(InvalidRequest, match="no column is named"):
+        Shape.from_csv(path, public=True)
+    with pytest.raises(InvalidRequest, match="line 2"):
+        Shape.from_csv(path, "place", public=True)
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        Shape.from_csv(tmp_path / "absent.csv", public=True)
+
+
+def test_a_shape_is_immutable() -> None:
+    """Neither its attributes nor its arrays can be changed."""
+    shape = Shape.uniform(3, 9)
+    with pytest.raises(AttributeError, match="immutable"):
+        shape.values = np.ones(1)  # type: ignore[misc]
+    with pytest.raises(ValueError, match="read-only"):
+        shape.values[0] = 5
+
+
+def test_levels_answer_for_ranks() -> None:
+    """Counts, sums and gaps by rank are those of the sorted list, and 0 beyond its end; cutting keeps the rest in order."""
+    dense = np.array([9.0, 7, 7, 7, 2, 2, 0])
+    levels = Levels.of(Shape.counts(dense, public=True), 3)
+    ranks = np.arange(1, 8)
+    assert levels.value(ranks).tolist() == dense.tolist()
+    assert levels.value(np.array([8, 100])).tolist() == [0, 0]
+    assert levels.sums(np.arange(9)).tolist() == [*np.concatenate([[0], np.cumsum(dense)]).tolist(), dense.sum()]
+    assert levels.gaps(8).tolist() == [2, 0, 0, 5, 0, 2, 0, 0]
+    assert (levels.bar, levels.right, levels.best) == (7, 4, 23)
+    assert levels.after(2).multiplicities.tolist() == [2, 2, 1]
+    assert levels.first(3).multiplicities.tolist() == [1, 2]
