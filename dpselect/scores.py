@@ -116,14 +116,16 @@ class Scores:
         Raises:
             InvalidScores: more candidates than fit in memory are implied.
         """
-        if self._multiplicities is None:
-            return self._values
-        if self.size > _LARGEST_EXPANSION:
+        self.require_dense()
+        return self._values if self._multiplicities is None else np.repeat(self._values, self._multiplicities)  # type: ignore[return-value]
+
+    def require_dense(self) -> None:
+        """Raise as `dense` would."""
+        if self._multiplicities is not None and self.size > _LARGEST_EXPANSION:
             raise InvalidScores(
                 f"these grouped scores imply more than {_LARGEST_EXPANSION:,} candidates: this mechanism expands them; "
                 "give it fewer"
             )
-        return np.repeat(self._values, self._multiplicities)  # type: ignore[return-value]
 
     def ranked(self, count: int) -> tuple[NDArray[np.int64], Numbers]:
         """Positions and values of the `count` highest scores (fewer if there are fewer), highest first.

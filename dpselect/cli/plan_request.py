@@ -101,6 +101,9 @@ def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Conf
 
 
 def _plan_table(base: PlanTable, stated: Mapping[str, Any], schedule: tuple[Part, ...] | None) -> PlanTable:
+    """The file's table with what the command line says in its place."""
+    if schedule is not None and stated["releases"] is not None:
+        raise InvalidRequest("--schedule says how many releases there are: leave --releases out")
     if schedule is not None:
         base = base.model_copy(update={"schedule": schedule, "releases": None})
     elif stated["releases"] is not None:
@@ -115,7 +118,18 @@ def _plan_table(base: PlanTable, stated: Mapping[str, Any], schedule: tuple[Part
 
 def _over(base: T, stated: Mapping[str, Any], names: tuple[str, ...]) -> T:
     given = {name: stated[name] for name in names if stated.get(name) is not None}
-    return type(base).model_validate({**dict(base), **given})
+    try:
+        return type(base).model_validate({**dict(base), **given})
+    except InvalidRequest as error:
+        raise InvalidRequest(_as_option(str(error), type(base).__name__)) from None
+
+
+def _as_option(message: str, table: str) -> str:
+    """The message with the option's name in place of the table's key."""
+    if not message.startswith(f"{table}."):
+        return message.replace(table, "the command line")
+    name, equals, rest = message.removeprefix(f"{table}.").partition("=")
+    return f"--{name.replace('_', '-')}{equals}{rest}"
 
 
 def _schedule(words: str) -> tuple[Part, ...]:

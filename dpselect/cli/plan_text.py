@@ -19,7 +19,7 @@ from dpselect.planning import Estimate, PlannedMechanism, ReleasePlan
 from dpselect.planning.charts import Chart
 from dpselect.planning.words import question_in_words, releases_in_words, share
 
-_WIDE = 100  # columns
+_WIDE = 118  # columns
 
 
 def show(plan: ReleasePlan, charts: Sequence[Chart], console: Console) -> None:
@@ -61,7 +61,7 @@ def show_next_step(plan: ReleasePlan, config: Config, target: Path | None, conso
 
 def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:
     table = _table()
-    table.add_column("", justify="right")
+    table.add_column("", justify="right", no_wrap=True, min_width=2)
     table.add_column("mechanism", no_wrap=True)
     for name in _columns(plan, wide=wide):
         table.add_column(name, justify="right", no_wrap=True)
@@ -74,8 +74,8 @@ def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:
 def _columns(plan: ReleasePlan, *, wide: bool) -> list[str]:
     order = ["in place"] if plan.order else []
     if wide:
-        return ["recall", "interval", "all right", *order, "lost users", "released", "noise"]
-    return ["recall", "interval", "all right", *(order or ["lost", "items"])]
+        return ["recall", "interval", "fresh", "all right", *order, "lost users", "released", "noise"]
+    return ["recall", "interval", "fresh", *(order or ["all right"])]
 
 
 def _cells(planned: PlannedMechanism) -> dict[str, str]:
@@ -84,11 +84,10 @@ def _cells(planned: PlannedMechanism) -> dict[str, str]:
     return {
         "recall": share(quality.recall.value),
         "interval": _range(quality.recall),
+        "fresh": "-" if planned.fresh_recall is None else f"{100 * planned.fresh_recall:.1f} %",
         "all right": share(quality.exact_set.value),
         "in place": "" if quality.in_place is None else share(quality.in_place.value),
-        "lost": lost,
         "lost users": lost,
-        "items": released,
         "released": released,
         "noise": f"{knob} {noise:.4g}",
     }
@@ -104,8 +103,10 @@ def _table() -> Table:
 
 def _note(plan: ReleasePlan) -> str:
     return (
-        "Recall: share of right items among k. All right: probability of the exact set. Lost: by how many users the released "
-        f"items' counts fall short. Intervals: {100 * plan.level:g} %, in percent, from {plan.rounds:,} simulated runs."
+        "Recall: share of right items among k. Fresh: the same where counts vary around the shape, as in another sample of "
+        "users; it orders what is within 1 % of the best. All right: probability of the exact set. Lost: by how many users the "
+        f"released items' counts fall short. Intervals: {100 * plan.level:g} %, in percent, "
+        f"from up to {plan.rounds:,} simulated runs."
     )
 
 

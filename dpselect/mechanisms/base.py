@@ -33,6 +33,8 @@ class Mechanism(Frozen, ABC):
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
     unknown_domain: ClassVar[bool] = False
     pads_with_zeros: ClassVar[bool] = False
+    draws_groups: ClassVar[bool] = False
+    """Whether grouped scores are drawn from as they are; if not they are expanded."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -94,11 +96,14 @@ class Mechanism(Frozen, ABC):
             RelationMismatch, SensitivityMismatch: the scores declare more than the guarantee covers.
             DomainMismatch: the candidates were read off private data and the proof needs a public domain.
             InvalidRequest: too few or too many candidates.
+            InvalidScores: grouped scores that this mechanism expands imply too many candidates.
+            TooManyCandidates: grouped scores imply more than `constant_work` can draw noise for.
         """
-        self.check(scores)
+        source = sampler(rng)
+        self._require(scores, source)
         if isinstance(scores, Rounds):
-            return scores.settled(self)._select(scores.only(self), sampler(rng))
-        return self._select(scores, sampler(rng))
+            return scores.settled(self)._select(scores.only(self), source)
+        return self._select(scores, source)
 
     @final
     def select_many(self, matrix: ArrayLike | Rounds, *, rng: np.random.Generator | None = None) -> Selections:
@@ -169,10 +174,14 @@ class Mechanism(Frozen, ABC):
     @final
     def check(self, scores: Scores | Rounds) -> None:
         """Raise as `select` would, without drawing anything."""
+        self._require(scores, sampler(None))
+
+    @final
+    def _require(self, scores: Scores | Rounds, source: Sampler) -> None:
         if isinstance(scores, Rounds):
             self._check_size(scores.candidates)
             scores.check(self)
-            scores.settled(self).check(scores.only(self))
+            scores.settled(self)._require(scores.only(self), source)
             return
         if not isinstance(scores, Scores):
             raise InvalidScores(f"pass dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}")
@@ -187,6 +196,10 @@ class Mechanism(Frozen, ABC):
         else:
             self._check_size(scores.size)
         self._check_stated()
+        if self.draws_groups and scores.multiplicities is not None:
+            source.require_drawable(scores.size)
+        else:
+            scores.require_dense()
 
     @final
     def to_json(self) -> str:

@@ -24,6 +24,7 @@ from dpselect.sampling.lazy import LazyUniform, WordSource, rational
 from dpselect.sampling.race import Runner, Wait, winner
 
 _CELLS = 1 << 18
+_LEAST = 2.0**-900  # scales below may lose scores to underflow
 _MARGIN, _ROUNDING = 2.0**-14, 2.0**-44  # noise units, and of a height: estimates so far apart are in their numbers' order
 
 
@@ -87,7 +88,7 @@ def _winners(ranked: Numbers, layout: _Layout, asked: RowDraw, words: WordSource
         total += asked.gamma * heights[:, layout.lowest - 1] - (1 - asked.gamma) * heights[:, layout.missing - 1]
         chosen = np.argmax(total, axis=1)
         # The lowest score bounds the rounding of all.
-        slack = _MARGIN + _ROUNDING * np.abs(heights[:, -1])
+        slack = _MARGIN + _ROUNDING * np.abs(heights[:, -1]) if asked.scale >= _LEAST else np.full(len(total), np.inf)
         rivals = (total >= (total[np.arange(len(total)), chosen] - slack)[:, None]).sum(axis=1) > 1
     rivals[wide // shape[1]] = True
     for row in np.flatnonzero(rivals | ~np.isfinite(slack)).tolist():

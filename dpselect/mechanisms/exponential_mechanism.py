@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 from pydantic import Field
 
@@ -35,6 +35,7 @@ class ExponentialMechanism(Mechanism):
         0.8808
     """
 
+    draws_groups: ClassVar[bool] = True
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")

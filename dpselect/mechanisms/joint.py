@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from fractions import Fraction
 from typing import Any, Literal, final
 
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from accounting import BoundedRange
 from accounting.frozen import Count, Positive, Probability
+from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.canonical_order import Ranked
 from dpselect.mechanisms.joint_levels import Levels
@@ -67,10 +69,16 @@ class JointTopK(Mechanism):
         """Nats per score unit of loss: epsilon over the range of the loss, which is twice that of the scores if k > 1.
 
         Rounded down.
+
+        Raises:
+            InvalidMechanism: that is 0.
         """
         span = self.sensitivity.range * (1 if self.k == 1 else 2)
-        quotient = self.epsilon / span
-        return quotient if Fraction(quotient) * Fraction(span) <= Fraction(self.epsilon) else math.nextafter(quotient, 0.0)
+        quotient = min(self.epsilon / span, sys.float_info.max)
+        rate = quotient if Fraction(quotient) * Fraction(span) <= Fraction(self.epsilon) else math.nextafter(quotient, 0.0)
+        if rate == 0.0:
+            raise InvalidMechanism(f"epsilon={self.epsilon} beside a range of {span:g} is below the least float: raise it")
+        return rate
 
     def cut(self, candidates: int) -> float:
         """The loss at which FastJoint cuts, score units, for a public number of candidates; inf without `beta`."""

@@ -19,6 +19,8 @@ from dpselect.sampling.lazy import rational
 _ROUNDING = 2.0**-45  # of 1 + the terms of a logarithm: above their roundings
 _CELL = 2.0**-53
 _FAR = 1e300  # nats beyond which exp(-nats) is zero in any case
+_NARROW = 2.0**-900  # nats; of narrower cells float64 says nothing but that they weigh less than one as wide as this
+_TINY = 2.0**-1000  # more than any underflow
 
 
 @final
@@ -42,27 +44,32 @@ class Cells:
         return len(self.allowed)
 
     def log_weights(self, allowed: Indices) -> tuple[Floats, Floats]:
-        """(cells + 1,) ln of the weight of every cell with these counts, and of the atom; and bounds on the error."""
+        """(cells + 1,) ln of the weight of every cell with these counts, and of the atom; and bounds on the error.
+
+        Cells narrower than `_NARROW` are weighed as if they were that wide.
+        """
         counts = log_product(np.vstack([allowed, self.everything]))
-        with np.errstate(over="ignore"):
-            spent = np.minimum(2.0 * self.rate * self.edges, _FAR)
-            width = np.append(np.log(-np.expm1(-2.0 * self.rate * np.diff(self.edges))), 0.0)
+        spent = np.minimum(self._nats(self.edges), _FAR)
+        width = np.append(np.log(-np.expm1(-np.maximum(self._widths(), _NARROW))), 0.0)
         return counts - spent + width, _ROUNDING * (1.0 + counts + spent + np.abs(width))
 
     def picked(self, count: int, source: Sampler) -> Indices:
         """(count,) cells in proportion to their weights; the atom is the one after the last."""
         value, error = self.log_weights(self.allowed)
-        return source.categorical(value - error, value + error, self._balls, count)
+        narrow = np.append(self._widths() < _NARROW, False)
+        return source.categorical(np.where(narrow, -np.inf, value - error), value + error, self._balls, count)
 
     def within(self, cell: Indices, words: Words) -> tuple[Floats, Floats]:
         """(count,) bounds on half levels whose density falls exponentially, given the first bits of a uniform number each."""
         low, high = self.edges[cell], self.edges[cell + 1]
-        place = uniforms(words)
+        place, width = uniforms(words), self._widths()[cell]
         with np.errstate(divide="ignore", over="ignore"):
-            share = -np.expm1(-2.0 * self.rate * (high - low))
-            least = -np.log1p(-share * place * (1.0 - _ROUNDING)) / (2.0 * self.rate)
-            most = -np.log1p(-np.minimum(share * (place + _CELL) * (1.0 + _ROUNDING), 1.0)) / (2.0 * self.rate)
-        first, last = (low + least) * (1.0 - _ROUNDING), (low + most * (1.0 + _ROUNDING)) * (1.0 + _ROUNDING)
+            share = -np.expm1(-width)
+            least = -0.5 * np.log1p(-share * place * (1.0 - _ROUNDING)) / self.rate
+            most = -0.5 * np.log1p(-np.minimum(share * (place + _CELL) * (1.0 + _ROUNDING), 1.0)) / self.rate
+            first, last = (low + least) * (1.0 - _ROUNDING), (low + most * (1.0 + _ROUNDING)) * (1.0 + _ROUNDING)
+        narrow = width < _NARROW
+        first, last = np.where(narrow, low, first - _TINY), np.where(narrow, high, last + _TINY)
         return np.clip(first, low, high), np.clip(last, low, high)
 
     def level(self, cell: int, uniform: arb) -> arb:
@@ -70,6 +77,14 @@ class Cells:
         low, high = self._edge(cell), self._edge(cell + 1)
         rate = rational(self.rate)
         return arb(low) - (uniform * (arb(-rate * (high - low))).expm1()).log1p() / arb(rate)
+
+    def _widths(self) -> Floats:
+        """(cells,) widths in nats."""
+        return self._nats(np.diff(self.edges))
+
+    def _nats(self, half: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            return np.asarray(2.0 * half * self.rate)
 
     def _balls(self) -> list[arb]:
         rate, edges = rational(self.rate), [self._edge(i) for i in range(len(self.edges))]

@@ -100,8 +100,9 @@ class Levels:
     def _refined(self) -> Cells:
         """Cut the levels where N changes, until at most half of the envelope is above the density."""
         steps = min(2.0 * self._rate * self.last, _FARTHEST)
-        edges = np.unique([0.0, *(2.0 ** np.arange(-4, math.ceil(math.log2(max(steps, 1))))) / self._rate, self.last])
-        edges = edges[edges <= self.last]
+        with np.errstate(over="ignore"):
+            growing = 2.0 ** np.arange(-4, math.ceil(math.log2(max(steps, 1)))) / self._rate
+        edges = np.unique([0.0, *growing[growing < self.last], self.last])
         for _ in range(_ROUNDS):
             cells = Cells(edges, self._counts.most(edges[1:]), self._all, self._rate)
             most, least = cells.log_weights(cells.allowed)[0], cells.log_weights(self._least(edges[:-1]))[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 from pydantic import Field, model_validator
 
@@ -49,6 +49,7 @@ class OneshotTopK(Mechanism):
         (2, 0)
     """
 
+    draws_groups: ClassVar[bool] = True
     kind: Literal["oneshot_top_k"] = "oneshot_top_k"
     k: Count = Field(description="an integer >= 1")
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")

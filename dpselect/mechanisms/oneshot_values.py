@@ -14,7 +14,7 @@ from dpselect.selection import Selection
 
 _LARGEST = 2**53  # beyond it a float64 is no longer every integer
 _LEAST_EXPONENT = -1074  # of the smallest float64
-_STEPS = 1024  # grid points in one unit of scale
+_STEPS_EXPONENT = 10  # 1024 grid points or more in one unit of scale
 
 
 def with_values(selection: Selection, scores: Scores, scale: float, source: Sampler) -> Selection:
@@ -24,7 +24,7 @@ def with_values(selection: Selection, scores: Scores, scale: float, source: Samp
     scale/1024, exactly (Theorem X7): the low bits of a float64 sum would show the noise (Mironov 2012).
     """
     held = _held(scores, selection.indices).clip(-_LARGEST, _LARGEST)
-    grid = 2.0 ** max(math.floor(math.log2(scale / _STEPS)), _LEAST_EXPONENT)
+    grid = 2.0 ** max(math.frexp(scale)[1] - 1 - _STEPS_EXPONENT, _LEAST_EXPONENT)
     noisy = source.rounded(held, by_name("laplace"), scale, grid)
     return selection.model_copy(update={"values": tuple(noisy.tolist())})
 

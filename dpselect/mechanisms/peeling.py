@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable
-from typing import Any, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ class PeelingTopK(Mechanism):
         0.5
     """
 
+    draws_groups: ClassVar[bool] = True
     kind: Literal["peeling_top_k"] = "peeling_top_k"
     k: Count = Field(description="an integer >= 1")
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")

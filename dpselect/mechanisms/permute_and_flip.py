@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 from pydantic import Field
 
@@ -35,6 +35,7 @@ class PermuteAndFlip(Mechanism):
         0.9323
     """
 
+    draws_groups: ClassVar[bool] = True
     kind: Literal["permute_and_flip"] = "permute_and_flip"
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 from pydantic import Field, model_validator
 
@@ -37,6 +37,7 @@ class ReportNoisyMax(Mechanism):
         0.5
     """
 
+    draws_groups: ClassVar[bool] = True
     kind: Literal["report_noisy_max"] = "report_noisy_max"
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
     scale: Positive = Field(description="a finite scale > 0, in score units")

@@ -239,8 +239,8 @@ class Ballots(Rounds):
             raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
         if missing == "refuse" and not np.all(found.counts.any(axis=1)):
             raise InvalidBallots(
-                "nobody votes for anything in some round: pass missing='allow' to take that as it is, which costs no more; leaving "
-                "it out would itself tell something of votes"
+                "nobody votes for anything in some round: pass missing='allow' to take that as it is, which costs no more; to "
+                "leave the round out would itself tell something of votes"
             )
         found.counts.setflags(write=False)
         held = {"_votes": votes, "_tally": found, "_missing": missing, "teachers": teachers}

@@ -28,6 +28,8 @@ class PlannedMechanism(Frozen):
         quality: of one release, on average over the schedule.
         by_part: of one release of every part.
         cost: what all releases cost together, in the unit of the budget's limit (epsilon at its delta, or rho), nats; proved.
+        fresh_recall: the recall on data whose counts vary around the shape (Poisson), as another sample of users would; None if
+            none of the eight samples drawn has k items.
     """
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -37,6 +39,7 @@ class PlannedMechanism(Frozen):
     quality: Quality = Field(description="a Quality")
     by_part: tuple[Quality, ...] = Field(min_length=1, description="one Quality for every part")
     cost: Real = Field(description="nats")
+    fresh_recall: Real | None = Field(default=None, description="a share of 1, or None")
 
 
 @final
@@ -60,7 +63,7 @@ class ReleasePlan(Frozen):
         items: how many items that shape has.
         rank_by: what the mechanisms are ranked by.
         rounds, seed, level: of the simulations.
-        ranked: the mechanisms, best first.
+        ranked: the mechanisms, best first; ranked by recall, those within .01 of the best come in the order of `fresh_recall`.
         unsuited: the others.
     """
 
@@ -82,7 +85,7 @@ class ReleasePlan(Frozen):
 
     @property
     def recommended(self) -> PlannedMechanism:
-        """The best of all."""
+        """The first of `ranked`."""
         return self.ranked[0]
 
     @property

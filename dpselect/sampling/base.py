@@ -91,6 +91,12 @@ class Sampler(ABC):
         return chosen.index, chosen.member
 
     @final
+    def require_drawable(self, candidates: int) -> None:
+        """Raise `TooManyCandidates` where `top_k_grouped` would for so many candidates."""
+        if self.constant_work:
+            exact.require_drawable(candidates)
+
+    @final
     def exceeds(self, values: Numbers, noise: Noise, scale: float, level: float) -> NDArray[np.bool_]:
         """(count,) whether value + scale * Z > level, for an own draw of the noise each; all in score units.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -38,7 +39,13 @@ def rounded(values: Numbers, noise: Noise, scale: float, grid: float, words: Wor
         _nearest(rational(value) / rational(grid), rational(scale) / rational(grid), noise, LazyUniform(words, word=int(word)))
         for value, word in zip(values.tolist(), drawn, strict=True)
     ]
-    return np.array([float(multiple * Fraction(grid)) for multiple in multiples])
+    return np.array([_as_float(multiple * Fraction(grid)) for multiple in multiples])
+
+
+def _as_float(value: Fraction) -> float:
+    """The nearest float, the largest where it is beyond."""
+    largest = sys.float_info.max
+    return float(min(max(value, -Fraction(largest)), Fraction(largest)))
 
 
 def scaled(noise: Noise, scale: float, words: Words) -> tuple[Floats, Floats]:

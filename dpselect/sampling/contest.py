@@ -111,7 +111,7 @@ class Contest:
         """The k largest, largest first, certain of every comparison. Theorem X2."""
         self._drop()
         entries, low, high = self._entries[0], self._low[0], self._high[0]
-        order = np.argsort(-low, kind="stable")
+        order = np.argsort(-low)
         entries, low, high = entries[order], low[order], high[order]
         order = np.arange(len(entries))
         for start, stop in clusters(low, high, self._problem.k):

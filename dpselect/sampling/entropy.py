@@ -13,7 +13,7 @@ from dpselect.sampling.base import Sampler
 from dpselect.sampling.errors import EntropyUnavailable
 
 _DIRECT = 512  # bytes that are read from the operating system itself
-_ZEROS = memoryview(bytes(1 << 16))
+_ZEROS = memoryview(bytes(1 << 17))
 
 
 @final

@@ -68,16 +68,20 @@ def grouped_drawn_all(problem: Problem, multiplicities: Indices) -> tuple[Indice
     Raises:
         TooManyCandidates: there are more than 50,000,000.
     """
-    ends = np.cumsum(multiplicities.astype(np.float64))
-    if ends[-1] > _MOST_EXPANDED:
-        raise TooManyCandidates(
-            f"constant_work draws the noise of every candidate, at most {_MOST_EXPANDED:,}, and these grouped scores imply more: "
-            "release them outside of constant_work, on a schedule if their timing can be observed"
-        )
+    require_drawable(int(multiplicities.sum(dtype=object)))
     group = np.repeat(np.arange(len(multiplicities)), multiplicities)
     chosen = drawn_all(replace(problem, values=problem.values[group]))
     first = np.cumsum(multiplicities) - multiplicities
     return group[chosen], chosen - first[group[chosen]]
+
+
+def require_drawable(candidates: int) -> None:
+    """Raise `TooManyCandidates` where there are too many to draw the noise of each."""
+    if candidates > _MOST_EXPANDED:
+        raise TooManyCandidates(
+            f"constant_work draws the noise of every candidate, at most {_MOST_EXPANDED:,}, and these grouped scores imply more: "
+            "release them outside of constant_work, on a schedule if their timing can be observed"
+        )
 
 
 def _sample(problem: Problem, maxima: int) -> tuple[Floats, float]:

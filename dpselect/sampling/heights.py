@@ -16,6 +16,7 @@ Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 LOWEST = -1e300  # heights below are lost in the noise of nothing: they are given this upper bound and no lower one
 _MODERATE = (1e-300, 1e300)  # scales whose inverses are normal floats
+_WIDE = 1e8  # up to here a difference beyond the floats is a height below `LOWEST`
 _RELATIVE = 2.0**-50  # three roundings, of the difference, of 1/scale and of the product, are below 2^-51
 _CELL = 53  # bits that a float64 holds exactly
 
@@ -43,7 +44,10 @@ def _differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
 def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> Floats:
     """(values - reference) / scale, at least `LOWEST`; within 2^-50 of itself where it is above. Theorem X1."""
     with np.errstate(over="ignore", invalid="ignore"):
-        result = _differences(values, reference)
+        if scale > _WIDE and values.dtype != np.int64:
+            result, scale = np.asarray(0.5 * values - 0.5 * reference), 0.5 * scale  # never beyond the floats
+        else:
+            result = _differences(values, reference)
         if _MODERATE[0] < scale < _MODERATE[1]:
             result *= 1.0 / scale  # one rounding more, and several times faster
         else:

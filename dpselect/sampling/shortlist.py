@@ -43,7 +43,7 @@ class Shortlist:
         self._prune()
         high = self._estimate[0]
         low = cut(np.where(high < np.inf, high, -np.inf), self._problem.margin)
-        order = np.argsort(-low, kind="stable")
+        order = np.argsort(-low)
         index, words, low, high = self._index[0][order], self._words[0][order], low[order], high[order]
         for start, stop in clusters(low, high, self._problem.k):
             index[start:stop] = self._contested(index[start:stop], words[start:stop])

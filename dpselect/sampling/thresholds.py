@@ -49,7 +49,7 @@ class LazyThresholds(Thresholds):
         self.renew(np.arange(rows))
 
     def renew(self, rows: Indices) -> None:
-        words = self._source(len(self._scales) * len(rows)).reshape(-1, len(rows))
+        words = self._source(len(self._scales) * len(rows)).reshape(len(self._scales), len(rows))
         self._words[:, rows] = words
         self._low[rows] = self._high[rows] = self._size[rows] = 0.0
         for scale, drawn in zip(self._scales, words, strict=True):

@@ -33,6 +33,8 @@ def test_there_is_something_to_check() -> None:
     assert set(COMMANDS) == {
         "dpselect",
         "dpselect topk",
+        "dpselect plan",
+        "dpselect schema",
         "dpselect demo",
         "dpselect mechanisms",
         "dpselect pate",

@@ -18,7 +18,7 @@ from dpselect.planning.explore import explore
 from dpselect.planning.figures import plot_chart, save_figures
 from dpselect.planning.page import page, write_page
 
-SHAPE = Shape.zipf(1.1, 500, 20_000, items_per_user=5)
+SHAPE = Shape.zipf(1.1, 500, 20_000)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_all_four_curves(charts: tuple[Chart, ...]) -> None:
 
 
 def test_curves_go_the_right_way(charts: tuple[Chart, ...]) -> None:
-    """Recall rises with epsilon and falls with the number of releases; the price rises with it, through the budget at the plan."""
+    """Recall rises with epsilon and falls with the number of releases; the price rises with it and is the budget at the plan."""
     ends = {chart.key: [(line.points[0].y, line.points[-1].y) for line in chart.lines] for chart in charts}
     assert all(first < last for first, last in ends["epsilon"] + ends["price"])
     assert all(first > last for first, last in ends["releases"])

@@ -1,6 +1,7 @@
 """The planner's quality of a mechanism against the mechanism's own exact law.
 
-Simulated means of 20,000 runs in [0, 1] are held to 0.0235: Hoeffding's inequality fails with probability 5e-10 each, 1e-7 in all.
+Simulated means of 20,000 runs in [0, 1] are held to 0.0235: by Hoeffding's inequality a false alarm has probability 5e-10 each
+and 1e-7 in all.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ ONE: list[dps.Mechanism] = [
 
 def expected(mechanism: dps.Mechanism, k: int) -> dict[str, float]:
     """Means under the mechanism's own law, from released counts."""
-    law = mechanism.probabilities(dps.Scores(COUNTS, sensitivity=dps.Sensitivity()))
+    law = mechanism.probabilities(dps.Scores(COUNTS, sensitivity=mechanism.covers))
     released = np.full((len(law), k), np.nan)
     for row, outcome in enumerate(law):
         items = [outcome] if isinstance(outcome, int) else list(outcome)

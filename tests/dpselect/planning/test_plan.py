@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from dpselect.planning.task import Part, Task
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 SHAPE = Shape.zipf(1.1, 2000, 100_000)
+FEW = Shape.counts([5.0] * 4 + [0.0] * 1996, public=True)
 QUICK = {"rounds": 300, "seed": 1}
 
 
@@ -33,9 +36,13 @@ def test_every_mechanism_is_planned_or_has_a_reason(whole: ReleasePlan) -> None:
 
 
 def test_the_best_comes_first(whole: ReleasePlan) -> None:
-    """Ranked by recall, which is within [0, 1] and within its interval."""
+    """Ranked by recall, those within .01 of the best by recall on fresh data; estimates lie within [0, 1] and their intervals."""
     recalls = [one.quality.recall for one in whole.ranked]
-    assert [r.value for r in recalls] == sorted((r.value for r in recalls), reverse=True)
+    close = sum(r.value >= max(r.value for r in recalls) - 0.01 for r in recalls)
+    fresh, rest = [one.fresh_recall for one in whole.ranked[:close]], [r.value for r in recalls[close:]]
+    assert close > 1
+    assert fresh == sorted(fresh, reverse=True)
+    assert rest == sorted(rest, reverse=True)
     assert all(0 <= r.low <= r.value <= r.high <= 1 for r in recalls)
 
 
@@ -76,7 +83,7 @@ def test_a_schedule_shares_the_budget() -> None:
     for one in found.ranked:
         small, large = one.mechanisms
         assert (small.k, large.k) == (5, 50)  # type: ignore[attr-defined]
-        assert small.curve.core_epsilon < large.curve.core_epsilon
+        assert small.curve.rdp(4.0) <= large.curve.rdp(4.0)
         assert BUDGET.admits(found.curve(one))
         recalls = [quality.recall.value for quality in one.by_part]
         assert one.quality.recall.value == pytest.approx((20 * recalls[0] + 2 * recalls[1]) / 22)
@@ -91,7 +98,7 @@ def test_more_budget_is_not_worse(name: str) -> None:
         plan(acc.Budget(epsilon=epsilon, delta=1e-6), 10, 30, shape=SHAPE, mechanisms=[name], **QUICK).recommended.quality.recall
         for epsilon in (0.25, 0.5, 1.0, 2.0)
     ]
-    assert all(later.high >= earlier.low for earlier, later in zip(recalls, recalls[1:], strict=False))
+    assert all(later.high >= earlier.low for earlier, later in itertools.pairwise(recalls))
     assert recalls[-1].value > recalls[0].value
 
 
@@ -152,7 +159,7 @@ def test_progress_is_told() -> None:
         ({"k": 0}, "k=0"),
         ({"k": 2001}, "k=2001.*2000 items"),
         (
-            {"k": 1990, "domain": "unknown", "shape": Shape.counts([5.0] * 4 + [0.0] * 1996, public=True)},
+            {"k": 1990, "domain": "unknown", "shape": FEW},
             "4 items with any users",
         ),
         ({}, "k is missing"),
@@ -167,7 +174,7 @@ def test_progress_is_told() -> None:
         ({"k": 5, "mechanisms": ["large_gap"]}, "large_gap cannot be planned.*not which"),
         ({"k": 5, "mechanisms": ["magic"]}, "magic"),
         ({"k": 5, "mechanisms": ["permute_and_flip"]}, "no mechanism can do this.*one item"),
-        ({"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3}, "leave them out"),
+        ({"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3}, "leave relation"),
         ({"k": 5, "shape": np.array([3.0, 2.0])}, "private data leaks"),
         ({"k": 5, "shape": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
     ],
@@ -200,7 +207,7 @@ def test_twice_the_noise_budget_would_not_be_admitted() -> None:
 
 @pytest.mark.parametrize("mechanisms", [None, ["oneshot_top_k"], ["limited_domain"]])
 def test_two_hundred_fresh_runs_confirm_the_prediction(mechanisms: list[str] | None) -> None:
-    """Drawn by the mechanism itself on 50,000 items, recall lies in its predicted interval, and the prediction in that of the runs.
+    """Drawn by the mechanism itself on 50,000 items, recall lies where it is predicted, and the prediction where the runs are.
 
     Both intervals have confidence 1 - 1e-7: false alarms below 1e-6 in all.
     """

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import chi2, chisquare
 
+import accounting as acc
 import dpselect as dps
+from dpselect.errors import InvalidScores
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import EntropySampler, ExactSampler, SeededSampler, TooManyCandidates, sampler
 
@@ -152,3 +156,55 @@ def test_configured_scales_are_never_below_the_exact_quotient() -> None:
             assert Fraction(mechanism.scale) * Fraction(float(epsilon)) >= 1
         assert Fraction(dps.CanonicalTopK(k=2, epsilon=epsilon).scale) * Fraction(float(epsilon)) >= 1
         assert Fraction(dps.JointTopK(k=2, epsilon=epsilon).rate) * 2 <= Fraction(float(epsilon))
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[dps.Session]:
+    """A session on a budget of epsilon = 10."""
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=10.0), "add_remove")
+        yield dps.Session(ledger, "clicks")
+
+
+def _spent(session: dps.Session) -> int:
+    return len(list(session.ledger.entries("clicks")))
+
+
+def test_what_cannot_be_drawn_is_refused_before_it_is_charged(session: dps.Session) -> None:
+    """Too many grouped candidates for constant work, or for a mechanism that expands them, leave no entry in the ledger."""
+    plan = session.schedule([(1, MECHANISMS[1])])
+    before = _spent(session)
+    for expanding in (dps.CanonicalTopK(k=2, epsilon=0.5), dps.JointTopK(k=2, epsilon=0.5), dps.LargeGap(epsilon=0.5, kbar=3)):
+        with pytest.raises(InvalidScores, match="expands"):
+            session.select(expanding, HUGE)
+    with dps.sampling.constant_work():
+        for mechanism in MECHANISMS:
+            with pytest.raises(TooManyCandidates, match="constant_work"):
+                session.select(mechanism, HUGE)
+            assert len(mechanism.select(HUGE, rng=np.random.default_rng(1))) >= 1
+        with pytest.raises(TooManyCandidates, match="constant_work"):
+            plan.select(MECHANISMS[1], HUGE)
+    assert _spent(session) == before
+    assert plan.left == {MECHANISMS[1]: 1}
+
+
+def test_sessions_and_schedules_draw_in_constant_work(session: dps.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside the context a session and a schedule made outside of it draw one word a candidate, and sweep as before after it."""
+    drawn: list[int] = []
+    words = EntropySampler.words
+
+    def counted(self: EntropySampler, count: int) -> np.ndarray:
+        drawn.append(count)
+        return words(self, count)
+
+    monkeypatch.setattr(EntropySampler, "words", counted)
+    scores, mechanism = dps.Scores(np.arange(200_000), sensitivity=COUNTS), MECHANISMS[1]
+    plan = session.schedule([(1, mechanism)])
+    with dps.sampling.constant_work():
+        for release in (session, plan):
+            drawn.clear()
+            assert len(release.select(mechanism, scores)) == 1
+            assert sum(drawn) == 200_000
+    drawn.clear()
+    session.select(mechanism, scores)
+    assert 0 < sum(drawn) < 100_000

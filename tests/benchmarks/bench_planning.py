@@ -1,0 +1,53 @@
+"""How long planning takes, and what it recommends: all mechanisms for the issue's example, its curves, and larger shapes.
+
+python tests/benchmarks/bench_planning.py [--items 50000] [--curves]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import accounting as acc
+from dpselect.planning import ReleasePlan, Shape, plan
+from dpselect.planning.explore import explore
+
+T = TypeVar("T")
+BUDGET = acc.Budget(epsilon=1, delta=1e-6)
+
+
+def timed(what: str, run: Callable[[], T]) -> T:
+    """Run once, print the seconds."""
+    start = time.perf_counter()
+    result = run()
+    print(f"{time.perf_counter() - start:7.2f} s  {what}")
+    return result
+
+
+def show(found: ReleasePlan) -> None:
+    """The ranking, one line each."""
+    for one in found.ranked:
+        recall = one.quality.recall
+        print(f"           {one.name:30s} recall {recall.value:.4f} [{recall.low:.4f}, {recall.high:.4f}]  {recall.method}")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=50_000)
+    parser.add_argument("--curves", action="store_true")
+    arguments = parser.parse_args()
+    shape = Shape.zipf(1.1, arguments.items, 2 * arguments.items)
+    found = timed(f"all mechanisms, {shape}", lambda: plan(BUDGET, 10, 30, shape=shape))
+    show(found)
+    timed("the same, unknown domain", lambda: plan(BUDGET, 10, 30, shape=shape, domain="unknown"))
+    timed("the same, charged separately", lambda: plan(BUDGET, 10, 30, shape=shape, charged="separately"))
+    timed("top 100, once", lambda: plan(BUDGET, 100, shape=shape))
+    if arguments.curves:
+        timed("curves of the first plan", lambda: explore(found, shape))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""`dpselect plan`, and the story from a plan over releases to a ledger's report, told by one file."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+import accounting as acc
+import dpselect as dps
+from dpselect.planning import ReleasePlan
+
+Run = Callable[..., Result]
+
+ASKED = ("plan", "--k", 5, "--releases", 3, "--epsilon", 1, "--delta", 1e-6, "--rounds", 200)
+MADE_UP = ("--shape", "zipf:1.1", "--items", 80, "--users", 4000, "--items-per-user", 4)
+FILE = """
+[data]
+user = "person"
+item = "shop"
+domain = "{folder}/shops.txt"
+
+[budget]
+epsilon = 1.0
+delta = 1e-6
+
+[ledger]
+url = "sqlite:///{folder}/privacy.db"
+dataset = "visits"
+unit = "visitor"
+
+[release]
+k = 2
+
+[plan]
+releases = 3
+shape = "{folder}/last_year.csv"
+declared_public = true
+rounds = 200
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A log of three shops, a public catalogue of five, last year's counts, and a file that names them."""
+    visits = {"hit": 900, "fair": 600, "rare": 60}
+    rows = [f"u{user},{shop}" for shop, users in visits.items() for user in range(users)]
+    (tmp_path / "log.csv").write_text("\n".join(["person,shop", *rows]) + "\n")
+    (tmp_path / "shops.txt").write_text("hit\nfair\nrare\nnew\nempty\n")
+    (tmp_path / "last_year.csv").write_text("visitors\n850\n580\n70\n3\n0\n")
+    (tmp_path / "release.toml").write_text(FILE.format(folder=tmp_path))
+    return tmp_path
+
+
+def test_a_user_who_knows_no_formula_gets_a_recommendation(run: Run) -> None:
+    """The command of the issue names a mechanism, its parameters, what to expect, and why others do not apply."""
+    done = run(
+        *("plan", "--k", 10, "--releases", 30, "--epsilon", 1, "--delta", 1e-6),
+        *("--shape", "zipf:1.1", "--items", 50_000, "--users", 100_000),
+    )
+    assert done.exit_code == 0, done.output
+    assert "Recommended: canonical_top_k, gumbel" in done.output
+    parameters = next(line for line in done.output.splitlines() if line.startswith("  {"))
+    planned = dps.Mechanism.from_json(parameters.strip())
+    assert acc.Budget(epsilon=1, delta=1e-6).admits(30 * planned.curve)
+    assert "releases one item" in done.output
+
+
+def test_json_is_a_plan(run: Run) -> None:
+    """--json holds a plan that reads back, and the mechanism to release with."""
+    done = run(*ASKED, *MADE_UP, "--json")
+    data = json.loads(done.stdout)
+    plan = ReleasePlan.from_json(json.dumps(data["plan"]))
+    assert dps.Mechanism.from_json(json.dumps(data["recommended"]["mechanisms"][0])) == plan.mechanism
+    assert data["charts"] == []
+
+
+def test_one_story_with_one_file(run: Run, folder: Path) -> None:
+    """plan --write, ledger init, three releases by topk, a fourth that is refused, and the report: all from one file."""
+    file = folder / "release.toml"
+    assert run("plan", "--config", file, "--write", file).exit_code == 0
+    written = tomllib.loads(file.read_text())
+    planned = dps.Mechanism.from_json(json.dumps(written["release"]["mechanism"]))
+    assert written["data"]["user"] == "person"
+    assert "1 dataset" in run("ledger", "init", "--config", file).output
+    for _ in range(3):
+        released = json.loads(run("topk", "--config", file, folder / "log.csv", "--json").stdout)
+        assert set(released["selection"]["labels"]) == {"hit", "fair"}
+        assert dps.Mechanism.from_json(json.dumps(released["mechanism"])) == planned
+        assert released["planned_releases"] == 3
+    refused = run("topk", "--config", file, folder / "log.csv")
+    assert refused.exit_code != 0
+    assert "0 run(s) would fit" in refused.stderr
+    report = folder / "report.html"
+    assert run("ledger", "report", "--config", file, "--output", report).exit_code == 0
+    page = report.read_text()
+    assert "visits" in page
+    assert page.count('data-step="charge"') == 3
+
+
+def test_the_release_says_that_it_is_one_of_several(run: Run, folder: Path) -> None:
+    """The budget is that of all planned releases, and the text says so."""
+    file = folder / "release.toml"
+    run("plan", "--config", file, "--write", file)
+    run("ledger", "init", "--config", file)
+    assert "for 3 releases, of which this is one" in run("topk", "--config", file, folder / "log.csv").output
+
+
+def test_options_override_the_file(run: Run, folder: Path) -> None:
+    """What the command line says counts: k, releases, budget and shape of a plan."""
+    done = run(
+        *("plan", "--config", folder / "release.toml", "--k", 1, "--releases", 7, "--rho", 0.2, "--json"),
+        *("--shape", "zipf:1", "--items", 40, "--users", 900),
+    )
+    plan = ReleasePlan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
+    assert [(part.releases, part.k) for part in plan.parts] == [(7, 1)]
+    assert plan.budget == acc.Budget(rho=0.2, delta=1e-6)
+    assert plan.items == 40
+    assert plan.charged == "separately"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--k", 3), "--k contradicts"),
+        (("--kbar", 9), "--kbar contradicts"),
+        (("--mechanism", "joint_top_k"), "--mechanism contradicts"),
+        (("--relation", "replace_one"), "relation"),
+    ],
+)
+def test_a_planned_mechanism_is_not_bent(run: Run, folder: Path, arguments: tuple[Any, ...], words: str) -> None:
+    """An option that contradicts the planned mechanism is refused before anything is read or charged."""
+    file = folder / "release.toml"
+    run("plan", "--config", file, "--write", file)
+    run("ledger", "init", "--config", file)
+    done = run("topk", "--config", file, folder / "log.csv", *arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert (
+        json.loads(run("ledger", "show", "--ledger", f"sqlite:///{folder}/privacy.db", "--json").stdout)["datasets"][0]["latest"]
+        == []
+    )
+
+
+def test_a_budget_of_its_own_takes_the_release_out_of_the_plan(run: Run, folder: Path) -> None:
+    """With --epsilon at the command line topk calibrates this one release, as it does without a file."""
+    file = folder / "release.toml"
+    run("plan", "--config", file, "--write", file)
+    text = file.read_text()
+    (folder / "free.toml").write_text(text[: text.index("[ledger]")] + text[text.index("[plan]") :])
+    done = run("topk", "--config", folder / "free.toml", folder / "log.csv", "--epsilon", 0.5, "--json")
+    released = json.loads(done.stdout)
+    assert released["guarantee"]["budget"]["epsilon"] == 0.5
+    assert released["planned_releases"] is None
+
+
+def test_a_budget_for_many_is_not_spent_on_one(run: Run, folder: Path) -> None:
+    """A file that plans three releases and holds no mechanism yet is refused by topk, with the way out."""
+    done = run("topk", "--config", folder / "release.toml", folder / "log.csv")
+    assert done.exit_code == 2
+    assert "run dpselect plan" in done.stderr
+
+
+def test_an_unknown_domain_needs_a_mechanism_for_one(run: Run, folder: Path) -> None:
+    """A mechanism planned for a public domain is refused without its catalogue."""
+    file = folder / "release.toml"
+    run("plan", "--config", file, "--write", file)
+    file.write_text("\n".join(line for line in file.read_text().splitlines() if not line.startswith("domain =")))
+    run("ledger", "init", "--config", file)
+    done = run("topk", "--config", file, folder / "log.csv")
+    assert done.exit_code == 2
+    assert "planned for a public domain" in done.stderr
+
+
+def test_counts_in_a_file_must_be_declared_public(run: Run, folder: Path) -> None:
+    """A CSV of counts is refused without --i-declare-public."""
+    done = run(*ASKED, "--shape", folder / "last_year.csv")
+    assert done.exit_code == 2
+    assert "--i-declare-public" in done.stderr
+    assert run(*ASKED, "--shape", folder / "last_year.csv", "--i-declare-public").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--shape", "pareto"), "is no shape"),
+        (("--shape", "zipf:x", "--items", 9, "--users", 9), "comes the exponent"),
+        (("--shape", "zipf:-1", "--items", 9, "--users", 9), "exponent=-1.0"),
+        (("--shape", "zipf:1", "--items", 9), "needs --items and --users"),
+        (("--shape", "uniform:3", "--items", 9, "--users", 9), "nothing after a colon"),
+        (("--shape", "zipf:1", "--items", 4, "--users", 9), "k=5 items cannot come out"),
+        ((), "no shape is stated"),
+        ((*MADE_UP, "--schedule", "3x4"), "leave --releases out"),
+        ((*MADE_UP, "--mechanism", "permute_and_flip"), "one item"),
+        ((*MADE_UP, "--mechanism", "magic"), "magic"),
+        ((*MADE_UP, "--rank-by", "in_place"), "order=True"),
+        ((*MADE_UP, "--level", 1.5), "--level=1.5"),
+        ((*MADE_UP, "--config", "absent.toml"), "cannot be read"),
+        (("--shape", "absent.csv", "--i-declare-public"), "cannot be read"),
+        (("--shape", "x.csv", "--users", 3), "--users does not go with a file"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line(run: Run, arguments: tuple[Any, ...], words: str) -> None:
+    """The error is one line that names the option, the rule and the remedy; status 2."""
+    done = run(*ASKED, *arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_schedule(run: Run) -> None:
+    """Several sizes share the budget; a file holds one mechanism and refuses them."""
+    arguments = ("plan", "--schedule", "3x4,1x9", "--epsilon", 1, "--delta", 1e-6, *MADE_UP, "--rounds", 200)
+    done = run(*arguments, "--json")
+    plan = ReleasePlan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
+    assert [(part.releases, part.k) for part in plan.parts] == [(3, 4), (1, 9)]
+    assert "for k=9" in run(*arguments).output
+    assert "one by one" in run(*arguments, "--write", "never.toml").stderr
+    assert "leave --k" in run(*arguments, "--k", 3).stderr
+    assert "--schedule=" in run("plan", "--schedule", "3,4", "--epsilon", 1, *MADE_UP).stderr
+
+
+def test_nothing_is_written_over(run: Run, folder: Path) -> None:
+    """--write refuses a file that exists and was not read as --config."""
+    other = folder / "notes.toml"
+    other.write_text("precious = true\n")
+    done = run(*ASKED, *MADE_UP, "--write", other)
+    assert done.exit_code == 2
+    assert other.read_text() == "precious = true\n"
+
+
+def test_another_mechanism_can_be_chosen(run: Run, folder: Path) -> None:
+    """--choose writes the named mechanism; one that is not planned is refused."""
+    target = folder / "new.toml"
+    assert run(*ASKED, *MADE_UP, "--write", target, "--choose", "joint_top_k").exit_code == 0
+    assert tomllib.loads(target.read_text())["release"]["mechanism"]["kind"] == "joint_top_k"
+    done = run(*ASKED, *MADE_UP, "--write", folder / "x.toml", "--choose", "large_gap")
+    assert done.exit_code == 2
+    assert "not which" in done.stderr
+
+
+def test_curves_figures_and_page(run: Run, tmp_path: Path) -> None:
+    """Tables in the terminal, eight figures in a folder, one page."""
+    done = run(
+        *("plan", "--k", 3, "--releases", 3, "--epsilon", 1, "--delta", 1e-6, *MADE_UP, "--rounds", 200),
+        *("--mechanism", "joint_top_k", "--curves", "--figures", tmp_path / "figures", "--html", tmp_path / "plan.html"),
+    )
+    assert done.exit_code == 0, done.output
+    assert "How many releases the budget buys" in done.output
+    assert len(list((tmp_path / "figures").iterdir())) == 8
+    assert "<svg" in (tmp_path / "plan.html").read_text()
+
+
+def test_files_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    """One line and status 2."""
+    done = run(*ASKED, *MADE_UP, "--mechanism", "joint_top_k", "--html", tmp_path / "absent" / "plan.html")
+    assert done.exit_code == 2
+    assert "cannot be written" in done.stderr

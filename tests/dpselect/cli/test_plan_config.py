@@ -1,0 +1,103 @@
+"""The configuration file: closed, read back as written, and with errors that name table, key, value and rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+import accounting as acc
+import dpselect as dps
+from dpselect.cli.config import Config, DataTable, LedgerTable, PlanTable, ReleaseTable, read, write
+from dpselect.cli.schema import json_schema
+from dpselect.errors import InvalidRequest
+from dpselect.planning import Part
+
+FULL = Config(
+    data=DataTable(user="1", item="2", domain="shops.csv", domain_column="shop", max_items_per_user=3, salt="s", header=False),
+    release=ReleaseTable(
+        k=3, mechanism=dps.StableTopK(rho=0.1, failure_delta=1e-6, kbar=3, regularizer=dps.TargetSize(k=3, penalty=2.0))
+    ),
+    budget=acc.Budget(epsilon=1, delta=1e-6),
+    ledger=LedgerTable(url="sqlite:///x.db", dataset="d", period=("2026-01", "2026-02")),
+    plan=PlanTable(schedule=(Part(releases=3, k=4), Part(releases=1, k=9)), shape="zipf:1", items=5, users=6, seed=0, order=True),
+)
+
+
+@pytest.mark.parametrize("config", [FULL, Config(), Config(budget=acc.Budget(rho=0.1))])
+def test_a_file_reads_back_as_written(config: Config, tmp_path: Path) -> None:
+    """read(write(config)) is equal, whatever is set; nothing else is left in the folder."""
+    path = tmp_path / "release.toml"
+    write(config, path)
+    assert read(path) == config
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[plan]\nreleases = 0", r"\[plan\] releases=0 is refused.*>= 1"),
+        ("[plan]\nreleses = 3", r"\[plan\] has no key 'releses'.*releases"),
+        ("[bugdet]\nepsilon = 1", "no table 'bugdet'.*budget"),
+        ("[budget]\neps = 1", r"\[budget\] has no key 'eps'"),
+        ("[budget]\nepsilon = 1\nrho = 1", r"\[budget\].*not both"),
+        ("[budget]\nepsilon = -1", r"\[budget\] epsilon=-1"),
+        ("[data]\nformat = 'xml'", r"\[data\] format='xml'.*csv"),
+        ("[data]\nuser = 3", r"\[data\] user=3"),
+        ("[ledger]\nurl = 'x'", r"\[ledger\] dataset is missing"),
+        ("[release.mechanism]\nkind = 'joint'", r"\[release.mechanism\] kind='joint'"),
+        ("[release.mechanism]\nkind = 'joint_top_k'\nk = 2\nepsilon = -1.0", r"\[release.mechanism\] JointTopK.epsilon=-1.0"),
+        ("[[plan.schedule]]\nreleases = 3", r"\[plan.schedule\] k is missing"),
+        ("[plan]\nreleases = 3\nschedule = [{releases = 3, k = 2}]", "leave releases out"),
+        ("x = ", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    """The error names the file, the table, the key, the value and the rule."""
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        read(path)
+    assert "wrong.toml" in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    """A folder, an absent file and bytes that are no text are refused; so is writing where there is no folder."""
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("", "absent.toml", "binary.toml"):
+        with pytest.raises(InvalidRequest, match="cannot be read"):
+            read(tmp_path / name)
+    with pytest.raises(InvalidRequest, match="cannot be written"):
+        write(Config(), tmp_path / "absent" / "x.toml")
+
+
+def test_the_schema_is_printed(run: Callable[..., Result]) -> None:
+    """`dpselect schema` prints JSON, without null, which TOML does not have."""
+    done = run("schema")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == json_schema()
+    assert '"null"' not in done.stdout
+
+
+def test_the_schema_describes_every_key() -> None:
+    """Each table and key of a full file is in the schema, which is closed as the file is."""
+    schema = json_schema()
+    written = json.loads(FULL.model_dump_json(exclude_none=True))
+    for table, keys in written.items():
+        described = schema["properties"][table]
+        assert described["additionalProperties"] is False
+        assert keys.keys() <= described["properties"].keys()
+
+
+def test_the_schema_knows_the_mechanisms() -> None:
+    """Every mechanism that can be planned is described with its own fields, kind required."""
+    choices: list[dict[str, Any]] = json_schema()["properties"]["release"]["properties"]["mechanism"]["oneOf"]
+    kinds = {choice["properties"]["kind"]["const"]: choice for choice in choices}
+    assert {"canonical_top_k", "limited_domain", "oneshot_top_k"} <= kinds.keys()
+    assert "large_gap" not in kinds
+    assert {"kind", "k", "kbar", "epsilon", "delta"} <= set(kinds["limited_domain"]["required"])
+    assert all("kind" in choice["required"] for choice in choices)
