@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Annotated, Any, ClassVar, Self, final
 
 import tomli_w
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from accounting import AccountingError, Budget, Relation
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from dpselect.cli.printable import printable
 from dpselect.errors import InvalidRequest
 from dpselect.events import Format
-from dpselect.mechanisms import AnyMechanism, members
+from dpselect.mechanisms import AnyMechanism, Mechanism, members
+from dpselect.planning.reasons import other_questions
 from dpselect.planning.task import Charged, Criterion, Part
+
+
+def _flag(value: object) -> object:
+    """Neither 1 nor "yes": what declares data public, for one, is said in so many words."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
 class Table(Frozen):
@@ -37,7 +49,7 @@ class DataTable(Table):
     salt: str | None = Field(default=None, description="text: salt of that choice")
     relation: Relation = Field(default="add_remove", description="'add_remove' or 'replace_one'")
     format: Format | None = Field(default=None, description="format of the log")
-    header: bool | None = Field(default=None, description="true or false: whether a CSV or TSV log has a header")
+    header: Flag | None = Field(default=None, description="true or false: whether a CSV or TSV log has a header")
 
 
 @final
@@ -47,6 +59,24 @@ class ReleaseTable(Table):
     k: Count | None = Field(default=None, description="an integer >= 1: how many items")
     mechanism: AnyMechanism | None = Field(default=None, description="a table with the mechanism's kind and parameters")
     expected: Expectation | None = Field(default=None, description="a table: what the plan expected, for the record")
+
+    @model_validator(mode="after")
+    def _releases_k_items(self) -> Self:
+        if self.mechanism is None:
+            return self
+        kind = str(type(self.mechanism).model_fields["kind"].default)
+        if kind in other_questions():
+            raise ValueError(f"mechanism kind={kind!r} {other_questions()[kind]}: choose one that 'dpselect plan' names")
+        size = _size(self.mechanism)
+        if self.k is not None and self.k != size:
+            raise ValueError(f"k={self.k} contradicts the mechanism, which is for k={size}: plan again, or make them equal")
+        return self
+
+
+def _size(mechanism: Mechanism) -> int:
+    """How many items a mechanism is for: its k; what StableTopK stops at; or the one item of those that have neither."""
+    fields = dict(mechanism)
+    return int(fields.get("k") or fields.get("kbar") or 1)
 
 
 @final
@@ -75,18 +105,22 @@ class PlanTable(Table):
     """[plan]: what is planned for; the options of `plan` of the same names."""
 
     releases: Count | None = Field(default=None, description="an integer >= 1: how many releases share the budget")
-    schedule: tuple[Part, ...] | None = Field(default=None, description="tables with releases and k, in place of releases")
+    schedule: tuple[Part, ...] | None = Field(
+        default=None, min_length=1, description="tables with releases and k, in place of releases"
+    )
     shape: str | None = Field(default=None, description="'zipf:EXPONENT', 'uniform', or a CSV file of counts")
     items: Count | None = Field(default=None, description="an integer >= 1: how many items there are")
     users: Count | None = Field(default=None, description="an integer >= 1: how many users there are")
     items_per_user: Positive | None = Field(default=None, description="a number > 0: items that a user touches on average")
     column: str | None = Field(default=None, description="column of the CSV file that holds the counts")
-    declared_public: bool = Field(default=False, description="true if the counts in the CSV file are public or made up")
-    unknown_domain: bool | None = Field(default=None, description="true if there is no public catalogue of items")
-    order: bool | None = Field(default=None, description="true if the order has to be released, false if the set suffices")
+    declared_public: Flag = Field(default=False, description="true if the counts in the CSV file are public or made up")
+    unknown_domain: Flag | None = Field(default=None, description="true if there is no public catalogue of items")
+    order: Flag | None = Field(default=None, description="true if the order has to be released, false if the set suffices")
     charged: Charged | None = Field(default=None, description="'together' or 'separately'")
     rank_by: Criterion | None = Field(default=None, description="recall, exact_set, score_loss, released or in_place")
-    rounds: Count | None = Field(default=None, description="an integer from 100: simulated runs for each mechanism")
+    rounds: Count | None = Field(
+        default=None, ge=100, le=10_000_000, description="an integer from 100 to 10^7: simulated runs for each mechanism"
+    )
     level: Probability | None = Field(default=None, description="confidence of the intervals, in (0, 1)")
     seed: int | None = Field(default=None, ge=0, description="an integer >= 0: seed of the simulations")
 
@@ -130,6 +164,7 @@ class Config(Table):
         return {"release": _without_null(self.release.model_dump(mode="json"))}
 
 
+_NO_TABLE = re.compile(r"a valid dictionary or instance of \w+")
 _TABLES: dict[str, type[Frozen]] = {
     "data": DataTable,
     "release": ReleaseTable,
@@ -152,6 +187,8 @@ def read(path: Path) -> Config:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{str(path)!r} cannot be read as text ({type(error).__name__}): name a TOML file") from None
+    except RecursionError:
+        raise InvalidRequest(f"{str(path)!r} is nested too deeply: the tables are {', '.join(Config.model_fields)}") from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidRequest(f"{str(path)!r} is not TOML: {error}") from None
     try:
@@ -166,6 +203,7 @@ def write(config: Config, path: Path) -> None:
     Raises:
         InvalidRequest: it cannot be written.
     """
+    path = path.resolve()  # of a link, the file that it leads to
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(config.to_toml(), encoding="utf-8")
@@ -180,6 +218,7 @@ def _in_tables(message: str) -> str:
     mechanisms = {member.__name__ for member in members().values()}
     if message.startswith("kind=") or message.partition(".")[0].partition(":")[0] in mechanisms:
         message = f"[release.mechanism] {message}"
+    message = _NO_TABLE.sub("it must be a table", message)
     for table, member in _TABLES.items():
         message = message.replace(f"{member.__name__}.", f"[{table}] ").replace(member.__name__, f"[{table}]")
     if message.startswith("Config has no field"):

@@ -101,17 +101,22 @@ def plan(
     """
     stated = {name: value for name, value in locals().items() if name not in ("config", "write", "json", "_debug")}
     asked = question(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
+    _require_target(write, choose, config)
+    plan_output.require_targets(figures=figures, html=html)
     with progress.counted("planning") as callback:
         found = asked.answer(callback)
-    target = None if write is None else _written(asked, found, write, choose, config)
+    planned = found.recommended if choose is None else found.named(choose)
+    kept = None if write is None else chosen(asked.config, found, planned)
     charts = _explored(asked, found) if curves or figures is not None or html is not None else ()
     plan_output.write_all(found, charts, figures=figures, html=html)
+    if kept is not None and write is not None:
+        write_config(kept, write)
     if json:
         typer.echo(json_output.as_json(plan_output.as_data(found, charts)))
         return
     console = Console(highlight=False)
     plan_text.show(found, charts if curves else (), console)
-    plan_text.show_next_step(found, asked.config, target, console)
+    plan_text.show_next_step(found, planned, asked, write, console)
 
 
 def _explored(asked: PlanQuestion, found: ReleasePlan) -> tuple[Chart, ...]:
@@ -119,12 +124,14 @@ def _explored(asked: PlanQuestion, found: ReleasePlan) -> tuple[Chart, ...]:
         return explore(found, asked.shape, progress=callback)
 
 
-def _written(asked: PlanQuestion, found: ReleasePlan, target: Path, choose: str | None, source: Path | None) -> Path:
+def _require_target(target: Path | None, choose: str | None, source: Path | None) -> None:
+    """Said before a plan is worked out, and not after."""
+    if target is None:
+        if choose is not None:
+            raise InvalidRequest(f"--choose={choose!r} is what --write writes: give --write FILE too")
+        return
     if target.exists() and (source is None or not target.samefile(source)):
         raise InvalidRequest(
             f"--write={str(target)!r} exists and is not the file given with --config, so it is not written over: name another, "
             "or give it with --config too"
         )
-    planned = found.recommended if choose is None else found.named(choose)
-    write_config(chosen(asked.config, found, planned), target)
-    return target

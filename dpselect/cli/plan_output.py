@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import dpselect
+from accounting import MissingExtra
 from dpselect.errors import InvalidRequest
 from dpselect.planning import ReleasePlan
 from dpselect.planning.charts import Chart
+
+
+def require_targets(*, figures: Path | None, html: Path | None) -> None:
+    """Look whether what was asked for can be written, before a plan is worked out.
+
+    Raises:
+        InvalidRequest: the page has no folder, or is one.
+        MissingExtra: figures are asked for and matplotlib is not installed.
+    """
+    if figures is not None and importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtra("--figures needs matplotlib: install it with pip install 'dpselect[plot]'")
+    if html is not None and (html.is_dir() or not html.parent.is_dir()):
+        raise InvalidRequest(f"--html={str(html)!r} cannot be written: name a file in a folder that exists")
 
 
 def write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | None, html: Path | None) -> None:

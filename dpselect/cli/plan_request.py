@@ -112,6 +112,9 @@ def _plan_table(base: PlanTable, stated: Mapping[str, Any], schedule: tuple[Part
         # Another shape: nothing of the old one may stay.
         gone = dict.fromkeys(("items", "users", "items_per_user", "column")) | {"declared_public": False}
         base = base.model_copy(update=gone)
+    elif stated["column"] is not None:
+        # What was declared is another column.
+        base = base.model_copy(update={"declared_public": False})
     names = [name for name in PlanTable.model_fields if name not in ("schedule", "declared_public")]
     return _over(base, stated, (*names, "declared_public"))
 

@@ -22,7 +22,7 @@ def shape(stated: PlanTable) -> Shape:
     kind, _, exponent = stated.shape.partition(":")
     if kind in ("zipf", "uniform"):
         return _made_up(stated, _exponent(stated.shape) if kind == "zipf" else _flat(exponent))
-    if kind and not exponent and Path(stated.shape).suffix == "" and not Path(stated.shape).exists():
+    if not Path(stated.shape).exists() and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is no shape: it must be {_KNOWN}")
     return _published(stated, Path(stated.shape))
 

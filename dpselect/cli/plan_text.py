@@ -13,6 +13,7 @@ from rich.text import Text
 
 from dpselect.calibration import noise_settings
 from dpselect.cli.config import Config
+from dpselect.cli.plan_request import PlanQuestion
 from dpselect.cli.printable import printable
 from dpselect.cli.text import facts, heading
 from dpselect.planning import Estimate, PlannedMechanism, ReleasePlan
@@ -41,12 +42,15 @@ def show(plan: ReleasePlan, charts: Sequence[Chart], console: Console) -> None:
     console.print(facts((other.name, printable(other.reason)) for other in plan.unsuited))
 
 
-def show_next_step(plan: ReleasePlan, config: Config, target: Path | None, console: Console) -> None:
+def show_next_step(
+    plan: ReleasePlan, planned: PlannedMechanism, asked: PlanQuestion, target: Path | None, console: Console
+) -> None:
     """What to run, and how."""
     console.print()
-    for part, run in zip(plan.parts, plan.recommended.mechanisms, strict=True):
+    verb = "Recommended" if planned == plan.recommended else "Chosen"
+    for part, run in zip(plan.parts, planned.mechanisms, strict=True):
         size = f" for k={part.k}" if len(plan.parts) > 1 else ""
-        console.print(heading(f"Recommended{size}: {plan.recommended.name}"))
+        console.print(heading(f"{verb}{size}: {planned.name}"))
         console.print(Text("  " + run.to_json(), style="green"), soft_wrap=True)
     if target is None:
         if len(plan.parts) == 1:
@@ -54,9 +58,20 @@ def show_next_step(plan: ReleasePlan, config: Config, target: Path | None, conso
         return
     name = shlex.quote(str(target))
     console.print(Text(f"Written to {printable(target)}. Next, for each release:"))
-    if config.ledger is not None:
+    if asked.config.ledger is not None:
         console.print(Text(f"  dpselect ledger init --config {name}      (once)", style="green"), soft_wrap=True)
     console.print(Text(f"  dpselect topk --config {name} EVENTS", style="green"), soft_wrap=True)
+    _show_shortfall(plan, planned, asked.config, console)
+
+
+def _show_shortfall(plan: ReleasePlan, planned: PlannedMechanism, config: Config, console: Console) -> None:
+    """A plan that is charged as a whole is dearer one by one, which is how topk charges a ledger."""
+    if config.ledger is None or plan.charged == "separately":
+        return
+    paid = min(plan.budget.how_many(planned.mechanisms[0].curve), plan.parts[0].releases)
+    if paid < plan.parts[0].releases:
+        words = f"Planned together, {plan.parts[0].releases:,} releases fit; charged one by one, the ledger pays for {paid:,}: "
+        console.print(Text(words + "plan with --charged separately, or reserve them all with Session.schedule."))
 
 
 def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:

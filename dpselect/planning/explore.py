@@ -79,7 +79,8 @@ def _steps(key: Key, plan: ReleasePlan, shape: Shape) -> Iterator[tuple[float, T
     if key == "epsilon":
         for factor in _FACTORS:
             limit = _rounded(factor * plan.budget.limit)
-            yield limit, _task(plan, shape, budget=_scaled(plan.budget, limit))
+            # The plan's own point keeps the order and the share of failure that its budget states.
+            yield limit, _task(plan, shape, budget=plan.budget if factor == 1 else _scaled(plan.budget, limit))
     elif key == "releases":
         for factor in _distinct(_COUNTS, base.releases):
             parts = tuple(Part(releases=max(1, round(factor * part.releases)), k=part.k) for part in plan.parts)

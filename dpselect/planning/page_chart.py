@@ -36,7 +36,8 @@ def _across(chart: Chart) -> Scale:
 
 
 def _top(chart: Chart) -> float:
-    return 1.0 if chart.share else _nice(1.05 * max((point.high for line in chart.lines for point in line.points), default=1.0))
+    highest = max((point.high for line in chart.lines for point in line.points), default=0.0)
+    return 1.0 if chart.share or highest <= 0 else _nice(1.05 * highest)
 
 
 def _nice(value: float) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import get_args
+
+import numpy as np
 
 from accounting import Budget, Relation
 from dpselect.calibration import mechanism_class
@@ -19,6 +21,7 @@ from dpselect.planning.task import Charged, Criterion, Domain, Part, Task
 from dpselect.sensitivity import Sensitivity
 
 _ROUNDS = (100, 10_000_000)
+_MOST_RELEASES = 10**12
 
 
 def plan(
@@ -52,7 +55,7 @@ def plan(
     Args:
         budget: what all releases together may cost.
         k: how many items each release has; None with a `schedule`.
-        releases: how many releases.
+        releases: how many releases, at most 10^12.
         shape: what the data look like: `Shape.zipf`, `Shape.counts(..., public=True)` or `Shape.from_csv`.
         domain: "public" if the set of items is known without the data, of which `shape` then has as many; "unknown" otherwise.
         order: True if the order of the items has to be released; False if their set suffices.
@@ -81,8 +84,9 @@ def plan(
         charged=charged,
     )
     _require_task(task)
+    considered = _considered(mechanisms)
     judge = _judge(rounds, seed, level, rank_by, task)
-    planned, others = compared(_considered(mechanisms), task, judge, progress)
+    planned, others = compared(considered, task, judge, progress)
     if not planned:
         reasons = "; ".join(f"{other.name}: {other.reason}" for other in others)
         raise InvalidRequest(f"no mechanism can do this. {reasons}")
@@ -128,19 +132,24 @@ def _parts(k: int | None, releases: int, schedule: Sequence[tuple[int, int]] | N
         return (Part(releases=releases, k=k),)
     if k is not None or releases != 1:
         raise InvalidRequest("k and releases do not go with a schedule, which says both: leave them out")
-    pairs = [pair for pair in schedule if isinstance(pair, tuple | list) and len(pair) == 2]
-    if not pairs or len(pairs) != len(schedule):
+    stated = list(schedule) if isinstance(schedule, Iterable) else [schedule]
+    pairs = [pair for pair in stated if isinstance(pair, tuple | list) and len(pair) == 2]
+    if not pairs or len(pairs) != len(stated):
         raise InvalidRequest("schedule must be one or more pairs (releases, k), [(30, 10), (1, 100)] for example")
     return tuple(Part(releases=count, k=size) for count, size in pairs)
 
 
 def _sensitivity(relation: Relation, limit: int | None, stated: Sensitivity | None) -> Sensitivity:
     if stated is not None:
+        if not isinstance(stated, Sensitivity):
+            raise InvalidRequest(f"sensitivity must be a dpselect.Sensitivity, not {type(stated).__name__}")
         if relation != "add_remove" or limit is not None:
             raise InvalidRequest(
                 "sensitivity states the relation and the items per user: leave relation and max_items_per_user out"
             )
         return stated
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1):
+        raise InvalidRequest(f"max_items_per_user={limit!r} must be an integer >= 1, or None: every item of a user is counted")
     # Under replace_one a user takes up to so many items away and adds as many.
     return Sensitivity(l0=None if limit is None else limit * (2 if relation == "replace_one" else 1), relation=relation)
 
@@ -149,6 +158,10 @@ def _require_task(task: Task) -> None:
     for name, value, known in (("domain", task.domain, Domain), ("charged", task.charged, Charged)):
         if value not in get_args(known):
             raise InvalidRequest(f"{name}={value!r} must be one of {', '.join(map(repr, get_args(known)))}")
+    if not isinstance(task.order, bool):
+        raise InvalidRequest(f"order={task.order!r} must be True, where the order has to be released, or False")
+    if task.releases > _MOST_RELEASES:
+        raise InvalidRequest(f"releases={task.releases} is more than {_MOST_RELEASES:,} in all: plan for fewer")
     items = task.shape.size if task.known else task.shape.touched
     for part in task.parts:
         if part.k > items:
@@ -173,7 +186,10 @@ def _judge(rounds: int, seed: int, level: float, rank_by: Criterion, task: Task)
 def _considered(kinds: Sequence[str] | None) -> list[Family]:
     if kinds is None:
         return list(FAMILIES)
-    asked = {str(mechanism_class(kind).model_fields["kind"].default) for kind in ([kinds] if isinstance(kinds, str) else kinds)}
+    named = [kinds] if isinstance(kinds, str) or not isinstance(kinds, Iterable) else list(kinds)
+    if not named or not all(isinstance(kind, str) for kind in named):
+        raise InvalidRequest("mechanisms must name one or more kinds, ['oneshot_top_k'] for example; leave it out to try all")
+    asked = {str(mechanism_class(kind).model_fields["kind"].default) for kind in named}
     for kind in asked & other_questions().keys():
         raise InvalidRequest(f"{kind} cannot be planned: it {other_questions()[kind]}")
     return [family for family in FAMILIES if family.kind in asked]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 from pathlib import Path
@@ -19,6 +20,7 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _MOST_ITEMS = 50_000_000
+_MOST_USERS = 10**15  # beyond it a float does not tell one user
 
 
 @final
@@ -51,7 +53,7 @@ class Shape:
         """The shape of counts that were published, last year's for example, in any order.
 
         Args:
-            counts: (m,) finite numbers >= 0, one per item.
+            counts: (m,) numbers from 0 to 10^15, one per item.
             public: your statement that the counts are public or made up. A plan that looks at private counts is itself a release.
             description: where they come from.
 
@@ -75,7 +77,7 @@ class Shape:
         Args:
             exponent: >= 0; 0 makes all items alike, about 1 is usual for what people like.
             items: how many items, from 1 to 50,000,000.
-            users: how many users, >= 1.
+            users: how many users, from 1 to 10^15.
             items_per_user: how many different items a user touches on average, > 0.
 
         Raises:
@@ -161,6 +163,8 @@ def _checked(counts: ArrayLike) -> Floats:
         raise InvalidRequest("counts contain NaN or infinity: every count must be a finite number; clean them at the source")
     if (array < 0).any():
         raise InvalidRequest("counts contain a negative number: a count of users is >= 0")
+    if (array > _MOST_USERS).any():
+        raise InvalidRequest(f"counts contain a number above {_MOST_USERS:,}: a count is of users")
     return array
 
 
@@ -168,6 +172,8 @@ def _require_sizes(items: int, users: int) -> None:
     for name, value in (("items", items), ("users", users)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
+    if users > _MOST_USERS:
+        raise InvalidRequest(f"users={users} is more than {_MOST_USERS:,}: plan for fewer")
     if items > _MOST_ITEMS:
         raise InvalidRequest(
             f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little"
@@ -185,7 +191,7 @@ def _read(path: Path, column: str | None) -> list[float]:
             rows = list(csv.reader(stream))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidRequest(
-            f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts"
+            f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
         ) from None
     place = _place(path, rows[0] if rows else [], column)
     return [_number(path, line, row, place) for line, row in enumerate(rows[1:], start=2) if row]
@@ -194,6 +200,7 @@ def _read(path: Path, column: str | None) -> list[float]:
 def _place(path: Path, header: list[str], column: str | None) -> int:
     names = [name.strip() for name in header]
     if column is None and len(names) == 1:
+        _require_name(path, names[0])
         return 0
     if column in names:
         return names.index(column)
@@ -201,6 +208,13 @@ def _place(path: Path, header: list[str], column: str | None) -> int:
     raise InvalidRequest(
         f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
     )
+
+
+def _require_name(path: Path, header: str) -> None:
+    """A number in the first line is a count that would be lost, of the top item as a rule."""
+    with contextlib.suppress(ValueError):
+        float(header)
+        raise InvalidRequest(f"{str(path)!r} begins with a number: put the column's name in the first line, counts below it")
 
 
 def _number(path: Path, line: int, row: list[str], place: int) -> float:

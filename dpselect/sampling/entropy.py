@@ -43,7 +43,8 @@ class EntropySampler(Sampler):
         if size <= _DIRECT:
             return np.frombuffer(bytearray(_entropy(size)), dtype=np.uint64)
         stream = np.empty(count + 2, dtype=np.uint64)  # update_into wants room for one block more
-        encryptor = Cipher(algorithms.AES256(_entropy(32)), modes.CTR(_entropy(16))).encryptor()
+        seed = _entropy(48)
+        encryptor = Cipher(algorithms.AES256(seed[:32]), modes.CTR(seed[32:])).encryptor()
         view = stream.data.cast("B")
         for start in range(0, size, len(_ZEROS)):
             encryptor.update_into(_ZEROS[: size - start], view[start:])

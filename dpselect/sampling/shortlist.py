@@ -45,8 +45,11 @@ class Shortlist:
         low = cut(np.where(high < np.inf, high, -np.inf), self._problem.margin)
         order = np.argsort(-low)
         index, words, low, high = self._index[0][order], self._words[0][order], low[order], high[order]
-        for start, stop in clusters(low, high, self._problem.k):
-            index[start:stop] = self._contested(index[start:stop], words[start:stop])
+        # All at once: their bounds cost about the same for many as for two. Members of two clusters do not change places.
+        contested = [np.arange(start, stop) for start, stop in clusters(low, high, self._problem.k)]
+        if contested:
+            places = np.concatenate(contested)
+            index[places] = self._contested(index[places], words[places])
         return index[: self._problem.k]
 
     def _contested(self, index: Indices, words: Words) -> Indices:

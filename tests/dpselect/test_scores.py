@@ -139,4 +139,4 @@ def test_grouped_scores_imply_their_candidates() -> None:
 def test_too_many_implied_candidates_are_refused() -> None:
     """A mechanism that expands grouped scores refuses those that would not fit in memory."""
     with pytest.raises(dps.InvalidScores):
-        dps.PeelingTopK(k=1, noise="exponential", scale=1.0).select(dps.Scores.grouped([1], [2**62], sensitivity=S))
+        dps.CanonicalTopK(k=1, epsilon=1.0).select(dps.Scores.grouped([1], [2**62], sensitivity=S))

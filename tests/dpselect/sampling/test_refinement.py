@@ -65,6 +65,19 @@ def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> No
         assert top_k_rows(rows)[0].tolist() == expected
 
 
+def test_many_close_estimates_are_ranked_together() -> None:
+    """All of 3,000 candidates are asked for and estimates a unit apart tell nothing: the order is that of the bounds."""
+    noise, words = by_name("laplace"), ExactSampler(np.random.default_rng(9)).words(3000)
+    asked = Problem(np.zeros(3000), noise, 1.0, 3000, ExactSampler(np.random.default_rng(9)).words)
+    low, high = contest_bounds(noise, np.zeros(3000), np.zeros(3000, dtype=np.int64), words)
+    expected = np.argsort(-low)
+    assert (low[expected[:-1]] > high[expected[1:]]).all()
+    for margin in (MARGIN, 2.0**-12, 1.0):
+        assert np.array_equal(
+            drawn_all(replace(asked, margin=margin, words=ExactSampler(np.random.default_rng(9)).words)), expected
+        )
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) -> None:
     """Entries with V = 2^-level * 0.w, as the sweep makes them, are ranked as the slow reference ranks them; 600 cases."""
