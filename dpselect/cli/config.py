@@ -106,7 +106,7 @@ class PlanTable(Table):
 
     releases: Count | None = Field(default=None, description="an integer >= 1: how many releases share the budget")
     schedule: tuple[Part, ...] | None = Field(
-        default=None, min_length=1, description="tables with releases and k, in place of releases"
+        default=None, json_schema_extra={"minItems": 1}, description="tables with releases and k, in place of releases"
     )
     shape: str | None = Field(default=None, description="'zipf:EXPONENT', 'uniform', or a CSV file of counts")
     items: Count | None = Field(default=None, description="an integer >= 1: how many items there are")
@@ -128,6 +128,8 @@ class PlanTable(Table):
     def _has_one_size(self) -> Self:
         if self.schedule is not None and self.releases is not None:
             raise ValueError("schedule says how many releases there are: leave releases out")
+        if self.schedule == ():
+            raise ValueError("schedule names no releases: give one or more tables with releases and k, or leave it out")
         return self
 
 

@@ -71,7 +71,7 @@ def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | No
     parts = None if schedule is None else _schedule(schedule)
     asked = Config(
         data=_over(base.data, stated, ("relation", "max_items_per_user")),
-        release=base.release if stated["k"] is None else base.release.model_copy(update={"k": stated["k"]}),
+        release=base.release if stated["k"] is None else ReleaseTable(k=stated["k"]),
         budget=budget,
         ledger=base.ledger,
         plan=_plan_table(base.plan, stated, parts),

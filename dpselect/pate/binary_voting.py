@@ -51,14 +51,6 @@ class BinaryVoting(Vote):
     def curve(self) -> GaussianDP:
         return GaussianDP(mu=ratio_up(root_up(self.labels), self.sigma))
 
-    @property
-    def least_candidates(self) -> int:
-        return self.labels
-
-    @property
-    def most_candidates(self) -> int:
-        return self.labels
-
     def with_teachers(self, teachers: int) -> Self:
         """The mechanism with that number of teachers, unless its threshold is stated."""
         level.same_teachers(self.teachers, teachers)

@@ -76,14 +76,6 @@ class ConfidentGNMax(Vote):
             raise InvalidRequest("spent takes a Selection that this mechanism released")
         return self.curve if selection.complete else self.test_curve
 
-    @property
-    def least_candidates(self) -> int:
-        return self.labels
-
-    @property
-    def most_candidates(self) -> int:
-        return self.labels
-
     def with_teachers(self, teachers: int) -> Self:
         """The mechanism itself: its threshold is a number of votes."""
         return self

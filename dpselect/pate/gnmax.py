@@ -46,14 +46,6 @@ class GNMax(Vote):
     def curve(self) -> GaussianDP:
         return winner_curve(self.sigma, self.neighbours)
 
-    @property
-    def least_candidates(self) -> int:
-        return self.labels
-
-    @property
-    def most_candidates(self) -> int:
-        return self.labels
-
     def with_teachers(self, teachers: int) -> Self:
         """The mechanism itself: its level is no share of the teachers."""
         return self

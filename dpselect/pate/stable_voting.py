@@ -74,14 +74,6 @@ class StableVoting(Vote):
     def curve(self) -> Curve:
         return self.stable.curve
 
-    @property
-    def least_candidates(self) -> int:
-        return self.labels
-
-    @property
-    def most_candidates(self) -> int:
-        return self.labels
-
     def with_teachers(self, teachers: int) -> Self:
         """The mechanism itself: gaps are numbers of votes."""
         return self

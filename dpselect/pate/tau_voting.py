@@ -58,14 +58,6 @@ class TauVoting(Vote):
     def _changed(self) -> int:
         return 2 * self.tau if self.neighbours == "replace_one" else self.tau
 
-    @property
-    def least_candidates(self) -> int:
-        return self.labels
-
-    @property
-    def most_candidates(self) -> int:
-        return self.labels
-
     def with_teachers(self, teachers: int) -> Self:
         """The mechanism with that number of teachers, unless its threshold is stated."""
         level.same_teachers(self.teachers, teachers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -19,6 +19,16 @@ class Vote(Mechanism, ABC):
 
     pads_with_zeros: ClassVar[bool] = True
     one_vote: ClassVar[bool] = False
+    if TYPE_CHECKING:
+        labels: int  # a field of every member
+
+    @property
+    def least_candidates(self) -> int:
+        return self.labels
+
+    @property
+    def most_candidates(self) -> int:
+        return self.labels
 
     @abstractmethod
     def with_teachers(self, teachers: int) -> Mechanism:

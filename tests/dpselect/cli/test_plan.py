@@ -203,6 +203,10 @@ def test_counts_in_a_file_must_be_declared_public(run: Run, folder: Path) -> Non
         ((*MADE_UP, "--config", "absent.toml"), "cannot be read"),
         (("--shape", "absent.csv", "--i-declare-public"), "cannot be read"),
         (("--shape", "x.csv", "--users", 3), "--users does not go with a file"),
+        (("--shape", "ZIPF:1.1", "--items", 9, "--users", 9), "is no shape"),
+        (("--shape", "zipf:1", "--items", 9, "--users", 10**20), "users=100000000000000000000 is more than"),
+        ((*MADE_UP, "--choose", "joint_top_k"), "give --write FILE too"),
+        ((*MADE_UP, "--releases", 10**19), "releases=10000000000000000000 is more than"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(run: Run, arguments: tuple[Any, ...], words: str) -> None:
@@ -261,3 +265,74 @@ def test_files_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
     done = run(*ASKED, *MADE_UP, "--mechanism", "joint_top_k", "--html", tmp_path / "absent" / "plan.html")
     assert done.exit_code == 2
     assert "cannot be written" in done.stderr
+
+
+def test_nothing_is_planned_if_the_page_cannot_be_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page without a folder, a page that is a folder, and figures without matplotlib are refused first: no file is left."""
+    target = tmp_path / "new.toml"
+    for page in (tmp_path / "absent" / "plan.html", tmp_path):
+        done = run(*ASKED, *MADE_UP, "--write", target, "--html", page)
+        assert done.exit_code == 2
+        assert f"--html='{page}' cannot be written" in done.stderr
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    done = run(*ASKED, *MADE_UP, "--write", target, "--figures", tmp_path / "figures")
+    assert "dpselect[plot]" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_chosen_mechanism_is_the_one_that_is_shown(run: Run, tmp_path: Path) -> None:
+    """With --choose the parameters printed are those that the file holds, not those of the recommended mechanism."""
+    target = tmp_path / "new.toml"
+    done = run(*ASKED, *MADE_UP, "--write", target, "--choose", "top_stable")
+    shown = next(line for line in done.output.splitlines() if line.startswith("  {"))
+    written = tomllib.loads(target.read_text())["release"]["mechanism"]
+    assert "Chosen: top_stable" in done.output
+    assert dps.Mechanism.from_json(shown) == dps.Mechanism.from_json(json.dumps(written))
+
+
+def test_a_plan_as_a_whole_says_what_its_ledger_pays_for(run: Run, folder: Path) -> None:
+    """Planned together but charged one by one, fewer releases fit: the text says how many, and how to plan for that."""
+    asked = ("plan", "--config", folder / "release.toml", "--releases", 30, "--mechanism", "joint_top_k")
+    together = run(*asked, "--charged", "together", "--write", folder / "together.toml")
+    planned = tomllib.loads((folder / "together.toml").read_text())["release"]["mechanism"]
+    paid = acc.Budget(epsilon=1, delta=1e-6).how_many(dps.Mechanism.from_json(json.dumps(planned)).curve)
+    assert paid < 30
+    assert f"the ledger pays for {paid}" in together.output
+    assert "the ledger pays for" not in run(*asked, "--write", folder / "separately.toml").output
+
+
+def test_another_column_is_declared_anew(run: Run, folder: Path) -> None:
+    """A declaration in the file is about its own column: --column takes it back."""
+    done = run("plan", "--config", folder / "release.toml", "--column", "visitors")
+    assert done.exit_code == 2
+    assert "--i-declare-public" in done.stderr
+    assert run("plan", "--config", folder / "release.toml", "--column", "visitors", "--i-declare-public").exit_code == 0
+
+
+def test_another_size_is_planned_over_a_file(run: Run, folder: Path) -> None:
+    """A file with a mechanism for k=2 is planned anew, and written over, for k=1."""
+    file = folder / "release.toml"
+    run("plan", "--config", file, "--write", file)
+    assert run("plan", "--config", file, "--k", 1, "--write", file).exit_code == 0
+    written = tomllib.loads(file.read_text())["release"]
+    assert (written["k"], written["mechanism"].get("k", 1)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "words"),
+    [
+        ('kind = "large_gap"\nepsilon = 0.1\nkbar = 2', "not which"),
+        ('kind = "joint_top_k"\nepsilon = 0.1\nk = 1', "k=2 contradicts"),
+        ('kind = "permute_and_flip"\nepsilon = 0.1', "k=2 contradicts"),
+    ],
+)
+def test_a_mechanism_for_another_question_is_not_charged(run: Run, folder: Path, mechanism: str, words: str) -> None:
+    """One that releases no top k of this size is refused before it is charged, rather than shown as a top k that it is not."""
+    good, bad = folder / "release.toml", folder / "edited.toml"
+    bad.write_text(f"{good.read_text()}\n[release.mechanism]\n{mechanism}\n")
+    run("ledger", "init", "--config", good)
+    done = run("topk", "--config", bad, folder / "log.csv")
+    assert done.exit_code == 2
+    assert words in done.stderr
+    shown = json.loads(run("ledger", "show", "--ledger", f"sqlite:///{folder}/privacy.db", "--json").stdout)
+    assert shown["datasets"][0]["latest"] == []

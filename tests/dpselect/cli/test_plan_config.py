@@ -54,6 +54,14 @@ def test_a_file_reads_back_as_written(config: Config, tmp_path: Path) -> None:
         ("[[plan.schedule]]\nreleases = 3", r"\[plan.schedule\] k is missing"),
         ("[plan]\nreleases = 3\nschedule = [{releases = 3, k = 2}]", "leave releases out"),
         ("x = ", "is not TOML"),
+        ("x = " + 9999 * "[", "nested too deeply"),
+        ("plan = 3", r"\[plan\]: it must be a table"),
+        ("[plan]\nschedule = [[3, 4]]", r"\[plan.schedule\]: it must be a table"),
+        ("[plan]\nschedule = []", "schedule names no releases"),
+        ("[plan]\nrounds = 5", r"\[plan\] rounds=5.*from 100"),
+        ("[plan]\ndeclared_public = 'yes'", r"\[plan\] declared_public='yes'.*true or false"),
+        ("[plan]\norder = 1", r"\[plan\] order=1.*true or false"),
+        ("[data]\nheader = 'no'", r"\[data\] header='no'.*true or false"),
     ],
 )
 def test_a_wrong_file_is_refused(text: str, words: str, tmp_path: Path) -> None:
@@ -63,6 +71,15 @@ def test_a_wrong_file_is_refused(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
         read(path)
     assert "wrong.toml" in str(caught.value)
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    """Writing to a link writes the file that it leads to."""
+    link = tmp_path / "link.toml"
+    link.symlink_to(tmp_path / "file.toml")
+    write(FULL, link)
+    assert link.is_symlink()
+    assert read(tmp_path / "file.toml") == FULL
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

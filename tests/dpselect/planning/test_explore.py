@@ -122,3 +122,15 @@ def test_words_are_escaped(found: ReleasePlan) -> None:
     """A shape may be described by the name of a file, which may hold anything."""
     odd = found.model_copy(update={"shape": "<b onload=x>&"})
     assert "<b onload" not in "".join(page(odd, ()))
+
+
+def test_the_plan_is_a_point_of_its_own_curve() -> None:
+    """A budget that states the order its filter adds up at keeps it: at the plan's own epsilon the curve shows the plan's recall."""
+    budget = acc.Budget(epsilon=1, delta=1e-6, order=60.0)
+    asked = {"charged": "separately", "mechanisms": ["canonical_top_k"], "rounds": 200}
+    found = plan(budget, 5, 60, shape=SHAPE, **asked)  # type: ignore[arg-type]
+    planned = found.named("canonical_top_k, gumbel")
+    (chart,) = explore(found, SHAPE, charts=["epsilon"])
+    line = next(line for line in chart.lines if line.name == planned.name)
+    shown = next(point.y for point in line.points if point.x == chart.planned)
+    assert shown == pytest.approx(planned.quality.recall.value, abs=1e-9)

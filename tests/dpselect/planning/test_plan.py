@@ -12,7 +12,9 @@ import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.planning import Estimate, ReleasePlan, Shape, plan
+from dpselect.planning.charts import Chart, Line, Point
 from dpselect.planning.fit import admitted
+from dpselect.planning.page_chart import figure
 from dpselect.planning.task import Part, Task
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -102,6 +104,31 @@ def test_more_budget_is_not_worse(name: str) -> None:
     assert recalls[-1].value > recalls[0].value
 
 
+def test_a_schedule_may_be_any_iterable() -> None:
+    """A generator of pairs is as good as a list."""
+    found = plan(BUDGET, schedule=((1, k) for k in (1, 2)), shape=SHAPE, mechanisms=["joint_top_k"], **QUICK)  # type: ignore[arg-type]
+    assert [part.k for part in found.parts] == [1, 2]
+
+
+def test_all_items_cost_nothing() -> None:
+    """A set of all candidates tells nothing: no price, recall 1, and a page can be drawn of it."""
+    found = plan(BUDGET, 3, shape=Shape.counts([9, 5, 2], public=True), mechanisms=["oneshot_top_k"], **QUICK)
+    free = found.named("oneshot_top_k, laplace")
+    assert (free.cost, free.quality.recall.value) == (0.0, 1.0)
+    point = Point(x=1, y=0, low=0, high=0)
+    drawn = Chart(
+        key="price",
+        title="t",
+        x_label="x",
+        y_label="y",
+        lines=(Line(name="n", points=(point,)),),
+        planned=1,
+        limit=1,
+        share=False,
+    )
+    assert "<svg" in "".join(figure(drawn))
+
+
 def test_more_releases_cost_quality() -> None:
     """The same budget on ten times as many releases is not better."""
     few, many = (plan(BUDGET, 10, count, shape=SHAPE, mechanisms=["joint_top_k"], **QUICK) for count in (10, 100))
@@ -175,6 +202,15 @@ def test_progress_is_told() -> None:
         ({"k": 5, "mechanisms": ["magic"]}, "magic"),
         ({"k": 5, "mechanisms": ["permute_and_flip"]}, "no mechanism can do this.*one item"),
         ({"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3}, "leave relation"),
+        ({"k": 5, "releases": 10**13}, "releases=10000000000000 is more than"),
+        ({"k": 5, "order": "yes"}, "order='yes'"),
+        ({"k": 5, "max_items_per_user": True}, "max_items_per_user=True"),
+        ({"k": 5, "max_items_per_user": "3", "relation": "replace_one"}, "max_items_per_user='3'"),
+        ({"k": 5, "sensitivity": 3}, "must be a dpselect.Sensitivity, not int"),
+        ({"k": 5, "mechanisms": []}, "one or more kinds"),
+        ({"k": 5, "mechanisms": dps.JointTopK}, "one or more kinds"),
+        ({"k": 5, "mechanisms": [None]}, "one or more kinds"),
+        ({"schedule": 5}, "one or more pairs"),
         ({"k": 5, "shape": np.array([3.0, 2.0])}, "private data leaks"),
         ({"k": 5, "shape": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
     ],

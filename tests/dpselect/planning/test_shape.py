@@ -36,6 +36,7 @@ def test_counts_are_kept_as_they_are_whatever_their_order() -> None:
         ((float("nan"), 10, 10), "exponent=nan"),
         ((1.0, 0, 10), "items=0"),
         ((1.0, 10, 0), "users=0"),
+        ((1.0, 10, 10**400), "is more than"),
         ((1.0, 10**9, 10), "more than 50,000,000"),
         ((1.0, 2.5, 10), "items=2.5"),
     ],
@@ -46,9 +47,9 @@ def test_a_made_up_shape_outside_its_domain_is_refused(arguments: tuple[float, i
         Shape.zipf(*arguments)
 
 
-@pytest.mark.parametrize("counts", [[1.0, float("nan")], [float("inf")], [-1.0], [], [[1.0]], ["a"], None])
+@pytest.mark.parametrize("counts", [[1.0, float("nan")], [float("inf")], [-1.0], [1e19, 3.0], [], [[1.0]], ["a"], None])
 def test_counts_that_are_none_are_refused_without_being_shown(counts: object) -> None:
-    """NaN, infinity, negative numbers, tables and text are no counts."""
+    """NaN, infinity, negative numbers, more users than a float tells apart, tables and text are no counts."""
     with pytest.raises(InvalidRequest, match="counts"):
         Shape.counts(counts, public=True)  # type: ignore[arg-type]
 
@@ -103,3 +104,18 @@ def test_levels_answer_for_ranks() -> None:
     assert (levels.bar, levels.right, levels.best) == (7, 4, 23)
     assert levels.after(2).multiplicities.tolist() == [2, 2, 1]
     assert levels.first(3).multiplicities.tolist() == [1, 2]
+
+
+def test_a_file_without_a_header_is_refused(tmp_path: Path) -> None:
+    """Its first line, the count of the top item as a rule, would otherwise be taken for a name and be lost."""
+    (tmp_path / "bare.csv").write_text("850\n580\n70\n")
+    with pytest.raises(InvalidRequest, match="begins with a number"):
+        Shape.from_csv(tmp_path / "bare.csv", public=True)
+    (tmp_path / "year.csv").write_text("2025\n580\n70\n")
+    assert Shape.from_csv(tmp_path / "year.csv", "2025", public=True).size == 2
+
+
+def test_the_largest_counts_can_be_varied() -> None:
+    """What a shape may hold can also be drawn around."""
+    largest = Shape.counts([1e15, 1e15, 3.0], public=True)
+    assert largest.varied(np.random.default_rng(0)).size == 3
