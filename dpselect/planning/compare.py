@@ -90,17 +90,21 @@ def _sorted_out(families: Sequence[Family], task: Task) -> tuple[dict[str, list[
             suited.setdefault(family.name, []).append(family)
         else:
             reasons[family.name] = reason
-    return suited, [Unsuited(name=name, reason=reason) for name, reason in _merged(reasons).items()]
+    return suited, [
+        Unsuited(name=name, reason=reason)
+        for name, reason in _merged(reasons, {family.kind for of in suited.values() for family in of}).items()
+    ]
 
 
-def _merged(reasons: dict[str, str]) -> dict[str, str]:
-    """One entry for a kind all of whose noises have the same reason."""
+def _merged(reasons: dict[str, str], suited: set[str]) -> dict[str, str]:
+    """One entry for a kind all of whose noises have the same reason; not if one of its noises is suited."""
     by_kind: dict[str, dict[str, str]] = {}
     for name, reason in reasons.items():
         by_kind.setdefault(name.partition(",")[0], {})[name] = reason
     merged: dict[str, str] = {}
     for kind, named in by_kind.items():
-        merged |= {kind: next(iter(named.values()))} if len(set(named.values())) == 1 and len(named) > 1 else named
+        alike = kind not in suited and len(named) > 1 and len(set(named.values())) == 1
+        merged |= {kind: next(iter(named.values()))} if alike else named
     return merged
 
 

@@ -127,11 +127,14 @@ def _changes(mechanism: Mechanism, levels: Levels) -> Iterator[Settings]:
 
 
 def _competitors(mechanism: LimitedDomain, levels: Levels) -> list[int]:
-    """The kbar whose threshold is lowest on this ranking, and small ones, which let fewer wrong items in."""
+    """The kbar whose threshold is lowest on this ranking, and small ones, which let fewer wrong items in.
+
+    Largest first: equals go to the first, and a large one does not depend on the gap below rank k alone.
+    """
     ranks = np.arange(mechanism.k, max(mechanism.k, min(levels.size, _MOST_COMPETITORS)) + 1)
     touched = ranks if mechanism.l0 is None else np.minimum(mechanism.l0, ranks)
     threshold = levels.value(ranks + 1) + np.log(touched) / mechanism.epsilon
-    return sorted({mechanism.k, 2 * mechanism.k, 5 * mechanism.k, int(ranks[np.argmin(threshold)])})
+    return sorted({mechanism.k, 2 * mechanism.k, 5 * mechanism.k, int(ranks[np.argmin(threshold)])}, reverse=True)
 
 
 def _targets(mechanism: StableTopK, k: int) -> list[Settings | None]:

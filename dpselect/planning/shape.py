@@ -129,7 +129,8 @@ class Shape:
 
     def varied(self, rng: np.random.Generator) -> Shape:
         """A shape with independent Poisson counts that have these means: what another sample of users might look like."""
-        return Shape.counts(rng.poisson(self.dense()), public=True, description=f"a sample of: {self.description}")
+        counts = np.minimum(rng.poisson(self.dense()), _MOST_USERS)
+        return Shape.counts(counts, public=True, description=f"a sample of: {self.description}")
 
     def scores(self, *, relation: Relation = "add_remove", l0: int | None = None, observed: bool = False) -> Scores:
         """Made-up scores of this shape, to try a mechanism on.

@@ -125,7 +125,7 @@ def test_words_are_escaped(found: ReleasePlan) -> None:
 
 
 def test_the_plan_is_a_point_of_its_own_curve() -> None:
-    """A budget that states the order its filter adds up at keeps it: at the plan's own epsilon the curve shows the plan's recall."""
+    """The order that a budget states for its filter is kept: at the plan's own epsilon the curve shows the plan's recall."""
     budget = acc.Budget(epsilon=1, delta=1e-6, order=60.0)
     asked = {"charged": "separately", "mechanisms": ["canonical_top_k"], "rounds": 200}
     found = plan(budget, 5, 60, shape=SHAPE, **asked)  # type: ignore[arg-type]
