@@ -229,7 +229,7 @@ class Mechanism(Frozen, ABC):
             )
 
     def _check_stated(self) -> None:
-        """Raise where the configuration leaves something open that bare scores do not tell."""
+        """Raise where the configuration leaves something open that bare scores do not tell, or the noise is beyond the floats."""
 
     def _check_size(self, size: int) -> None:
         if size < self.least_candidates:

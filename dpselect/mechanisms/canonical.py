@@ -95,6 +95,9 @@ class CanonicalTopK(Mechanism):
         score = set_score(centred(scores.dense()), subset, self.gamma, self.top_set)
         return set_probability(Classes(Ranked(scores), self.k, self.gamma, self.top_set), by_name(self.noise), self.scale, score)
 
+    def _check_stated(self) -> None:
+        _ = self.scale  # refused before a charge, not at the draw
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         ranked = Ranked(scores)
         chosen = draw_class(Classes(ranked, self.k, self.gamma, self.top_set), by_name(self.noise), self.scale, source)

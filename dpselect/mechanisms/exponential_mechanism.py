@@ -61,6 +61,9 @@ class ExponentialMechanism(Mechanism):
         """Scale of the Gumbel noise, in score units, rounded up."""
         return ratio_up(self.sensitivity.range, self.epsilon)
 
+    def _check_stated(self) -> None:
+        _ = self.scale  # refused before a charge, not at the draw
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return noisy_max.select(scores, by_name("gumbel"), self.scale, source)
 

@@ -69,6 +69,9 @@ class FirstStable(Mechanism):
         """The test by itself: its threshold and its noise."""
         return StableRule(self.epsilon, self.split, self.delta, self.candidates)
 
+    def _check_stated(self) -> None:
+        _ = self.rule.threshold  # refused before a charge, not at the draw
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         found = int(self._rows(scores.dense()[None], source)[0, 0])
         chosen = [found] if found >= 0 else []

@@ -87,6 +87,9 @@ class JointTopK(Mechanism):
         sequences = math.fsum(math.log(candidates - place) for place in range(self.k))
         return (sequences - math.log(self.beta)) / self.rate
 
+    def _check_stated(self) -> None:
+        _ = self.rate  # refused before a charge, not at the draw
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return release(scores, self._draw(scores, 1, source)[0], ordered=True, requested=self.k)
 

@@ -74,6 +74,9 @@ class LargeGap(Mechanism):
         """Scale of the Gumbel noise, in counts, rounded up."""
         return ratio_up(2.0, self.epsilon)
 
+    def _check_stated(self) -> None:
+        _ = self.scale  # refused before a charge, not at the draw
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         gaps = read_top(scores, self.kbar).gaps
         rank = int(pick_rows(gaps[None], self.regularizer, "gumbel", self.scale, source)[0])

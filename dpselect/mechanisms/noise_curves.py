@@ -23,7 +23,10 @@ def ratio_up(numerator: float, denominator: float) -> float:
     """numerator / denominator as the least float that is not below it."""
     quotient = numerator / denominator
     if not math.isfinite(quotient):
-        raise InvalidMechanism(f"the noise is too small beside a range of {numerator:g}: their ratio overflows; use more noise")
+        raise InvalidMechanism(
+            f"{numerator:g} over {denominator:g} is beyond the floats, and the cost or the noise must be finite: where the "
+            "latter is a scale use more noise, where it is an epsilon raise it"
+        )
     return quotient if Fraction(quotient) * Fraction(denominator) >= Fraction(numerator) else math.nextafter(quotient, math.inf)
 
 

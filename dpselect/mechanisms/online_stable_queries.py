@@ -78,6 +78,9 @@ class OnlineStableQueries(Mechanism):
         """
         return StableSession(self.rule, most_unstable=self.c, source=sampler(rng))
 
+    def _check_stated(self) -> None:
+        _ = self.rule.threshold  # refused before a charge, not at the draw
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         session = StableSession(self.rule, most_unstable=self.c, source=source)
         stable = [i for i, distance in enumerate(scores.dense().tolist()) if session.is_open and session.answer(distance)]

@@ -94,6 +94,14 @@ class TopStable(Mechanism):
         """The test by itself: its threshold and its noise, in counts of the gap minus 1."""
         return StableRule(self.epsilon, self.split, self.delta, self.kbar)
 
+    @property
+    def _pick_scale(self) -> float:
+        """Scale of the noise by which k of more stable items are picked; any will do where they are picked at random."""
+        return ratio_up(1.0, self.epsilon_em) if self.epsilon_em > 0 else 1.0
+
+    def _check_stated(self) -> None:
+        _ = self.rule.threshold, self._pick_scale  # refused before a charge, not at the draw
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         top = read_top(scores, self.kbar)
         size = int(self._sizes(top.gaps[None], source)[0])
@@ -149,8 +157,9 @@ class TopStable(Mechanism):
 
     def _pick_rows(self, relative: Floats, source: Sampler) -> Positions:
         # Equal scores with independent noise: a set at random.
-        scale = ratio_up(1.0, self.epsilon_em) if self.epsilon_em > 0 else 1.0
-        return source.top_k_rows(relative if self.epsilon_em > 0 else np.zeros_like(relative), by_name("gumbel"), scale, self.k)
+        return source.top_k_rows(
+            relative if self.epsilon_em > 0 else np.zeros_like(relative), by_name("gumbel"), self._pick_scale, self.k
+        )
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.kbar)

@@ -86,7 +86,13 @@ def calibrated(family: Family, budget: Budget, *, rounds: int = 600, bracket: Br
 
 
 def fitted(
-    member: type[Vote] | str, budget: Budget, *, rounds: int = 600, ratio: float = 2.0, adaptive: bool = False, **settings: Any
+    member: type[Vote] | str,
+    budget: Budget,
+    *,
+    rounds: int = 600,
+    ratio: float | None = None,
+    adaptive: bool = False,
+    **settings: Any,
 ) -> Mechanism:
     """`calibrated` for a mechanism of this package: "label 600 items at (2, 1e-6)".
 
@@ -99,7 +105,7 @@ def fitted(
         member: a class, or its kind or name.
         budget: what all rounds may cost together.
         rounds: how many rounds, >= 1.
-        ratio: of the two noises of ConfidentGNMax.
+        ratio: of the two noises of ConfidentGNMax; None for 2.
         adaptive: whether StableVoting is priced by the adaptive programme, which takes seconds to minutes and saves noise. A
             ledger does not run the programme: it charges such a plan by the other accountings, for more than `budget`.
         settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what is sought.
@@ -112,12 +118,14 @@ def fitted(
     """
     kind, budget = _member(member), checked_budget(budget)
     _require_sought(kind, settings)
+    if ratio is not None and (kind is not ConfidentGNMax or "sigma_threshold" in settings):
+        raise InvalidRequest(f"ratio={ratio!r} is for ConfidentGNMax without a sigma_threshold: leave it out")
     if adaptive and kind is not StableVoting:
         raise InvalidRequest("adaptive=True is for StableVoting: the other mechanisms have an exact composition already")
     if adaptive and budget.form != "approximate":
         raise InvalidRequest("adaptive=True finds an epsilon at a delta: give the budget as Budget(epsilon=, delta=)")
     if kind is not StableVoting:
-        return calibrated(_by_sigma(kind, ratio, settings), budget, rounds=rounds, bracket=_SIGMAS)
+        return calibrated(_by_sigma(kind, 2.0 if ratio is None else ratio, settings), budget, rounds=rounds, bracket=_SIGMAS)
     rest = settings if "failure_delta" in settings else {**settings, "failure_delta": _failure(budget, _checked(rounds))}
     found = calibrated(lambda rho: StableVoting(**rest, rho=rho), budget, rounds=rounds, bracket=_RHOS)
     assert isinstance(found, StableVoting)

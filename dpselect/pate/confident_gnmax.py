@@ -72,7 +72,9 @@ class ConfidentGNMax(Vote):
         Raises:
             InvalidRequest: the selection is none of this mechanism's.
         """
-        if selection.requested != 1 or len(selection) > 1 or selection.complete != (len(selection) == 1):
+        answered = selection.complete and len(selection) == 1
+        abstained = not selection.complete and len(selection) == 0 and selection.reason == ABSTAINED
+        if selection.requested != 1 or not (answered or abstained):
             raise InvalidRequest("spent takes a Selection that this mechanism released")
         return self.curve if selection.complete else self.test_curve
 

@@ -41,8 +41,11 @@ class SmoothRelease(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: object) -> object:
-        if not isinstance(data, dict) or not isinstance(order := data.get("order"), int | float) or order <= 1:
+        if not isinstance(data, dict):
             return data
+        order = data.get("order")
+        if not isinstance(order, int | float) or not order > 1:
+            order = 2.0  # the order itself will be refused, and nothing else
         usual = {"beta": 0.2 * math.log(order / (order - 1)), "sigma": order}
         return {**data, **{name: value for name, value in usual.items() if data.get(name) is None}}
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import RelationMismatch, RenyiTable, best_epsilon
+from accounting.conversion import check_delta
 from accounting.errors import InvalidArgument
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms import Mechanism
@@ -19,7 +20,7 @@ from dpselect.pate.confident_gnmax import ConfidentGNMax
 from dpselect.pate.data_dependent_lattice import Lattice
 from dpselect.pate.data_dependent_profile import Profile, States, Threshold
 from dpselect.pate.data_dependent_release import SmoothRelease
-from dpselect.pate.data_dependent_sanitised import SanitisedEpsilon
+from dpselect.pate.data_dependent_sanitised import SanitisedEpsilon, require_left
 from dpselect.pate.gnmax import GNMax
 from dpselect.sampling import sampler
 
@@ -160,10 +161,12 @@ class UnsanitisedPrivacy:
             rng: None draws from the operating system's entropy; a seeded Generator is for tests only.
 
         Raises:
-            InvalidMechanism, InvalidRequest: a value is outside its domain.
+            InvalidMechanism, InvalidRequest, InvalidArgument: a value is outside its domain; no noise was drawn.
         """
+        delta = check_delta(delta)
         set_aside = delta / 100 if failure is None else failure
         release = SmoothRelease.model_validate({"order": order, "beta": beta, "sigma": sigma, "failure": set_aside})
+        require_left(release, delta)
         return SanitisedEpsilon.of(self._released(release, rng), release, delta, self._rounds)
 
     def _released(self, release: SmoothRelease, rng: np.random.Generator | None) -> float:

@@ -44,8 +44,7 @@ class SanitisedEpsilon(Frozen):
         Raises:
             InvalidRequest: delta leaves nothing beside the failure of the release.
         """
-        if not release.failure < delta < 1:
-            raise InvalidRequest(f"delta={delta!r} must exceed the release's failure={release.failure!r} and lie below 1")
+        require_left(release, delta)
         left = math.nextafter(delta - release.failure, 0.0)
         total = RenyiTable(orders=(release.order,), values=(math.nextafter(rdp + release.rdp, math.inf),))
         # One order was fixed beforehand: the best one is no choice, so no warning that it lies at an edge.
@@ -54,3 +53,13 @@ class SanitisedEpsilon(Frozen):
     def passes(self, limit: float) -> bool:
         """Whether labels may be released under `release.tested(limit)`, whose labels were not released before."""
         return self.rdp <= limit
+
+
+def require_left(release: SmoothRelease, delta: float) -> None:
+    """Check that delta is more than what the release may fail with.
+
+    Raises:
+        InvalidRequest: it is not.
+    """
+    if not release.failure < delta < 1:
+        raise InvalidRequest(f"delta={delta!r} must exceed the release's failure={release.failure!r} and lie below 1")

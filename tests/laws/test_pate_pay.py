@@ -15,6 +15,7 @@ from accounting.budget import NOTHING, Price
 from dpselect import pate, verify
 from dpselect.divergence import hockey_stick
 from dpselect.errors import InvalidRequest
+from dpselect.pate.confident_gnmax import ABSTAINED
 from dpselect.scores import Scores
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -29,7 +30,8 @@ OUTCOMES: list[tuple[int, ...]] = [(), (0,), (1,)]
 
 def selection_of(outcome: tuple[int, ...]) -> dps.Selection:
     """What the mechanism would have released."""
-    return dps.Selection(indices=outcome, ordered=True, requested=1, complete=outcome != ())
+    answered = outcome != ()
+    return dps.Selection(indices=outcome, ordered=True, requested=1, complete=answered, reason=None if answered else ABSTAINED)
 
 
 def sessions(law: dict[tuple[int, ...], float], budget: acc.Budget, charge: Charge, most: int) -> dict[State, float]:

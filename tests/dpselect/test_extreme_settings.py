@@ -1,0 +1,76 @@
+"""Settings whose noise no float can hold are refused before anything is charged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect import pate
+from dpselect.errors import InvalidMechanism, InvalidRequest
+
+TINY = 3e-310
+MECHANISMS = [
+    dps.ExponentialMechanism(epsilon=TINY),
+    dps.PermuteAndFlip(epsilon=TINY),
+    dps.CanonicalTopK(k=2, epsilon=TINY),
+    dps.JointTopK(k=2, epsilon=5e-324),
+    dps.LargeGap(epsilon=TINY, kbar=3),
+    dps.TopStable(k=2, kbar=3, epsilon=TINY, delta=1e-6),
+    dps.TopStable(k=2, kbar=3, epsilon=1.0, delta=1e-6, epsilon_em=TINY),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.kind)
+def test_noise_beyond_the_floats_is_refused_before_the_charge(mechanism: dps.Mechanism, tmp_path: Path) -> None:
+    """`check`, `check_many` and a session raise, and the ledger has no entry."""
+    counts = np.array([9, 7, 4, 4, 1, 0])
+    scores = dps.Scores(counts, sensitivity=dps.Sensitivity())
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:
+        ledger.create_dataset("d", acc.Budget(epsilon=5.0, delta=1e-3), "add_remove")
+        session = dps.Session(ledger, "d")
+        with pytest.raises(InvalidMechanism, match="raise it"):
+            session.select(mechanism, scores)
+        with pytest.raises(InvalidMechanism, match="raise it"):
+            session.select_many(mechanism, np.stack([counts, counts]))
+        assert list(ledger.entries("d")) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"member": pate.GNMax, "ratio": 3.0}, {"member": pate.ConfidentGNMax, "ratio": 3.0, "sigma_threshold": 9, "threshold": 5}],
+)
+def test_a_ratio_that_would_be_ignored_is_refused(settings: dict[str, object]) -> None:
+    """`fitted` takes a ratio only where it decides something."""
+    with pytest.raises(InvalidRequest, match="ratio"):
+        pate.fitted(budget=acc.Budget(epsilon=2.0, delta=1e-6), labels=3, **settings)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        dps.Selection(ordered=True, requested=1, complete=False, reason="another mechanism's"),
+        dps.Selection(indices=(0, 1), ordered=True, requested=1),
+        dps.Selection(ordered=True, requested=1),
+        dps.Selection(indices=(0,), ordered=True, requested=2),
+    ],
+)
+def test_spent_prices_its_own_selections_only(selection: dps.Selection) -> None:
+    """What another mechanism released, or nobody could have, is not priced as an abstention or an answer."""
+    mechanism = pate.ConfidentGNMax(threshold=5, sigma_threshold=2, sigma=1, labels=3)
+    with pytest.raises(InvalidRequest):
+        mechanism.spent(selection)
+
+
+@pytest.mark.parametrize("delta", ["a", float("nan"), 1.0, -0.1])
+def test_a_delta_that_is_none_is_refused_before_noise(delta: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sanitised` names delta and draws nothing."""
+    found = pate.data_dependent(np.array([[9, 1, 0]] * 3), pate.GNMax(sigma=4.0, labels=3), teachers=10)
+    monkeypatch.setattr(type(found), "_released", lambda *_: pytest.fail("noise was drawn"))
+    with pytest.raises(acc.AccountingError, match="delta"):
+        found.sanitised(order=8, delta=delta)
+    with pytest.raises(InvalidRequest, match="failure"):
+        found.sanitised(order=8, delta=1e-6, failure=1e-5)
