@@ -116,7 +116,11 @@ class Accountant:
 
     def epsilon(self, delta: float) -> float:
         """The smallest proved epsilon (nats) at `delta` in [0, 1), by the best of the quick routes; `adaptive` may be smaller."""
-        return bounds.announced(bounds.best_epsilon(self._priced, delta))
+        return bounds.announced(self._won(delta))
+
+    def _won(self, delta: float) -> Bound:
+        plan = self._priced
+        return bounds.confirmed(plan, delta, bounds.best_epsilon(plan, delta))
 
     def delta(self, epsilon: float) -> float:
         """The smallest proved delta at `epsilon` (nats) >= 0."""
@@ -124,7 +128,7 @@ class Accountant:
 
     def breakdown(self, delta: float) -> Breakdown:
         """The price at `delta`, the bound that won, at which order, and what each label contributed."""
-        won: Bound = bounds.best_epsilon(self._priced, delta)
+        won = self._won(delta)
         shares = tuple(self._share(label, won.order) for label in dict.fromkeys(self._labels))
         return Breakdown(won.value, delta, won.route, won.order, self._relation, shares)
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion import check_delta, check_epsilon, invert_profile, rdp_to_delta, rdp_to_epsilon
+from accounting.conversion import check_delta, check_epsilon, invert_profile, rdp_to_delta, rdp_to_epsilon, through_dp_accounting
 from accounting.errors import GridEdgeWarning
 from accounting.pld import Dominated, Hull, Losses, composable, pld_delta, pld_epsilon
 
@@ -73,6 +73,15 @@ def best_delta(curve: Bounded, epsilon: float) -> Bound:
         InvalidArgument: epsilon is negative or not finite.
     """
     return _winner(_deltas(curve, check_epsilon(epsilon)))
+
+
+def confirmed(curve: Bounded, delta: float, bound: Bound) -> Bound:
+    """A bound of `best_epsilon`; where Renyi divergence won, dp-accounting converts it again and the larger epsilon stands."""
+    if bound.order is None or not math.isfinite(bound.value):
+        return bound
+    divergence = float(_renyi(curve)(np.array([bound.order]))[0])
+    other = through_dp_accounting(bound.order, divergence, _rounded_down(delta, curve.delta0))
+    return replace(bound, value=max(bound.value, other))
 
 
 def announced(bound: Bound) -> float:

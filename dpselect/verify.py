@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from dpselect.divergence import hockey_stick, log_ratio, renyi
 from dpselect.errors import InvalidRequest
@@ -196,6 +196,6 @@ def _best_event(first: Counter[Any], second: Counter[Any], delta: float, samples
 
 def _limits(counts: list[int], samples: int, confidence: float) -> tuple[float, float]:
     miss = (1 - confidence) / 2
-    low = float(beta.ppf(miss, counts[0], samples - counts[0] + 1)) if counts[0] else 0.0
-    high = float(beta.ppf(1 - miss, counts[1] + 1, samples - counts[1])) if counts[1] < samples else 1.0
+    low = float(scipy.stats.beta.ppf(miss, counts[0], samples - counts[0] + 1)) if counts[0] else 0.0
+    high = float(scipy.stats.beta.ppf(1 - miss, counts[1] + 1, samples - counts[1])) if counts[1] < samples else 1.0
     return low, high

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, final
 
+import scipy
 from pydantic import Field
-from scipy.special import log_ndtr
 
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
@@ -52,8 +52,8 @@ class GaussianDP(OneParameter):
     def profile(self, epsilon: float) -> float:
         if self.mu == 0:
             return 0.0
-        first = float(log_ndtr(self.mu / 2 - epsilon / self.mu))
-        second = epsilon + float(log_ndtr(-self.mu / 2 - epsilon / self.mu))
+        first = float(scipy.special.log_ndtr(self.mu / 2 - epsilon / self.mu))
+        second = epsilon + float(scipy.special.log_ndtr(-self.mu / 2 - epsilon / self.mu))
         # The two terms are rounded to a few ulps of their logarithms; the pad keeps the difference an upper bound.
         pad = 4e-16 * (4 + abs(first) + abs(second) + epsilon)
         value = math.exp(first) * (max(0.0, -math.expm1(min(0.0, second - first))) + pad)

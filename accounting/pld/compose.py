@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.signal import lfilter
+import scipy
 
 from accounting.pld.grid import Parts, aligned, best_tilt, choose_interval, inflation
 from accounting.pld.loss import TINY, Floats, Losses, grid_of
@@ -160,9 +159,9 @@ def _compose(losses: Losses, theta: float, delta: float) -> _Total:
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by `_Total`
         density = _convolve(laws, parts, window)
     step = math.exp(-theta * parts.interval)
-    slope = lfilter([1.0], [1.0, -step * math.exp(-parts.interval)], density[::-1])
+    slope = scipy.signal.lfilter([1.0], [1.0, -step * math.exp(-parts.interval)], density[::-1])
     # gain_i = sum over j >= i of density_j e^(-theta (y_j - y_i)) (1 - e^(y_i - y_j)), by a recursion without differences.
-    gain = lfilter([0.0, -step * math.expm1(-parts.interval)], [1.0, -step], slope)
+    gain = scipy.signal.lfilter([0.0, -step * math.expm1(-parts.interval)], [1.0, -step], slope)
     lost = min(1.0, (parts.infinity + window.above + losses.added) * (1 + 4 * _ULP))
     error, slack = 1 + 4 * _ULP * window.size, 16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws))
     return _Total(parts.interval, theta, parts.cumulant(theta), slack, window.low, gain[::-1] * error, slope[::-1] * error, lost)
@@ -188,7 +187,7 @@ def _window(parts: Parts, theta: float) -> _Window:
     bottom = max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta))
     low, high = max(parts.least, math.floor(bottom / parts.interval)), min(parts.most, math.ceil(top / parts.interval))
     # Any window is valid; where rounding left none, one cell stands for it.
-    size = next_fast_len(max(1, high - low + 1), real=True)
+    size = scipy.fft.next_fast_len(max(1, high - low + 1), real=True)
     if low + size > parts.most:
         return _Window(low, size, 0.0)
     last = (low + size - 1) * parts.interval
@@ -204,7 +203,7 @@ def _convolve(laws: list[Floats], parts: Parts, window: _Window) -> Floats:
     for count, pmf, law in zip(parts.counts, parts.pmfs, laws, strict=True):
         folded = np.bincount((pmf.low + np.arange(len(law))) % size, weights=law, minlength=size)
         norms.append(count * eta * float(np.linalg.norm(folded)))
-        transform = rfft(folded)
+        transform = scipy.fft.rfft(folded)
         # Every frequency errs by less than the 2-norm of all their errors.
         own = np.log(np.abs(transform) + eta * math.sqrt(size) * float(np.linalg.norm(folded)))
         heights.append(own)
@@ -212,7 +211,7 @@ def _convolve(laws: list[Floats], parts: Parts, window: _Window) -> Floats:
         angle = np.remainder(angle + count * np.angle(transform), 2 * math.pi)
     error = _error(np.array(norms), heights, height, sum(parts.counts), size)
     error += eta * _root_mean(height, size)
-    law = irfft(np.exp(height + 1j * angle), n=size)
+    law = scipy.fft.irfft(np.exp(height + 1j * angle), n=size)
     return np.roll(np.maximum(law, 0.0) + error, -(window.low % size))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
+import scipy
 
 from accounting.pld.loss import TINY, Floats, Pmf, grid_of, split
 
@@ -34,23 +34,23 @@ class Normal:
         return self.mu * self.mu / 2 + _FAR * self.mu
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        centre, far = self.mu * self.mu / 2, -float(ndtri(max(tail, TINY))) * self.mu
+        centre, far = self.mu * self.mu / 2, -float(scipy.special.ndtri(max(tail, TINY))) * self.mu
         low, high = math.floor((centre - far) / interval), math.ceil((centre + far) / interval)
         grid = grid_of(low, high, interval)
         mass = np.zeros(len(grid))
         cells = self.cell(grid[:-1], grid[1:])
         split(mass, cells * (1 + self._error(grid, cells)), self._share(grid, cells, interval))
-        mass[0] += float(ndtr(self._z(grid[0])))
-        return Pmf(low, mass, float(ndtr(-self._z(grid[-1]))) * (1 + 1e-11))
+        mass[0] += float(scipy.special.ndtr(self._z(grid[0])))
+        return Pmf(low, mass, float(scipy.special.ndtr(-self._z(grid[-1]))) * (1 + 1e-11))
 
     def profile(self, y: Floats) -> Floats:
-        first, second = log_ndtr(self.mu / 2 - y / self.mu), y + log_ndtr(-self.mu / 2 - y / self.mu)
+        first, second = scipy.special.log_ndtr(self.mu / 2 - y / self.mu), y + scipy.special.log_ndtr(-self.mu / 2 - y / self.mu)
         pad = 4e-16 * (4 + np.abs(first) + np.abs(second) + np.abs(y))
         return np.minimum(1.0, np.exp(first) * (np.maximum(0.0, -np.expm1(np.minimum(0.0, second - first))) + pad))
 
     def cell(self, left: Floats, right: Floats) -> Floats:
         a, b = self._z(left), self._z(right)
-        return np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))
+        return np.where(a > 0, scipy.special.ndtr(-a) - scipy.special.ndtr(-b), scipy.special.ndtr(b) - scipy.special.ndtr(a))
 
     def _z(self, y: Floats) -> Floats:
         return y / self.mu - self.mu / 2
@@ -58,7 +58,7 @@ class Normal:
     def _error(self, grid: Floats, cells: Floats) -> Floats:
         """Relative error of `cell`: that of a tail, (4 + z^2) ulps, over the cell's share of it."""
         z = np.maximum(np.abs(self._z(grid[:-1])), np.abs(self._z(grid[1:])))
-        tail = np.where(self._z(grid[:-1]) > 0, ndtr(-self._z(grid[:-1])), ndtr(self._z(grid[1:])))
+        tail = np.where(self._z(grid[:-1]) > 0, scipy.special.ndtr(-self._z(grid[:-1])), scipy.special.ndtr(self._z(grid[1:])))
         return 2.3e-16 * (4 + z * z) * np.minimum(tail / np.maximum(cells, 1e-307), 1e9)
 
     def _share(self, grid: Floats, cells: Floats, interval: float) -> Floats:

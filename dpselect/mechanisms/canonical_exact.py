@@ -11,9 +11,9 @@ from collections.abc import Collection
 from itertools import pairwise
 
 import numpy as np
+import scipy
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.canonical_classes import Classes, TopSet
@@ -51,8 +51,8 @@ def _gumbel_normaliser(classes: Classes, scale: float) -> float:
     lowest = np.arange(classes.first, classes.ranked.size + 1)
     parts = [classes.top / scale] if classes.separate_top else []
     for row in range(classes.rows):
-        parts.append(float(logsumexp(classes.log_size(row, lowest) + classes.score(row, lowest) / scale)))
-    return float(logsumexp(parts))
+        parts.append(float(scipy.special.logsumexp(classes.log_size(row, lowest) + classes.score(row, lowest) / scale)))
+    return float(scipy.special.logsumexp(parts))
 
 
 def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:
@@ -86,7 +86,7 @@ def _by_quadrature(scores: Floats, log_sizes: Floats, noise: Noise, score: float
 
 def _window(scores: Floats, log_sizes: Floats, noise: Noise) -> tuple[float, float]:
     """Where the largest of all noisy scores lies, up to exp(-45) on either side."""
-    total = float(logsumexp(log_sizes))
+    total = float(scipy.special.logsumexp(log_sizes))
     high = scores[-1] + float(noise.log_isf(np.array(-_TAIL - total)))
     low = scores[-1] + float(noise.log_quantile(np.array(-_TAIL)))
     while high - low > 1e-3:  # the log-probability that all are below is non-decreasing

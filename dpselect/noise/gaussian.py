@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
+import scipy
 from flint import arb
-from scipy.special import erfcx, ndtri, ndtri_exp
 
 from dpselect.noise.base import Noise, NoiseName
 from dpselect.noise.numerics import NATS_TO_BITS, FloatArray, as_floats, exp_half_square
@@ -28,7 +28,7 @@ class Gaussian(Noise):
     kinks: ClassVar[tuple[float, ...]] = ()
 
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
-        draws: FloatArray = ndtri(u, out=out)
+        draws: FloatArray = scipy.special.ndtri(u, out=out)
         return draws
 
     def isf_ball(self, q: arb) -> arb:
@@ -56,10 +56,10 @@ class Gaussian(Noise):
         return _log_below(-z)
 
     def _quantile(self, u: FloatArray) -> FloatArray:
-        return np.asarray(ndtri(u))
+        return np.asarray(scipy.special.ndtri(u))
 
     def _isf(self, q: FloatArray) -> FloatArray:
-        return -np.asarray(ndtri(q))
+        return -np.asarray(scipy.special.ndtri(q))
 
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
         return _log_inverse_below(log_u)
@@ -70,7 +70,7 @@ class Gaussian(Noise):
 
 def _tail(size: FloatArray) -> FloatArray:
     """P[Z > size] for size >= 0: unlike ndtr, without the rounding of size**2 in the exponent."""
-    return as_floats(0.5 * erfcx(size * _ROOT_HALF) * exp_half_square(size))
+    return as_floats(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * exp_half_square(size))
 
 
 def _below(z: FloatArray) -> FloatArray:
@@ -80,13 +80,13 @@ def _below(z: FloatArray) -> FloatArray:
 
 def _log_below(z: FloatArray) -> FloatArray:
     size = np.abs(z)
-    lower = np.log(0.5 * erfcx(size * _ROOT_HALF)) - 0.5 * np.square(size)
+    lower = np.log(0.5 * scipy.special.erfcx(size * _ROOT_HALF)) - 0.5 * np.square(size)
     return np.where(z < 0.0, lower, np.log1p(-_tail(size)))
 
 
 def _log_inverse_below(log_u: FloatArray) -> FloatArray:
     """ndtri_exp and one Newton step far below: it errs by 5e-13 of its value around log_u = -1e6."""
-    z = as_floats(ndtri_exp(log_u))
-    inverse_hazard = np.sqrt(np.pi / 2.0) * erfcx(np.abs(z) * _ROOT_HALF)
+    z = as_floats(scipy.special.ndtri_exp(log_u))
+    inverse_hazard = np.sqrt(np.pi / 2.0) * scipy.special.erfcx(np.abs(z) * _ROOT_HALF)
     polished = z - (_log_below(z) - log_u) * inverse_hazard
     return np.where((log_u < _FAR) & np.isfinite(polished), polished, z)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
+import scipy
 from flint import arb
-from scipy.special import logit
 
 from dpselect.noise.base import Noise, NoiseName
 from dpselect.noise.numerics import NATS_TO_BITS, FloatArray, log1mexp
@@ -23,7 +23,7 @@ class Logistic(Noise):
     kinks: ClassVar[tuple[float, ...]] = ()
 
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
-        draws: FloatArray = logit(u, out=out)
+        draws: FloatArray = scipy.special.logit(u, out=out)
         return draws
 
     def isf_ball(self, q: arb) -> arb:
@@ -53,10 +53,10 @@ class Logistic(Noise):
         return _log_below(-z)
 
     def _quantile(self, u: FloatArray) -> FloatArray:
-        return np.asarray(logit(u))
+        return np.asarray(scipy.special.logit(u))
 
     def _isf(self, q: FloatArray) -> FloatArray:
-        return -np.asarray(logit(q))
+        return -np.asarray(scipy.special.logit(q))
 
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
         return log_u - log1mexp(-log_u)

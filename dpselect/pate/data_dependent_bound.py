@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri_exp
 
 Floats = NDArray[np.float64]
 
@@ -47,8 +47,8 @@ def censored_rdp(order: float, sigma: float, log_q: Floats) -> Floats:
 
 def _censored(order: float, shift: float, log_q: Floats) -> Floats:
     """The largest bound over the ways to share q among the tails."""
-    lower = ndtri_exp(np.minimum(log_q[:, None] + np.log(_SHARES + 1 / _SPLITS) + _WIDER, _MOST))
-    upper = -ndtri_exp(np.minimum(log_q[:, None] + np.log1p(-_SHARES) + _WIDER, _MOST))
+    lower = scipy.special.ndtri_exp(np.minimum(log_q[:, None] + np.log(_SHARES + 1 / _SPLITS) + _WIDER, _MOST))
+    upper = -scipy.special.ndtri_exp(np.minimum(log_q[:, None] + np.log1p(-_SHARES) + _WIDER, _MOST))
     with np.errstate(over="ignore", invalid="ignore"):
         excess = np.maximum(
             _excess(order, lower, upper, shift, 0.0, shift),
@@ -70,4 +70,6 @@ def _excess(order: float, lower: Floats, upper: Floats, shift: float, centre: fl
 
 def _tails(lower: Floats, upper: Floats, centre: float, log_factor: float) -> Floats:
     """exp(log_factor) times the mass of N(centre, 1) outside [lower, upper]."""
-    return np.exp(log_factor + log_ndtr(lower - centre)) + np.exp(log_factor + log_ndtr(centre - upper))
+    return np.exp(log_factor + scipy.special.log_ndtr(lower - centre)) + np.exp(
+        log_factor + scipy.special.log_ndtr(centre - upper)
+    )

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri_exp
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -49,13 +49,13 @@ class Lattice:
     def steps(self, counts: Integers) -> Integers:
         """(rounds,) equivalent gaps in steps, rounded down, of (rounds, labels) counts."""
         log_share = np.minimum(log_disagreement(counts, self.sigma) - math.log(self.labels - 1), math.log(0.5))
-        gaps = -ndtri_exp(log_share) * math.sqrt(2) * self.sigma
+        gaps = -scipy.special.ndtri_exp(log_share) * math.sqrt(2) * self.sigma
         return np.clip(np.floor(gaps * self.per_move / 2 - _SLACK), 0, self.last).astype(np.int64)
 
     def log_q(self, steps: Integers) -> Floats:
         """ln of the bound on the probability of another outcome at these steps, an upper end."""
         gaps = steps * 2 / self.per_move
-        return math.log(self.labels - 1) + log_ndtr(-gaps / (math.sqrt(2) * self.sigma))
+        return math.log(self.labels - 1) + scipy.special.log_ndtr(-gaps / (math.sqrt(2) * self.sigma))
 
 
 def log_disagreement(counts: Integers, sigma: float) -> Floats:
@@ -63,6 +63,6 @@ def log_disagreement(counts: Integers, sigma: float) -> Floats:
     rows = np.arange(len(counts))
     winners = counts.argmax(axis=1)
     gaps = (counts[rows, winners][:, None] - counts).astype(np.float64)
-    beaten = log_ndtr(-gaps / (math.sqrt(2) * sigma))
+    beaten = scipy.special.log_ndtr(-gaps / (math.sqrt(2) * sigma))
     beaten[rows, winners] = -np.inf
     return np.asarray(np.logaddexp.reduce(beaten, axis=1), dtype=np.float64)

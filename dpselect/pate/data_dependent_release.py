@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, Self, final
 
+import scipy
 from pydantic import Field, model_validator
-from scipy.special import ndtri
 
 from accounting import Approximate, Curve, Relation, RenyiTable
 from accounting.frozen import Frozen, Positive, Real
@@ -59,7 +59,7 @@ class SmoothRelease(Frozen):
     @property
     def quantile(self) -> float:
         """The standard normal quantile of 1 - failure."""
-        return -float(ndtri(self.failure)) * (1 + 1e-12)
+        return -float(scipy.special.ndtri(self.failure)) * (1 + 1e-12)
 
     @property
     def rdp(self) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ def threshold_costs(order: float, threshold: float, sigma: float, teachers: int,
         behind: a bound of the release behind the test, both ways round, in nats.
     """
     above = (np.arange(teachers + 1) - threshold) / sigma
-    here = log_ndtr(above), log_ndtr(-above)
+    here = scipy.special.log_ndtr(above), scipy.special.log_ndtr(-above)
     costs = []
     for step in (-1, 0, 1):
         there = np.roll(here[0], step), np.roll(here[1], step)

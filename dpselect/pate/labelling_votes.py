@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from accounting import AccountingError
 from dpselect.pate.ballots import Ballots, Missing
@@ -68,7 +68,7 @@ def _loaded(content: io.BytesIO) -> tuple[Any, list[int | str] | None, int | Non
             names = file["names"].tolist() if "names" in held else None
             return file["votes"], names, int(file["teachers"]) if "teachers" in held else None
         if {"format", "shape", "data"} <= held:
-            return sparse.load_npz(content), None, None
+            return scipy.sparse.load_npz(content), None, None
     raise KeyError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from dpselect.errors import InvalidScores
 from dpselect.pate.errors import InvalidBallots
@@ -41,9 +41,9 @@ def read(votes: Any, teachers: int | None) -> tuple[Votes | None, Tally, int]:
 
 def _votes(votes: Any) -> Votes | None:
     """Single votes; None if these are counts."""
-    if sparse.issparse(votes):
+    if scipy.sparse.issparse(votes):
         return _deep(votes) if votes.ndim == 3 else None
-    if isinstance(votes, list | tuple) and any(sparse.issparse(one) for one in votes):
+    if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(one) for one in votes):
         return listed(votes)
     array = as_array(votes)
     if array.ndim == 3:

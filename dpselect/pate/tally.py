@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpselect.pate.cutting import Cut
 from dpselect.pate.errors import InvalidBallots
@@ -69,7 +69,7 @@ def counted(matrix: Any, teachers: int) -> Tally:
     Raises:
         InvalidBallots: not a matrix of integers from 0 to `teachers`, or an empty one.
     """
-    rows: Any = as_rows(matrix) if sparse.issparse(matrix) else as_array(matrix)
+    rows: Any = as_rows(matrix) if scipy.sparse.issparse(matrix) else as_array(matrix)
     if rows.ndim != 2 or 0 in rows.shape:
         raise InvalidBallots(f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}")
     if rows.dtype.kind not in "iuf":
@@ -78,7 +78,7 @@ def counted(matrix: Any, teachers: int) -> Tally:
     step = max(1, _CELLS // rows.shape[1])
     for start in range(0, rows.shape[0], step):
         block = rows[start : start + step]
-        counts[start : start + step] = _whole(block.toarray() if sparse.issparse(block) else block, teachers)
+        counts[start : start + step] = _whole(block.toarray() if scipy.sparse.issparse(block) else block, teachers)
     return Tally(counts, None, None, None)
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.votes import as_array, as_rows
@@ -44,9 +44,9 @@ class Vote(Mechanism, ABC):
 
         if isinstance(data, Rounds | Scores):
             return data
-        if sparse.issparse(data):
+        if scipy.sparse.issparse(data):
             return Ballots(data) if data.ndim == 3 else as_rows(data).toarray()
-        if isinstance(data, list | tuple) and any(sparse.issparse(one) for one in data):
+        if isinstance(data, list | tuple) and any(scipy.sparse.issparse(one) for one in data):
             return Ballots(data)
         array = as_array(data)
         return Ballots(array) if array.ndim == 3 else array

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpselect.pate.errors import InvalidBallots
 
@@ -85,7 +85,7 @@ def stacked(votes: Any, teachers: int) -> Votes:
     Raises:
         InvalidBallots: the rows do not make whole rounds.
     """
-    matrix: Any = as_rows(votes) if sparse.issparse(votes) else as_array(votes)
+    matrix: Any = as_rows(votes) if scipy.sparse.issparse(votes) else as_array(votes)
     if matrix.ndim != 2 or matrix.shape[0] % teachers:
         raise InvalidBallots(
             f"stacked votes must be a (rounds * teachers, labels) matrix, and a shape of {matrix.shape} is no whole number of "
@@ -94,7 +94,7 @@ def stacked(votes: Any, teachers: int) -> Votes:
 
     def read(start: int, stop: int) -> Any:
         rows = matrix[start * teachers : stop * teachers]
-        return (rows.toarray() if sparse.issparse(rows) else rows).reshape(stop - start, teachers, -1)
+        return (rows.toarray() if scipy.sparse.issparse(rows) else rows).reshape(stop - start, teachers, -1)
 
     return checked(Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read))
 
@@ -105,7 +105,7 @@ def listed(votes: Sequence[Any]) -> Votes:
     Raises:
         InvalidBallots: the rounds have different shapes: a teacher or a label is missing from one.
     """
-    rounds: list[Any] = [as_rows(one) if sparse.issparse(one) else as_array(one) for one in votes]
+    rounds: list[Any] = [as_rows(one) if scipy.sparse.issparse(one) else as_array(one) for one in votes]
     shapes = {one.shape for one in rounds}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
         raise InvalidBallots(
@@ -114,7 +114,7 @@ def listed(votes: Sequence[Any]) -> Votes:
         )
 
     def read(start: int, stop: int) -> Any:
-        return np.stack([one.toarray() if sparse.issparse(one) else one for one in rounds[start:stop]])
+        return np.stack([one.toarray() if scipy.sparse.issparse(one) else one for one in rounds[start:stop]])
 
     teachers, labels = rounds[0].shape
     return checked(Votes(len(rounds), teachers, labels, read))
@@ -145,7 +145,7 @@ def as_rows(matrix: Any) -> Any:
         raise InvalidBallots(f"a sparse matrix must have two dimensions, not shape {matrix.shape}")
     if matrix.dtype.kind in "iu" and matrix.dtype.itemsize < 8:
         matrix = matrix.astype(np.int64)  # sums of small integers wrap around: one vote more than 255 would be 0
-    rows = sparse.csr_array(matrix)
+    rows = scipy.sparse.csr_array(matrix)
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()

@@ -6,9 +6,9 @@ import math
 from typing import ClassVar, Literal, Self, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy import stats
 
 from accounting.frozen import Frozen, Probability, Real
 from dpselect.errors import InvalidRequest
@@ -79,8 +79,8 @@ class Estimate(Frozen):
         interval are used.
         """
         tail = (1 - level) / 2
-        low = float(stats.binom.ppf(tail, runs, min(1.0, max(0.0, self.low)))) / runs
-        high = float(stats.binom.isf(tail, runs, min(1.0, max(0.0, self.high)))) / runs
+        low = float(scipy.stats.binom.ppf(tail, runs, min(1.0, max(0.0, self.low)))) / runs
+        high = float(scipy.stats.binom.isf(tail, runs, min(1.0, max(0.0, self.high)))) / runs
         return min(low, self.low), max(high, self.high)
 
 
@@ -92,8 +92,8 @@ def _interval(runs: Floats, mean: float, doubt: float) -> tuple[float, float, Me
 
 
 def _clopper_pearson(hits: int, rounds: int, doubt: float) -> tuple[float, float]:
-    low = 0.0 if hits == 0 else float(stats.beta.ppf(doubt / 2, hits, rounds - hits + 1))
-    high = 1.0 if hits == rounds else float(stats.beta.isf(doubt / 2, hits + 1, rounds - hits))
+    low = 0.0 if hits == 0 else float(scipy.stats.beta.ppf(doubt / 2, hits, rounds - hits + 1))
+    high = 1.0 if hits == rounds else float(scipy.stats.beta.isf(doubt / 2, hits + 1, rounds - hits))
     return low, high
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+import scipy
 
 from dpselect.mechanisms import CanonicalTopK
 from dpselect.noise import by_name
@@ -58,7 +58,7 @@ def canonical(mechanism: CanonicalTopK, levels: Levels, runs: Runs) -> Outcomes:
     classes = _classes(mechanism, levels)
     if mechanism.noise == "gumbel":
         logs = classes.log_size + classes.score / mechanism.scale
-        return classes.outcomes(None, np.exp(logs - logsumexp(logs)))
+        return classes.outcomes(None, np.exp(logs - scipy.special.logsumexp(logs)))
     classes = classes.by_score()
     winners = _winners(classes, by_name(mechanism.noise), mechanism.scale, runs)
     return classes.outcomes(winners, None)
@@ -121,4 +121,6 @@ def _row(mechanism: CanonicalTopK, levels: Levels, held: int, lowest: Indices) -
 
 
 def _log_binomial(among: Indices, chosen: Indices) -> Floats:
-    return np.asarray(gammaln(among + 1.0) - gammaln(chosen + 1.0) - gammaln(among - chosen + 1.0))
+    return np.asarray(
+        scipy.special.gammaln(among + 1.0) - scipy.special.gammaln(chosen + 1.0) - scipy.special.gammaln(among - chosen + 1.0)
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+import scipy
 
 from dpselect.mechanisms import JointTopK
 from dpselect.planning.levels import Floats, Indices, Levels
@@ -26,14 +26,14 @@ def joint(mechanism: JointTopK, levels: Levels) -> Outcomes:
     parts = [_boxes(levels, mechanism.rate, chunk, after) for chunk, after in _chunks(losses, mechanism.k)]
     logs, *worth = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     exact_set, recall, kept, in_place = worth
-    weights = np.exp(logs - logsumexp(logs))
+    weights = np.exp(logs - scipy.special.logsumexp(logs))
     return Outcomes(exact_set, recall, kept, np.ones_like(recall), in_place, weights)
 
 
 def _losses(mechanism: JointTopK, levels: Levels) -> Floats:
     """All losses that matter, ascending, and infinity."""
     best = levels.value(np.arange(1, mechanism.k + 1))
-    sequences = float(gammaln(levels.size + 1.0) - gammaln(levels.size - mechanism.k + 1.0))
+    sequences = float(scipy.special.gammaln(levels.size + 1.0) - scipy.special.gammaln(levels.size - mechanism.k + 1.0))
     most = (sequences + _NEGLIGIBLE) / mechanism.rate
     found = [np.unique(count - levels.values) for count in np.unique(best)]
     losses = np.unique(np.concatenate(found))

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpselect.ranking.comparisons import Comparisons
 
@@ -23,18 +23,18 @@ def transition(comparisons: Comparisons, normaliser: float) -> Any:
     """
     shares = _shares(comparisons.wins(), comparisons.graph())
     stay = 1 - np.asarray(shares.sum(axis=1)).ravel() / normaliser
-    return sparse.csr_array(shares / normaliser + sparse.diags_array(np.maximum(stay, 0.0)))
+    return scipy.sparse.csr_array(shares / normaliser + scipy.sparse.diags_array(np.maximum(stay, 0.0)))
 
 
 def _shares(wins: Any, total: Any) -> Any:
     inverse = total.copy()
     inverse.data = 1 / inverse.data
-    return sparse.csr_array(wins.multiply(inverse))
+    return scipy.sparse.csr_array(wins.multiply(inverse))
 
 
 def walk(matrix: Any, steps: int) -> Floats:
     """(m,) where a walk of so many steps ends that starts anywhere with equal chance."""
-    backwards = sparse.csr_array(matrix.T)
+    backwards = scipy.sparse.csr_array(matrix.T)
     place = np.full(matrix.shape[0], 1 / matrix.shape[0])
     for _ in range(steps):
         place = backwards @ place

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpselect.ranking.errors import InvalidComparisons
 from dpselect.selection import Label
@@ -74,12 +74,12 @@ class Comparisons:
     def wins(self) -> Any:
         """(m, m) sparse: entry (i, j) is the weight of the comparisons that j won against i. Private."""
         shape = (self.size, self.size)
-        return sparse.csr_array(sparse.coo_array((self._weights, (self._losers, self._winners)), shape=shape))
+        return scipy.sparse.csr_array(scipy.sparse.coo_array((self._weights, (self._losers, self._winners)), shape=shape))
 
     def graph(self) -> Any:
         """(m, m) sparse and symmetric: the weight of all comparisons of every pair. Public."""
         wins = self.wins()
-        return sparse.csr_array(wins + wins.T)
+        return scipy.sparse.csr_array(wins + wins.T)
 
     def least_per_pair(self) -> float:
         """The least, over the pairs compared, of total weight over largest single weight: the paper's L. Public."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from dpselect.ranking.chain import ergodicity_coefficient, transition
 from dpselect.ranking.comparisons import Comparisons
@@ -54,7 +54,7 @@ def diagnose(comparisons: Comparisons, normaliser: float | None = None) -> Diagn
         raise InvalidComparisons(f"normaliser={d!r} must be at least the largest degree, {degree}")
     return Diagnosis(
         items=comparisons.size,
-        components=int(connected_components(graph, directed=False)[0]),
+        components=int(scipy.sparse.csgraph.connected_components(graph, directed=False)[0]),
         complete=graph.nnz == comparisons.size * (comparisons.size - 1),
         largest_degree=degree,
         least_per_pair=comparisons.least_per_pair(),

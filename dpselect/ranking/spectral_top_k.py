@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self, final
 
+import scipy
 from pydantic import Field, model_validator
-from scipy.sparse.csgraph import connected_components
 
 from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
@@ -102,7 +102,7 @@ class SpectralTopK(Mechanism):
         return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
 
     def _check_graph(self, comparisons: Comparisons) -> None:
-        parts = int(connected_components(comparisons.graph(), directed=False)[0])
+        parts = int(scipy.sparse.csgraph.connected_components(comparisons.graph(), directed=False)[0])
         if parts > 1:
             raise InvalidComparisons(
                 f"the comparisons fall into {parts} parts with no comparison between them: rank each part by itself (restricted)"

@@ -5,13 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting import rdp
+from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 from hypothesis import given
 from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
+from accounting.conversion import _epsilon_at, rdp_to_epsilon, through_dp_accounting
 from accounting.decimal_sum import decimal_sum
 
 
@@ -96,3 +99,25 @@ def test_sums_never_round_down(terms: list[tuple[int, float]]) -> None:
     exact = sum((Fraction(count) * Fraction(repr(value)) for count, value in terms), Fraction(0))
     total = decimal_sum(terms)
     assert Fraction(repr(total)) >= exact
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-300])
+def test_the_vectorised_conversion_is_dp_accountings(delta: float) -> None:
+    """Proposition 12 as searches use it equals dp-accounting's compute_epsilon at every order and bound, never below it."""
+    orders = np.concatenate([1 + np.geomspace(1.02e-2, 1e10, 60), [2.0, 32.0]])
+    for bound in (0.0, 1e-12, 1e-4, 0.3, 7.0, 1e6):
+        ours = rdp_to_epsilon(lambda a, r=bound: np.full_like(a, r), delta).value
+        each = [through_dp_accounting(float(a), bound, delta) for a in orders]
+        assert ours <= min(each) * (1 + 1e-9) + 1e-12
+        for order, theirs in zip(orders, each, strict=True):
+            [epsilon] = _epsilon_at(np.array([order]), np.array([bound]), delta)
+            raw = compute_epsilon([order], [bound], delta)[0]
+            assert raw <= epsilon <= theirs * (1 + 1e-12) + 1e-13
+
+
+def test_an_accountant_reports_what_dp_accounting_converts() -> None:
+    """Where Renyi divergence wins, the reported epsilon is not below dp-accounting's at the same order."""
+    plan = acc.Accountant().compose(acc.ZCDP(rho=0.02), 3)
+    won = plan.breakdown(1e-6)
+    assert won.order is not None
+    assert plan.epsilon(1e-6) >= compute_epsilon([won.order], [float(plan.curve.rdp([won.order])[0])], 1e-6)[0]
