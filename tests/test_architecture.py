@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from accounting.curves.base import _MEMBERS as CURVE_KINDS
 from dpselect.mechanisms.base import members
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(Path(__file__).parent / "laws"))
 from cases import CASES
 from test_curves import CURVES
 

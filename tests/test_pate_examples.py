@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 pytest.importorskip("sklearn", reason="the PATE examples need scikit-learn: pip install 'dpselect[pate]'")
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "notebooks"))
 import pate_cost
 import pate_digits
 import pate_multilabel

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from pathlib import Path
 
 import mpmath as mp
 import numpy as np
 import pytest
+from cases_canonical import OTHERS
+from mechanism_laws import misfit
 from scipy.special import logsumexp
 
 import accounting as acc
@@ -25,10 +25,6 @@ from dpselect.mechanisms.canonical_order import Ranked
 from dpselect.mechanisms.joint import JointTopK
 from dpselect.noise import by_name
 from dpselect.sampling import sampler
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cases_canonical import OTHERS
-from mechanism_laws import misfit
 
 # About 150 statistical tests at 1e-9 each.
 FALSE_ALARM = 1e-9

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
+import papers_known as papers
 import pytest
 
 import dpselect as dps
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "notebooks"))
-import papers_known as papers
 
 K, EPSILONS = 100, (0.1, 0.2, 0.5)
 

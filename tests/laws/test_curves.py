@@ -37,7 +37,11 @@ CURVES: list[acc.Curve] = [
 ORDERS = 1 + np.geomspace(1e-6, 1e6, 49)
 EXTREME = [float(e) for e in np.geomspace(1e-9, 1e3, 13)]
 
-mp.mp.dps = 60
+
+@pytest.fixture(autouse=True)
+def sixty_digits() -> None:
+    """The references of this file are computed with 60 digits."""
+    mp.mp.dps = 60
 
 
 def _pure(e: mp.mpf, a: mp.mpf) -> mp.mpf:

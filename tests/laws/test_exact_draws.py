@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from flint import arb, ctx
+from mechanism_laws import misfit
+from slow_reference import BITS, exact, inverse
 
 import dpselect as dps
 from dpselect.mechanisms import canonical_blocks, canonical_draw, canonical_rows, joint_levels
@@ -26,11 +26,6 @@ from dpselect.mechanisms.joint_levels import Levels
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, categorical, thresholds
 from dpselect.sampling.categorical import picked, picked_rows, refined
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "dpselect" / "sampling"))
-from mechanism_laws import misfit
-from slow_reference import BITS, exact, inverse
 
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()

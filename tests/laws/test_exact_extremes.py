@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mechanism_laws import misfit
+from slow_reference import order
 
 import dpselect as dps
 from dpselect.errors import InvalidMechanism
@@ -18,11 +19,6 @@ from dpselect.sampling import EntropySampler, ExactSampler
 from dpselect.sampling.contest import Problem
 from dpselect.sampling.exact import drawn_all
 from dpselect.sampling.rows import top_k_rows
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "dpselect" / "sampling"))
-from mechanism_laws import misfit
-from slow_reference import order
 
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from cases import CASES, Case
+from mechanism_laws import SAMPLES, curve_covers, epsilons_for, misfit, outcome, some_scores
 
 import dpselect as dps
 from dpselect import verify
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cases import CASES, Case
-from mechanism_laws import SAMPLES, curve_covers, epsilons_for, misfit, outcome, some_scores
 
 # About 1,500 chi-square tests at 1e-10 each: the suite raises a false alarm with probability below 1e-6.
 FALSE_ALARM = 1e-10

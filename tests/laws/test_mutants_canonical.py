@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mechanism_laws import misfit
+from test_canonical_oneshot import two_groups
+from test_mutants_foundation import REPLACED, caught, drawn_wrongly, used_under
 
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
+from dpselect.divergence import hockey_stick
 from dpselect.mechanisms import (
     canonical,
     canonical_blocks,
@@ -29,13 +31,6 @@ from dpselect.mechanisms.joint_counts import Counts
 from dpselect.mechanisms.joint_levels import Levels
 from dpselect.mechanisms.noise_curves import best_set
 from dpselect.sampling import Sampler
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import misfit
-from test_canonical_oneshot import two_groups
-from test_mutants_foundation import REPLACED, caught, drawn_wrongly, used_under
-
-from dpselect.divergence import hockey_stick
 
 Patch = pytest.MonkeyPatch
 HALF, ONE = CanonicalTopK(k=2, epsilon=1.0), CanonicalTopK(k=2, epsilon=1.0, gamma=1.0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from mechanism_laws import curve_covers, misfit, outcome
 
 import accounting as acc
 import dpselect as dps
@@ -18,9 +17,6 @@ from dpselect.mechanisms import peeling
 from dpselect.noise import NoiseName
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import curve_covers, misfit, outcome
 
 Patch = pytest.MonkeyPatch
 COUNTS, REPLACED = dps.Sensitivity(), dps.Sensitivity(relation="replace_one")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from ballot_pairs import neighbours, worst
+from mechanism_laws import curve_covers, misfit, outcome
 
 import accounting as acc
 import dpselect as dps
@@ -16,10 +16,6 @@ from dpselect import pate, verify
 from dpselect.pate import coins, confident_gnmax, winners
 from dpselect.sampling import EntropySampler
 from dpselect.scores import Scores
-
-sys.path.insert(0, str(Path(__file__).parent))
-from ballot_pairs import neighbours, worst
-from mechanism_laws import curve_covers, misfit, outcome
 
 Patch = pytest.MonkeyPatch
 # Ten chi-square tests of true mechanisms at 1e-8 each: a false alarm below 1e-6.

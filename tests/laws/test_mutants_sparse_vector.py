@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from mechanism_laws import curve_covers, epsilons_for
+from stable_answers import answered_laws, neighbours, worst
 
 import dpselect as dps
 from dpselect import verify
@@ -25,10 +25,6 @@ from dpselect.mechanisms.threshold_run import margins
 from dpselect.mechanisms.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.scores import Kind, Scores
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import curve_covers, epsilons_for
-from stable_answers import answered_laws, neighbours, worst
 
 REPLACED = dps.Sensitivity(relation="replace_one")
 Patch = pytest.MonkeyPatch

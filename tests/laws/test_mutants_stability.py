@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from mechanism_laws import curve_covers, misfit, outcome
+from test_stability_pay import SESSIONS, overspent, pay
 
 import accounting as acc
 import dpselect as dps
@@ -23,10 +23,6 @@ from dpselect.mechanisms.stable_top_k import StableTopK
 from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Scores
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import curve_covers, misfit, outcome
-from test_stability_pay import SESSIONS, overspent, pay
 
 Patch = pytest.MonkeyPatch
 Box = tuple[int, int]

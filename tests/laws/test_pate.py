@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast, get_args
 
 import numpy as np
 import pytest
+from ballot_pairs import neighbours, worst
+from mechanism_laws import curve_covers, epsilons_for, misfit, outcome
 
 import accounting as acc
 import dpselect as dps
@@ -21,10 +21,6 @@ from dpselect.pate.coins import Coins
 from dpselect.pate.winners import Race
 from dpselect.sampling import ExactSampler, Sampler, comparisons
 from dpselect.scores import Scores
-
-sys.path.insert(0, str(Path(__file__).parent))
-from ballot_pairs import neighbours, worst
-from mechanism_laws import curve_covers, epsilons_for, misfit, outcome
 
 RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)
 TEACHERS = (1, 2, 3, 4)

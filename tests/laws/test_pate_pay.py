@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
+from ballot_pairs import Counts, neighbours
 
 import accounting as acc
 import dpselect as dps
@@ -17,9 +16,6 @@ from dpselect.divergence import hockey_stick
 from dpselect.errors import InvalidRequest
 from dpselect.pate.confident_gnmax import ABSTAINED
 from dpselect.scores import Scores
-
-sys.path.insert(0, str(Path(__file__).parent))
-from ballot_pairs import Counts, neighbours
 
 Charge = Callable[[pate.ConfidentGNMax, dps.Selection], acc.Curve | None]
 State = tuple[int, ...]

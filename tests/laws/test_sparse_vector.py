@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 import pytest
+from case import TWO_SIDED
+from mechanism_laws import SAMPLES, misfit, outcome
 
 import accounting as acc
 import dpselect as dps
@@ -24,10 +24,6 @@ from dpselect.mechanisms.online_stable_queries import OnlineStableQueries
 from dpselect.mechanisms.stable_rule import StableRule, log_failure
 from dpselect.mechanisms.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
-
-sys.path.insert(0, str(Path(__file__).parent))
-from case import TWO_SIDED
-from mechanism_laws import SAMPLES, misfit, outcome
 
 # About 150 chi-square tests at 1e-10 each.
 FALSE_ALARM = 1e-10

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mechanism_laws import misfit
+from stable_answers import answered_laws, neighbours, worlds, worst
 
 import accounting as acc
 import dpselect as dps
@@ -18,10 +18,6 @@ from dpselect.mechanisms.first_stable import FirstStable
 from dpselect.mechanisms.large_margin import LargeMargin
 from dpselect.mechanisms.online_stable_queries import OnlineStableQueries
 from dpselect.mechanisms.top_stable import TopStable
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import misfit
-from stable_answers import answered_laws, neighbours, worlds, worst
 
 FALSE_ALARM = 1e-10
 

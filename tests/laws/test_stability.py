@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cases_stability import DOMAINS, RELATIONS, UNKNOWN
+from mechanism_laws import SAMPLES, misfit, outcome
 
 import accounting as acc
 import dpselect as dps
@@ -24,10 +24,6 @@ from dpselect.mechanisms.stability_test import StabilityTest
 from dpselect.mechanisms.stable_top_k import StableTopK
 from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
 from dpselect.scores import Domain, Scores
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cases_stability import DOMAINS, RELATIONS, UNKNOWN
-from mechanism_laws import SAMPLES, misfit, outcome
 
 # About 500 chi-square tests at 1e-10 each.
 FALSE_ALARM = 1e-10

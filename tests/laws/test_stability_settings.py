@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cases_stability import CASES, UNKNOWN
 
 import accounting as acc
 import dpselect as dps
@@ -18,9 +17,6 @@ from dpselect.mechanisms.stability_test import StabilityTest
 from dpselect.mechanisms.stable_top_k import StableTopK
 from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
 from dpselect.scores import Scores
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cases_stability import CASES, UNKNOWN
 
 # -- planning helpers -----------------------------------------------------------------------------------------------------
 

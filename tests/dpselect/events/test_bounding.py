@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from event_oracle import NAMES, Event, arrow, bounded, distinct_users
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpselect import events
 from dpselect.events import engine
-
-sys.path.insert(0, str(Path(__file__).parent))
-from event_oracle import NAMES, Event, arrow, bounded, distinct_users
 
 COLUMNS = {"user": NAMES[0], "item": NAMES[1]}
 RNG = np.random.default_rng(7)

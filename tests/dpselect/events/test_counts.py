@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -14,15 +13,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from event_oracle import FORMS, NAMES, Event, Label, arrow, bounded, distinct_users
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import engine
-
-sys.path.insert(0, str(Path(__file__).parent))
-from event_oracle import FORMS, NAMES, Event, Label, arrow, bounded, distinct_users
 
 COLUMNS = {"user": NAMES[0], "item": NAMES[1]}
 TEXTS = st.sampled_from(

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from exact_votes import all_votes, divergence, neighbours
 
 from dpselect.pate.data_dependent_bound import censored_rdp, plain_rdp

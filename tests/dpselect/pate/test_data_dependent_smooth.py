@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from exact_votes import Votes, all_votes, law, neighbours, within
 
 from dpselect.pate.data_dependent_lattice import Lattice

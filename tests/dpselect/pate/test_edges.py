@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pytest
+from ballot_pairs import neighbours
 from flint import arb, ctx, fmpq
 from scipy import sparse, stats
 
@@ -26,9 +25,6 @@ from dpselect.pate.cutting import Cut
 from dpselect.pate.votes import flags
 from dpselect.pate.winners import Race
 from dpselect.sampling import ExactSampler, Sampler
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "laws"))
-from ballot_pairs import neighbours
 
 Patch = pytest.MonkeyPatch
 RNG = np.random.default_rng(20261121)

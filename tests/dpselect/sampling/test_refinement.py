@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from flint import arb, ctx, fmpq
+from slow_reference import inverse, order, widened
 
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler
@@ -20,9 +19,6 @@ from dpselect.sampling.heights import contest_bounds
 from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_sum
 from dpselect.sampling.rows import top_k_rows
 from dpselect.sampling.units import HIGHEST_LEVEL, units
-
-sys.path.insert(0, str(Path(__file__).parent))
-from slow_reference import inverse, order, widened
 
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.stats import chi2, chisquare, kstest
+from slow_reference import widened
 
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import ExactSampler
@@ -16,9 +14,6 @@ from dpselect.sampling.exact import drawn_all, grouped, swept
 from dpselect.sampling.heights import Numbers
 from dpselect.sampling.sweep import Sweep
 from dpselect.sampling.units import block_maxima, units
-
-sys.path.insert(0, str(Path(__file__).parent))
-from slow_reference import widened
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
 LIMIT = 1e-8

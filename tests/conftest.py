@@ -1,0 +1,136 @@
+"""What every test relies on: globals are as they were, races take turns, seeds are printed, and what was not tested is said."""
+
+from __future__ import annotations
+
+import decimal
+import gc
+import locale
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import flint
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import accounting.curves.base
+import dpselect.mechanisms.base
+
+# -- globals --------------------------------------------------------------------------------------------------------------------
+
+# Whoever leaves one of these changed fails: what a test finds must not depend on which tests ran before it.
+_GLOBALS: dict[str, Callable[[], object]] = {
+    "kinds of curves": lambda: sorted(accounting.curves.base._MEMBERS),
+    "kinds of mechanisms": lambda: sorted(dpselect.mechanisms.base.members()),
+    "current folder": os.getcwd,
+    "environment": lambda: {name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+    "decimal context": lambda: (decimal.getcontext().prec, decimal.getcontext().rounding),
+    "numpy's error state": np.geterr,
+    "numpy's print options": lambda: repr(np.get_printoptions()),
+    "signal handlers": lambda: [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+    "locale": lambda: locale.setlocale(locale.LC_ALL),
+    "recursion limit": sys.getrecursionlimit,
+    "longest integer": sys.get_int_max_str_digits,
+    "garbage collection": gc.isenabled,
+    "figures left open": lambda: sys.modules["matplotlib.pyplot"].get_fignums() if "matplotlib.pyplot" in sys.modules else [],
+}
+
+
+@pytest.fixture(autouse=True)
+def globals_as_they_were(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Sets precisions and global generators before each test and restores them; fails a test that leaves another global changed.
+
+    Caches of the packages are dropped after a test that patches, because what it cached was computed by patched code.
+    """
+    mpmath.mp.dps, flint.ctx.prec = 15, 53
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    before = {name: read() for name, read in _GLOBALS.items()}
+    yield
+    mpmath.mp.dps, flint.ctx.prec = 15, 53
+    if "monkeypatch" in request.fixturenames:
+        _drop_caches()
+    changed = {name: (before[name], now) for name, read in _GLOBALS.items() if (now := read()) != before[name]}
+    assert changed == {}, "the test leaves globals changed, and later tests would depend on it"
+
+
+def _drop_caches() -> None:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("accounting", "dpselect"):
+            for member in list(vars(module).values()):
+                if callable(clear := getattr(member, "cache_clear", None)):
+                    clear()
+
+
+# -- turns ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests marked `serial` take turns, whatever way they are distributed over processes: they need the machine's cores."""
+    if request.node.get_closest_marker("serial") is None:
+        yield
+        return
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    with (shared / "serial.lock").open("w") as lock:
+        _wait_for(lock)
+        yield
+
+
+def _wait_for(lock: IO[str]) -> None:
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+# -- seeds ----------------------------------------------------------------------------------------------------------------------
+
+settings.register_profile("dpselect", deadline=None, print_blob=True, database=None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds --order-seed."""
+    parser.addoption("--order-seed", type=int, help="run the tests in a random order, drawn from this seed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis explores from a new seed in every run, the same for all workers, and the header names it."""
+    settings.load_profile("dpselect")
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = random.SystemRandom().randrange(2**32)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """The seeds that repeat this run."""
+    order = config.getoption("order_seed")
+    return f"--hypothesis-seed={config.getoption('hypothesis_seed')}" + ("" if order is None else f" --order-seed={order}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --order-seed, any order."""
+    if config.getoption("order_seed") is not None:
+        random.Random(config.getoption("order_seed")).shuffle(items)
+
+
+# -- what was not tested --------------------------------------------------------------------------------------------------------
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Says how many tests were left out for want of data, servers or packages, and the seeds once more if anything failed."""
+    reasons = Counter(str(report.longrepr[-1]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    if reasons:
+        terminalreporter.section("not tested here")
+        for reason, count in sorted(reasons.items()):
+            terminalreporter.line(f"{count:5d}  {reason}")
+    if terminalreporter.getreports("failed"):
+        terminalreporter.line(f"repeat with {pytest_report_header(config)}")
