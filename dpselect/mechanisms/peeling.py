@@ -103,13 +103,7 @@ class PeelingTopK(Mechanism):
 
 def peel(values: Numbers, noise: Noise, scale: float, k: int, source: Sampler) -> Positions:
     """(k,) positions in the order in which they are peeled off, with fresh noise in every round."""
-    left = np.arange(len(values))
-    order = np.empty(k, dtype=np.int64)
-    for place in range(k):
-        winner = int(source.top_k(values[left], noise, scale, 1)[0])
-        order[place] = left[winner]
-        left = np.delete(left, winner)
-    return order
+    return source.peel(values, noise, scale, k)
 
 
 def peel_groups(values: Numbers, multiplicities: Positions, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:

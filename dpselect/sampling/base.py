@@ -65,6 +65,19 @@ class Sampler(ABC):
         return exact.drawn_all(problem) if self.constant_work else exact.top_k(problem)
 
     @final
+    def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
+        """(k,) positions of k rounds of `top_k` with k=1, each on what is left and with fresh noise; exact if `self.exact`."""
+        problem = Problem(numbers(values), noise, float(scale), k, self.words)
+        if self.exact and not self.constant_work and exact.worth_sweeping(problem):
+            return exact.peeled(problem)
+        left, order = np.arange(len(values)), np.empty(k, dtype=np.int64)
+        for place in range(k):
+            winner = int(self.top_k(problem.values[left], noise, scale, 1)[0])
+            order[place] = left[winner]
+            left = np.delete(left, winner)
+        return order
+
+    @final
     def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Indices:
         """(rounds, k) the same for every row of a (rounds, m) matrix."""
         matrix = numbers(matrix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import final
 
 import numpy as np
 
@@ -22,9 +23,12 @@ _MOST_EXPANDED = 50_000_000
 
 def top_k(problem: Problem) -> Indices:
     """(k,) positions, largest first."""
-    if len(problem.values) <= _DRAWN + _DRAWN_EACH * problem.k:
-        return drawn_all(problem)
-    return swept(problem)
+    return swept(problem) if worth_sweeping(problem) else drawn_all(problem)
+
+
+def worth_sweeping(problem: Problem) -> bool:
+    """Whether a sweep is quicker than the noise of every candidate."""
+    return len(problem.values) > _DRAWN + _DRAWN_EACH * problem.k
 
 
 def drawn_all(problem: Problem) -> Indices:
@@ -39,14 +43,36 @@ def drawn_all(problem: Problem) -> Indices:
 
 def swept(problem: Problem, *, threshold: float | None = None) -> Indices:
     """The same by the threshold sweep; `threshold` in noise units relative to the largest score, guessed if None."""
-    maxima = block_maxima(problem.values, problem.k)
-    problem = problem.against(maxima.max())
-    height = problem.heights(maxima)
-    del maxima
-    if threshold is None:
-        sample, share = _sample(problem, len(height))
-        threshold = guess(problem.noise, height, None, sample, share, problem.k)
-    return Sweep(problem).blocks(units(np.arange(len(height)), height), threshold).index
+    return Swept(problem).top_k(problem.k, threshold)
+
+
+def peeled(problem: Problem) -> Indices:
+    """(k,) positions in the order of k rounds, each the best of those left with fresh noise for all. Theorem X12.
+
+    Scores are passed over once: a round draws noise for those taken too, which decides nothing, and asks for one candidate more.
+    """
+    scores, taken = Swept(problem), dict[int, None]()
+    for place in range(problem.k):
+        best = scores.top_k(place + 1).tolist()
+        taken[next(i for i in best if i not in taken)] = None
+    return np.array(list(taken), dtype=np.int64)
+
+
+@final
+class Swept:
+    """Scores passed over once, for any number of independent sweeps over them."""
+
+    def __init__(self, problem: Problem) -> None:
+        maxima = block_maxima(problem.values, problem.k)
+        self._problem = problem.against(maxima.max())
+        self._blocks = units(np.arange(len(maxima)), self._problem.heights(maxima))
+        self._sample, self._share = _sample(self._problem, len(maxima))
+
+    def top_k(self, k: int, threshold: float | None = None) -> Indices:
+        """(k,) positions of the k largest under fresh noise, largest first; `threshold` as for `swept`."""
+        if threshold is None:
+            threshold = guess(self._problem.noise, self._blocks.height, None, self._sample, self._share, k)
+        return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold).index
 
 
 def grouped(problem: Problem, multiplicities: Indices, *, threshold: float | None = None) -> Entries:

@@ -47,6 +47,12 @@ def main() -> None:
         ours = best_time(lambda mechanism=mechanism: mechanism.select(scores), options.runs)
         theirs = best_time(lambda draw=draw: plain(counts, draw, 10.0, options.k), options.runs)
         print(f"{noise:<14}{ours:>12.3f}{theirs:>16.3f}{ours / theirs:>8.2f}")
+    for noise in ("exponential", "laplace"):
+        peeling = dps.PeelingTopK(k=options.k, noise=noise, scale=10.0)
+        best = dps.ReportNoisyMax(noise=noise, scale=10.0)
+        ours = best_time(lambda peeling=peeling: peeling.select(scores), options.runs)
+        once = best_time(lambda best=best: best.select(scores), options.runs)
+        print(f"peeling, {noise}: {ours:.3f} s, {ours / once:.1f} x one round of {once:.3f} s")
 
 
 if __name__ == "__main__":

@@ -7,13 +7,15 @@ import pytest
 from scipy.stats import chi2, chisquare, kstest
 from slow_reference import widened
 
+from dpselect.mechanisms.peeling import _sequences
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Entries, Problem, contest_bounds
-from dpselect.sampling.exact import drawn_all, grouped, swept
+from dpselect.sampling.exact import drawn_all, grouped, peeled, swept
 from dpselect.sampling.heights import Numbers
 from dpselect.sampling.sweep import Sweep
 from dpselect.sampling.units import block_maxima, units
+from dpselect.scores import centred
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
 LIMIT = 1e-8
@@ -192,3 +194,27 @@ def test_a_guess_of_any_height_ends() -> None:
     for threshold in (1e9, 100.0, -1e3):
         problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words)
         assert swept(problem, threshold=threshold).tolist() == [777]
+
+
+def test_peeling_in_one_pass_has_the_law_of_rounds() -> None:
+    """Three rounds over scores that were passed over once release every ordered triple as rounds with fresh noise would."""
+    values = np.repeat([4, 3, 0], [1, 2, 27])
+    law = _sequences(centred(values), by_name("laplace"), 1.5, 3)
+    classes: dict[tuple[int, ...], float] = {}
+    for items, chance in law.items():
+        key = tuple(int(values[i]) for i in items)
+        classes[key] = classes.get(key, 0.0) + chance
+    problem = _problem(values, "laplace", 1.5, 3, seed=17)
+    drawn = [tuple(int(values[i]) for i in peeled(problem)) for _ in range(600)]
+    keys = [key for key, chance in classes.items() if chance > 0.02]
+    seen = np.array([drawn.count(key) for key in keys], dtype=float)
+    expected = np.array([classes[key] for key in keys]) * len(drawn)
+    rest = len(drawn) - seen.sum(), len(drawn) - expected.sum()
+    statistic = ((seen - expected) ** 2 / expected).sum() + (rest[0] - rest[1]) ** 2 / max(rest[1], 1.0)
+    assert chi2.sf(statistic, len(keys)) > LIMIT
+
+
+def test_a_peeled_item_is_not_peeled_again() -> None:
+    """The rounds release different items, and all of them where k is their number."""
+    values = np.arange(40)
+    assert sorted(peeled(_problem(values, "exponential", 5.0, 40, seed=3)).tolist()) == list(range(40))
