@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Protocol, Self, cast, final
 
@@ -9,9 +10,9 @@ import numpy as np
 
 from accounting import bounds
 from accounting.adaptive import AdaptiveBound, adaptive_composition
+from accounting.arguments import MOST_COUNT, whole
 from accounting.bounds import Bound, Bounded, Route
 from accounting.curves import Curve
-from accounting.curves.base import MOST_COUNT
 from accounting.errors import InvalidArgument
 from accounting.pool import Pool
 from accounting.relation import Relation, same_relation
@@ -68,10 +69,10 @@ class Accountant:
 
     def __init__(self, relation: Relation | None = None) -> None:
         self._relation = same_relation(None, relation)
-        # Parallel lists: a tuple per call would keep the garbage collector busy.
-        self._labels: list[str] = []
-        self._curves: list[Curve] = []
-        self._counts: list[int] = []
+        # label, curve, count, label, ...: extended in one step, so that no interruption leaves part of an item. A tuple per item
+        # would keep the garbage collector busy.
+        self._flat: list[str | Curve | int] = []
+        self._lock = threading.Lock()
 
     def compose(
         self, item: Curve | Priced, count: int = 1, label: str | None = None, *, relation: Relation | None = None
@@ -83,16 +84,26 @@ class Accountant:
             InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation is none of the two.
         """
         curve, stated = _read(item, relation)
-        if stated is not None:
-            self._relation = same_relation(self._relation, stated)
         if type(count) is not int or not 0 <= count <= MOST_COUNT:
-            shown = repr(count) if not isinstance(count, int) or abs(count) <= 10 * MOST_COUNT else "<huge>"
-            raise InvalidArgument(f"count={shown} must be an integer >= 0, at most 10^18: how many times the mechanism runs")
-        if count > 0:
-            self._labels.append(_kind(item) if label is None else label)
-            self._curves.append(curve)
-            self._counts.append(count)
+            count = whole("count", count, "how many times the mechanism runs", least=0)
+        with self._lock:
+            if stated is not None:
+                self._relation = same_relation(self._relation, stated)
+            if count > 0:
+                self._flat.extend((_kind(item) if label is None else label, curve, count))
         return self
+
+    @property
+    def _labels(self) -> list[str]:
+        return cast(list[str], self._flat[0::3])
+
+    @property
+    def _curves(self) -> list[Curve]:
+        return cast(list[Curve], self._flat[1::3])
+
+    @property
+    def _counts(self) -> list[int]:
+        return cast(list[int], self._flat[2::3])
 
     @property
     def relation(self) -> Relation | None:

@@ -219,7 +219,13 @@ class Budget(Frozen):
         return f"{name} has no finite {in_words(self.measure)}, which is what {self!r} adds up. {_remedy(self.measure)}"
 
     def fits(self, spent: Price, price: Price) -> bool:
-        """Whether `price` may be charged after `spent`."""
+        """Whether `price` may be charged after `spent`.
+
+        Raises:
+            InvalidArgument: one of them is negative or no price.
+        """
+        spent.require_charge()
+        price.require_charge()
         total = spent.plus(price)
         return total.main <= self.capacity.main and total.failure <= self.capacity.failure
 

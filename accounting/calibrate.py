@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from accounting.arguments import MOST_COUNT
 from accounting.budget import Budget
 from accounting.calibrate_search import Search, checked_budget, checked_curve
 from accounting.curves import Composed, Curve
-from accounting.curves.base import MOST_COUNT
 from accounting.errors import CalibrationError, InvalidArgument
 
 _PROBES = 5

@@ -63,6 +63,10 @@ class BudgetExceeded(AccountingError):
         self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit
 
 
+class ForeignProcess(AccountingError):
+    """Something that counts what one process spends was used in a fork of that process; nothing was charged or drawn."""
+
+
 class CalibrationError(AccountingError):
     """No parameter in the bracket meets the budget, or the family is not monotone."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import numbers
 from decimal import Decimal
 from typing import final
 
 from accounting.accountant import Priced
+from accounting.arguments import whole
 from accounting.conversion import check_delta
 from accounting.curves import Composed, Curve
 from accounting.decimal_sum import exact, float_up
@@ -14,6 +15,7 @@ from accounting.errors import BudgetExceeded, InvalidArgument, Unaffordable
 from accounting.filter_item import read_item
 from accounting.filter_order import Order, rounded_down, waiting_cost
 from accounting.filter_price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, Price, in_words, itemised
+from accounting.kept import Kept
 from accounting.relation import Relation, same_relation
 
 
@@ -35,9 +37,11 @@ class PrivacyOdometer:
         self._measure: Measure = "epsilon" if order == "inf" else float(order)
         self._start = Decimal(0) if order == "inf" else waiting_cost(_positive(delta), _above_one(order))
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
-        self._relation = same_relation(None, relation)
-        self._spent = NOTHING
-        self._lock = threading.Lock()
+        self._kept: Kept[tuple[Relation | None, Price]] = Kept(
+            (same_relation(None, relation), NOTHING),
+            owner="a PrivacyOdometer",
+            remedy="give each process its own and add their epsilons up, or charge a Ledger",
+        )
 
     def charge(self, item: Curve | Priced, count: int = 1, *, relation: Relation | None = None) -> float:
         """Add `count` runs of a curve or mechanism; the running epsilon.
@@ -46,36 +50,40 @@ class PrivacyOdometer:
             Unaffordable: the curve has no finite cost at this order.
             BudgetExceeded: its delta0 does not fit into `failure`; nothing is charged.
             RelationMismatch: the relation differs from that of earlier charges.
+            ForeignProcess: the odometer was made before a fork.
         """
         curve, stated = read_item(item, relation)
-        price = itemised(Composed.of([(count, curve)]), self._measure)
+        price = itemised(Composed.of([(whole("count", count, "how many runs are charged"), curve)]), self._measure)
         if price is None:
             raise Unaffordable(f"{type(curve).__name__} has no finite {in_words(self._measure)}: choose another order")
-        with self._lock:
-            relation, total = same_relation(self._relation, stated), self._spent.plus(price)
+        with self._kept.turn() as (common, spent):
+            relation, total = same_relation(common, stated), spent.plus(price)
             if total.failure > self._failure:
                 raise self._refusal(curve, price)
-            self._relation, self._spent = relation, total
-        return self.epsilon
+            self._kept.value = relation, total
+            return self._epsilon(total)
 
     def _refusal(self, curve: Curve, price: Price) -> BudgetExceeded:
-        left = (self._failure - self._spent.failure) * FAILURE_UNIT
+        left = (self._failure - self.spent.failure) * FAILURE_UNIT
         return BudgetExceeded(
             f"{type(curve).__name__} may fail with probability {curve.delta0:g}, but only {left} of failure is left. Nothing was "
             "charged: give the odometer a larger failure, or lower the mechanism's delta.",
             requested=price,
-            spent=self._spent,
+            spent=self.spent,
         )
 
     @property
     def epsilon(self) -> float:
         """What the loss has not passed so far, in nats; rounded up. Before any charge it is 0."""
-        return 0.0 if self._spent == NOTHING else float_up(self._spent.main, MAIN_UNIT, self._start)
+        return self._epsilon(self.spent)
 
     @property
     def spent(self) -> Price:
         """The sum of the prices so far."""
-        return self._spent
+        return self._kept.value[1]
+
+    def _epsilon(self, spent: Price) -> float:
+        return 0.0 if spent == NOTHING else float_up(spent.main, MAIN_UNIT, self._start)
 
 
 def _positive(delta: float) -> float:
@@ -85,6 +93,6 @@ def _positive(delta: float) -> float:
 
 
 def _above_one(order: float) -> float:
-    if not 1 < order < float("inf"):
-        raise InvalidArgument(f"order={order!r} must be a number above 1, or 'inf' for the sum of pure epsilons")
+    if isinstance(order, bool) or not isinstance(order, numbers.Real) or not 1 < order < float("inf"):
+        raise InvalidArgument(f"order={str(order)[:30]!r} must be a number above 1, or 'inf' for the sum of pure epsilons")
     return float(order)

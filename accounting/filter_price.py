@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
 from accounting.decimal_sum import exact, times_up, units_up
+from accounting.errors import InvalidArgument, InvalidCurve
 
 Measure = float | Literal["epsilon", "rho"]  # a float is the order of a Renyi divergence
 
@@ -27,6 +28,15 @@ class Price(NamedTuple):
     def plus(self, other: Price) -> Price:
         """The two prices together."""
         return Price(self.main + other.main, self.failure + other.failure)
+
+    def require_charge(self) -> None:
+        """Refuse what would give budget back.
+
+        Raises:
+            InvalidArgument: a part is negative or no whole number.
+        """
+        if not all(type(part) is int and part >= 0 for part in self):
+            raise InvalidArgument("a price with a negative or fractional part cannot be charged: prices are whole units >= 0")
 
     def times(self, count: int) -> Price:
         """The price of `count` such charges."""
@@ -67,8 +77,14 @@ def main_cost(curve: Curve, measure: Measure) -> float:
 
 
 def itemised(curve: Curve, measure: Measure) -> Price | None:
-    """The price of `curve`, rounded up; None if it is infinite or beyond what a price can count."""
+    """The price of `curve`, rounded up; None if it is infinite or beyond what a price can count.
+
+    Raises:
+        InvalidCurve: a cost or probability of it is NaN or negative: charging that would give budget back.
+    """
     main = main_cost(curve, measure)
+    if not (main >= 0 and 0 <= curve.delta0 <= 1):
+        raise InvalidCurve(f"{type(curve).__name__} has a NaN or negative cost, or no probability as delta0: it is no guarantee")
     if not math.isfinite(main):
         return None
     units = units_up(exact(main) if isinstance(measure, str) else times_up(exact(main), _OUTWARD), MAIN_UNIT)

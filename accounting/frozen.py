@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -52,6 +53,43 @@ class Frozen(BaseModel):
         except ValidationError:  # what is wrong with values has become `error_class` already
             raise cls.error_class(f"the text is not the JSON of {cls.__name__}: pass what model_dump_json wrote") from None
 
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
+        """The validated model: a guarantee that skipped validation is none, so there is no way around it."""
+        return cls.model_validate(values)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields replaced, by name or alias, and all of them validated again; nothing cached comes along.
+
+        Raises:
+            The family's own error class: a value is refused, or there is no such field.
+        """
+        return self._rebuilt(update or {})
+
+    def copy(self, *, update: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        """As `model_copy`: pydantic's older name."""
+        if options:
+            raise self.error_class(f"{type(self).__name__}.copy takes update only: a configuration is copied as a whole")
+        return self._rebuilt(update or {})
+
+    def _rebuilt(self, update: Mapping[str, Any]) -> Self:
+        names = {field.alias or name: name for name, field in type(self).model_fields.items()}
+        given = {alias: getattr(self, name) for alias, name in names.items()}
+        return type(self).model_validate({**given, **{_alias(names, name): value for name, value in update.items()}})
+
+    # What is computed from the fields and kept beside them, by cached_property, is no part of the value.
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        mine, theirs = self.__dict__, other.__dict__
+        return all(mine[name] == theirs[name] for name in type(self).__pydantic_fields__)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        fields = type(self).__pydantic_fields__
+        return {**state, "__dict__": {name: value for name, value in state["__dict__"].items() if name in fields}}
+
     def __repr_args__(self) -> Any:
         fields = type(self).model_fields
         for name, value in super().__repr_args__():
@@ -61,6 +99,11 @@ class Frozen(BaseModel):
 
     def __str__(self) -> str:
         return repr(self)
+
+
+def _alias(names: Mapping[str, str], given: str) -> str:
+    """The alias of a field that is given by its name or alias."""
+    return next((alias for alias, name in names.items() if given in (alias, name)), given)
 
 
 def _explain(cls: type[Frozen], error: ValidationError) -> str:

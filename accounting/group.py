@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from accounting.arguments import whole
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -51,8 +52,9 @@ def group_privacy(curve: Curve, size: int) -> Curve:
         >>> acc.group_privacy(acc.PureDP(epsilon=0.5), 3).epsilon(0.0)
         1.5
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise InvalidArgument(f"size={size!r} must be an integer >= 1: how many neighbouring steps apart the inputs are")
+    if not isinstance(curve, Curve):
+        raise InvalidArgument(f"group_privacy takes a Curve, not {type(curve).__name__}: pass mechanism.curve")
+    size = whole("size", size, "how many neighbouring steps apart the inputs are")
     return curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size)
 
 

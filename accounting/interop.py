@@ -13,6 +13,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
+from accounting.arguments import whole
 from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, zero
 from accounting.errors import InvalidCurve, NoEquivalent
 from accounting.interop_laws import discrete_laplace, down, randomised_response, up
@@ -92,10 +93,8 @@ def _composed(event: dp_event.ComposedDpEvent, relation: Relation) -> Curve:
 
 
 def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
-    count = event.count
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-        raise InvalidCurve(f"SelfComposedDpEvent.count={count!r} must be an integer >= 0")
-    return Composed.of([(int(count), from_dp_event(event.event, relation))])
+    count = whole("SelfComposedDpEvent.count", event.count, "how often the event runs", least=0, error=InvalidCurve)
+    return Composed.of([(count, from_dp_event(event.event, relation))])
 
 
 def _shift(noise_multiplier: float, relation: Relation) -> float:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
+import numbers
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Self, final
 
 from accounting import Curve, Relation
 from accounting.curves import Composed
+from accounting.kept import Kept
 from accounting.ledger import Ledger, Receipt
 from accounting.relation import same_relation
 from dpselect.errors import InvalidRequest
@@ -38,13 +38,13 @@ class PlanItem:
             InvalidRequest: no pair, or something else.
             RelationMismatch: the mechanisms' relations differ.
         """
-        parts = tuple(plan)
+        parts = tuple(plan) if isinstance(plan, Iterable) else ()
         if not parts or not all(_is_part(part) for part in parts):
             raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1")
         relation = parts[0][1].relation
         for _, mechanism in parts:
             same_relation(relation, mechanism.relation)
-        return cls(parts, relation)
+        return cls(tuple((int(count), mechanism) for count, mechanism in parts), relation)
 
     @property
     def curve(self) -> Curve:
@@ -61,7 +61,8 @@ def _is_part(part: object) -> bool:
     if not isinstance(part, tuple | list) or len(part) != 2:
         return False
     count, mechanism = part
-    return isinstance(count, int) and not isinstance(count, bool) and count >= 1 and isinstance(mechanism, Mechanism)
+    counted = isinstance(count, numbers.Integral) and not isinstance(count, bool) and int(count) >= 1
+    return counted and isinstance(mechanism, Mechanism)
 
 
 @final
@@ -74,11 +75,10 @@ class Schedule:
 
     def __init__(self, ledger: Ledger, dataset: str, key: str, item: PlanItem, actor: str | None) -> None:
         self._ledger, self._dataset, self._key, self._actor = ledger, dataset, key, actor
-        self._left: Counter[Mechanism] = Counter()
+        left: Counter[Mechanism] = Counter()
         for count, mechanism in item.parts:
-            self._left[mechanism] += count
-        self._lock = threading.Lock()
-        self._process = os.getpid()
+            left[mechanism] += count
+        self._kept = Kept(left, owner="this schedule", remedy="reserve one per process")
 
     @property
     def key(self) -> str:
@@ -88,13 +88,14 @@ class Schedule:
     @property
     def left(self) -> dict[Mechanism, int]:
         """How many runs of each mechanism are not drawn yet."""
-        return dict(+self._left)
+        return dict(self._kept.value)
 
     def select(self, mechanism: Mechanism, scores: Scores | Rounds) -> Selection:
         """Draw one of the plan's runs.
 
         Raises:
-            InvalidRequest: the plan has no such run left, or it was made in another process.
+            InvalidRequest: the plan has no such run left.
+            ForeignProcess: it was made before a fork.
             InvalidTransition: the reservation was voided.
             RelationMismatch, SensitivityMismatch, DomainMismatch: as `Mechanism.select`; the run is not used up.
         """
@@ -114,17 +115,15 @@ class Schedule:
         return self._ledger.void(self._dataset, self._key, actor=actor, reason=reason)
 
     def _take(self, mechanism: Mechanism) -> None:
-        if os.getpid() != self._process:
-            raise InvalidRequest("this schedule was made in another process, which counts its draws: reserve one per process")
-        with self._lock:
-            if self._left[mechanism] < 1:
+        with self._kept.turn() as left:
+            if left[mechanism] < 1:
                 raise InvalidRequest(
                     f"the plan has no run of {mechanism!r} left: what was not planned is charged by Session.select"
                 )
-            self._left[mechanism] -= 1
+            self._kept.value = left - Counter([mechanism])
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Schedule counts the draws of one process and is not pickled: reserve one per process")
 
     def __repr__(self) -> str:
-        return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._left.values())})"
+        return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._kept.value.values())})"

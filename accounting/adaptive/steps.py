@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from accounting.arguments import whole
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, Tighter
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidArgument
@@ -67,9 +68,7 @@ def _counted(item: Described) -> tuple[Curve, int]:
     curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
     if not isinstance(curve, Curve):
         raise InvalidArgument(f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise InvalidArgument("a step is repeated an integer number of times, count >= 0")
-    return curve, count
+    return curve, whole("count", count, "how many times a step is repeated", least=0)
 
 
 def _added(curve: Curve) -> float:

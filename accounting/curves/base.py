@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
 from accounting import bounds
+from accounting.arguments import MOST_COUNT
 from accounting.errors import InvalidArgument, InvalidCurve
 from accounting.frozen import Frozen
 from accounting.relation import Relation
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Floats = NDArray[np.float64]
-# Most repetitions, or candidates: counts stay far from the limits of floats and of 64 bits.
-MOST_COUNT = 10**18
 _EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when they became floats
 _MEMBERS: dict[str, type[Curve]] = {}
 

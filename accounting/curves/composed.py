@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from accounting.curves.base import MOST_COUNT, AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
+from accounting.arguments import MOST_COUNT, whole
+from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
-from accounting.errors import InvalidArgument, InvalidCurve
+from accounting.errors import InvalidCurve
 from accounting.frozen import Count
 from accounting.pld.loss import Dominated, Losses
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Part = tuple[int, Curve]
+_TIMES = "how many times a curve is repeated"
 
 
 def _normal_form(data: Any) -> Any:
@@ -29,7 +31,7 @@ def _normal_form(data: Any) -> Any:
         raise InvalidCurve("Composed.parts must be pairs (count, curve)")
     counts: Counter[Curve] = Counter()
     for count, curve in data:
-        _add(counts, _positive(count), from_data(curve))
+        _add(counts, whole("Composed.parts: count", count, _TIMES, error=InvalidCurve), from_data(curve))
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
     return tuple((counts[curve], curve) for curve in sorted(counts, key=_sort_key))
@@ -47,12 +49,6 @@ def _sort_key(curve: Curve) -> tuple[str, float, str]:
     if isinstance(curve, OneParameter):
         return (type(curve).__name__, curve.parameter, "")
     return (type(curve).__name__, 0.0, curve.to_json())
-
-
-def _positive(count: object) -> int:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= MOST_COUNT:
-        raise InvalidCurve("Composed.parts: a count must be an integer >= 1, at most 10^18")
-    return int(count)
 
 
 @final
@@ -78,7 +74,7 @@ class Composed(Curve):
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
-        composed = cls(parts=[(count, curve) for count, curve in parts if _counted(count) > 0])
+        composed = cls(parts=[(count, curve) for count, curve in parts if whole("count", count, _TIMES, least=0) > 0])
         return composed.parts[0][1] if len(composed.parts) == 1 and composed.parts[0][0] == 1 else composed
 
     def _rdp(self, orders: Floats) -> Floats:
@@ -144,12 +140,6 @@ def _by_family(parts: Sequence[Part]) -> tuple[dict[type[OneParameter], list[tup
         else:
             others.append((count, curve))
     return families, others
-
-
-def _counted(count: object) -> int:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= MOST_COUNT:
-        raise InvalidArgument("a curve is repeated an integer number of times, count >= 0 and at most 10^18")
-    return int(count)
 
 
 def zero() -> Composed:

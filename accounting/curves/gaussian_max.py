@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 import numpy as np
 from pydantic import Field
 
-from accounting.curves.base import MOST_COUNT, Floats, Undoubted
+from accounting.arguments import MOST_COUNT
+from accounting.curves.base import Floats, Undoubted
 from accounting.curves.gaussian import GaussianDP
 from accounting.frozen import Count, NonNegative
 from accounting.pld.hull import Hull

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypedDict
 
+from accounting.arguments import whole
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
 from accounting.ledger import canonical
@@ -88,7 +89,7 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
         InvalidEntry: the count is not an integer from 1 to 10^12, or the JSON is too long.
         RelationMismatch: the relation stated differs from the mechanism's.
     """
-    runs = _checked_count(count)
+    runs = whole("count", count, "how many times the mechanism runs", most=MOST_RUNS, error=InvalidEntry)
     if isinstance(item, Curve):
         return Item(item, runs, relation, _short("curve", item.to_json()), None)
     curve = getattr(item, "curve", None)
@@ -97,12 +98,6 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
     mechanism = _short("mechanism", item.to_json())
     canonical.loads(mechanism)
     return Item(curve, runs, same_relation(item.relation, relation), _short("curve", curve.to_json()), mechanism)
-
-
-def _checked_count(count: object) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_RUNS:
-        raise InvalidEntry(f"count must be an integer from 1 to {MOST_RUNS:,}: how many times the mechanism runs")
-    return count
 
 
 def _short(field: str, text: str) -> str:

@@ -143,6 +143,7 @@ class Mechanism(Frozen, ABC):
         flat = Scores(array.ravel(), sensitivity=self.covers, kind="counts" if self._counts_only else "utilities").values
         self._check_size(array.shape[1])
         self._check_stated()
+        self._check_values(flat)
         return flat.reshape(array.shape)
 
     @staticmethod
@@ -196,6 +197,7 @@ class Mechanism(Frozen, ABC):
         else:
             self._check_size(scores.size)
         self._check_stated()
+        self._check_values(scores.values)
         if self.draws_groups and scores.multiplicities is not None:
             source.require_drawable(scores.size)
         else:
@@ -230,6 +232,9 @@ class Mechanism(Frozen, ABC):
 
     def _check_stated(self) -> None:
         """Raise where the configuration leaves something open that bare scores do not tell, or the noise is beyond the floats."""
+
+    def _check_values(self, values: Numbers) -> None:
+        """Raise where values that Scores allow mean nothing to this mechanism. A draw must not find out, after the charge."""
 
     def _check_size(self, size: int) -> None:
         if size < self.least_candidates:

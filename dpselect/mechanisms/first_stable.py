@@ -12,7 +12,7 @@ from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.gaps_rows import blocks
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stable_rule import StableRule
+from dpselect.mechanisms.stable_rule import StableRule, require_distances
 from dpselect.mechanisms.threshold_law import Comparisons, scaled
 from dpselect.mechanisms.threshold_run import first, margins, passing
 from dpselect.noise import by_name
@@ -71,6 +71,9 @@ class FirstStable(Mechanism):
 
     def _check_stated(self) -> None:
         _ = self.rule.threshold  # refused before a charge, not at the draw
+
+    def _check_values(self, values: Numbers) -> None:
+        require_distances(values)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         found = int(self._rows(scores.dense()[None], source)[0, 0])

@@ -14,7 +14,7 @@ from dpselect.mechanisms.gaps_rows import blocks
 from dpselect.mechanisms.online_stable_law import law
 from dpselect.mechanisms.online_stable_session import StableSession
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stable_rule import StableRule
+from dpselect.mechanisms.stable_rule import StableRule, require_distances
 from dpselect.mechanisms.threshold_run import Flags, first
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Numbers, Scores
@@ -81,11 +81,13 @@ class OnlineStableQueries(Mechanism):
     def _check_stated(self) -> None:
         _ = self.rule.threshold  # refused before a charge, not at the draw
 
+    def _check_values(self, values: Numbers) -> None:
+        require_distances(values)
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        session = StableSession(self.rule, most_unstable=self.c, source=source)
-        stable = [i for i, distance in enumerate(scores.dense().tolist()) if session.is_open and session.answer(distance)]
-        complete = session.unstable < self.c
-        return release(scores, stable, ordered=False, requested=None, complete=complete, reason=_REASON)
+        stable, unstable = self._rows(scores.dense()[None], source)
+        chosen = np.flatnonzero(stable[0]).tolist()
+        return release(scores, chosen, ordered=False, requested=None, complete=bool(unstable[0] < self.c), reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         parts = [self._rows(matrix[rows], source) for rows in blocks(matrix)]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.decimal_sum import decimal_sum
+from dpselect.errors import InvalidScores
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.noise import by_name
 from dpselect.noise.numerics import log1mexp
@@ -97,6 +98,16 @@ class StableRule:
             middle = (low + high) / 2
             low, high = (middle, high) if log_failure(middle, ratio) > target else (low, middle)
         return high
+
+
+def require_distances(values: Numbers) -> None:
+    """Refuse what is no distance, before a charge.
+
+    Raises:
+        InvalidScores: a distance is negative.
+    """
+    if np.any(values < 0):
+        raise InvalidScores("a distance is negative: a distance counts users, 0 where some neighbour answers differently")
 
 
 def log_failure(height: float, ratio: float) -> float:

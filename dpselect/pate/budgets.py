@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-
 from accounting import (
     ZCDP,
     Approximate,
@@ -21,6 +19,7 @@ from accounting import (
     calibrate,
     calibrate_count,
 )
+from accounting.arguments import whole
 from accounting.calibrate_search import checked_budget
 from accounting.conversion import check_delta, invert_profile, rdp_to_epsilon
 from accounting.pld import Dominated, composable, pld_epsilon
@@ -182,9 +181,7 @@ def _exact(plan: Curve, delta: float) -> float | None:
 
 
 def _checked(rounds: int) -> int:
-    if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 1:
-        raise InvalidRequest(f"rounds={rounds!r} must be an integer >= 1: how many items are labelled")
-    return int(rounds)
+    return whole("rounds", rounds, "how many items are labelled", error=InvalidRequest)
 
 
 def _curve(mechanism: Mechanism) -> Curve:

@@ -223,7 +223,7 @@ def test_a_schedule_stays_in_its_process(session: Session, schedule: Schedule) -
     if child == 0:
         try:
             schedule.select(MECHANISM, SCORES)
-        except InvalidRequest:
+        except acc.ForeignProcess:
             os.write(write, b"refused")
         os._exit(0)
     os.close(write)

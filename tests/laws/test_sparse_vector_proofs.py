@@ -80,6 +80,24 @@ def test_a_session_refuses_what_is_no_distance(distance: Any) -> None:
     assert "1.2345" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "mechanism", [OnlineStableQueries(epsilon=1.0, delta=1e-3, c=1), FirstStable(epsilon=1.0, delta=1e-3, candidates=3)]
+)
+def test_a_negative_distance_is_refused_before_any_draw(mechanism: dps.Mechanism) -> None:
+    """`check`, `select`, `select_many` and `probabilities` refuse it alike, whatever the noise and wherever it stands."""
+    distances = [0, 5, -1]
+    scores = dps.Scores(distances, sensitivity=mechanism.covers, kind="utilities")
+    for attempt in (
+        lambda: mechanism.check(scores),
+        lambda: mechanism.select(scores),
+        lambda: mechanism.select_many([distances]),
+        lambda: mechanism.check_many([distances]),
+        lambda: mechanism.probabilities(scores),
+    ):
+        with pytest.raises(dps.InvalidScores, match="negative"):
+            attempt()
+
+
 # -- Theorem V6: Top Stable -----------------------------------------------------------------------------------------------------
 
 UNKNOWN = [

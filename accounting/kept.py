@@ -1,0 +1,54 @@
+"""`Kept`: a value that outlives a call, changed by one process and one thread at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Generic, NoReturn, TypeVar, final
+
+from accounting.errors import ForeignProcess
+
+T = TypeVar("T")
+
+
+@final
+class Kept(Generic[T]):
+    """The state of a filter, a plan's draws or a session of queries, whose copies would each spend the same budget.
+
+    Replace `value` as a whole inside `turn`: an interruption then leaves either the old or the new state, never half of both. A
+    shallow copy of the owner shares the state; pickling and deep copies are refused.
+
+    Args:
+        value: the first state.
+        owner: what holds it, as an error message calls it.
+        remedy: what to do in another process.
+    """
+
+    __slots__ = ("_lock", "_owner", "_process", "_remedy", "value")
+
+    def __init__(self, value: T, *, owner: str, remedy: str) -> None:
+        self.value = value
+        self._owner, self._remedy = owner, remedy
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    @contextmanager
+    def turn(self) -> Iterator[T]:
+        """The state, for one thread at a time.
+
+        Raises:
+            ForeignProcess: this process is a fork of the one that made the state.
+        """
+        # Asked before the lock, which a thread that the fork left behind may hold for ever.
+        if os.getpid() != self._process:
+            raise ForeignProcess(f"{self._owner} was made in another process, which counts what it spends: {self._remedy}")
+        with self._lock:
+            yield self.value
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self._owner} counts what one process spends and is neither pickled nor copied: {self._remedy}")
+
+    def __repr__(self) -> str:
+        return "Kept(<hidden>)"
