@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, final
 import numpy as np
 from pydantic import Field
 
-from accounting import BoundedRange, PureDP
+from accounting import BoundedRange, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, enumerable
@@ -37,8 +37,8 @@ _MOST_CLASSES = 4096  # per row of a matrix: more is slower than the draw of one
 class CanonicalTopK(Mechanism):
     """The k-set S with the largest noisy score gamma * min of S - (1 - gamma) * max of the rest (Shekelyan and Loukides 2022).
 
-    Releases a set. Its price does not grow with k: BoundedRange(epsilon) for gumbel, PureDP(epsilon) for the others, both with
-    noise of scale range/epsilon on the score of a set, which changes by at most the range of the scores (Theorem M5).
+    Releases a set. Its price does not grow with k: BoundedRange(epsilon) for gumbel, LaplaceDP(epsilon) for the others, both with
+    noise of scale range/epsilon on the score of a set, which changes by at most the range of the scores (Theorems M5 and N7).
 
     Args:
         k: how many candidates to release, >= 1.
@@ -63,8 +63,8 @@ class CanonicalTopK(Mechanism):
         return self.sensitivity
 
     @property
-    def curve(self) -> BoundedRange | PureDP:
-        return BoundedRange(epsilon=self.epsilon) if self.noise == "gumbel" else PureDP(epsilon=self.epsilon)
+    def curve(self) -> BoundedRange | LaplaceDP:
+        return BoundedRange(epsilon=self.epsilon) if self.noise == "gumbel" else LaplaceDP(epsilon=self.epsilon)
 
     @property
     def least_candidates(self) -> int:

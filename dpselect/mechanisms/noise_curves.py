@@ -1,4 +1,4 @@
-"""What the largest of noisy scores costs, for every noise. Theorems C8, C9, C10 and M2."""
+"""What the largest of noisy scores costs, for every noise. Theorems C8, C9, C10, M2 and N7."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from accounting import BoundedRange, Curve, GaussianDP, GaussianMax, PureDP, tighter
+from accounting import BoundedRange, Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from dpselect.errors import InvalidMechanism
 from dpselect.noise import NoiseName, by_name
@@ -36,7 +36,7 @@ def best_one(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidate
         union = [] if candidates is None else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
         return tighter(*union, *_projections(scale, sensitivity, candidates))
     epsilon = ratio_up(sensitivity.range, scale)
-    return BoundedRange(epsilon=epsilon) if noise == "gumbel" else PureDP(epsilon=epsilon)
+    return BoundedRange(epsilon=epsilon) if noise == "gumbel" else LaplaceDP(epsilon=epsilon)
 
 
 def best_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
@@ -49,14 +49,14 @@ def best_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidate
     if by_name(noise).symmetric and candidates is not None:
         # With symmetric noise the set left out is the top set of the negated scores.
         times = min(k, max(candidates - k, 0))
-    pure = PureDP(epsilon=ratio_up(times * sensitivity.range, scale))
+    whole = LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale))
     if noise != "laplace" or candidates is None or times == 0:
-        return pure
-    return _with_family(pure, times, candidates, ratio_up(sensitivity.range, scale))
+        return whole
+    return _with_family(whole, times, candidates, ratio_up(sensitivity.range, scale))
 
 
-def _with_family(pure: PureDP, times: int, candidates: int, ratio: float) -> Curve:
-    """One-shot Laplace noise: the pure bound, and the points of the sqrt(k) family where they say more. Theorem M2."""
+def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) -> Curve:
+    """One-shot Laplace noise: the Laplace bound, and the points of the sqrt(k) family where they say more. Theorem M2."""
 
     def log_delta(epsilon: float) -> float:
         return math.log(candidates) - (epsilon / (4 * ratio)) ** 2 / times
@@ -64,12 +64,14 @@ def _with_family(pure: PureDP, times: int, candidates: int, ratio: float) -> Cur
     def epsilon_at(delta: float) -> float:
         return 4 * ratio * math.sqrt(times * math.log(candidates / delta))
 
-    least, most = epsilon_at(_FAMILY_DELTA) * _UP, min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), pure.epsilon0)
+    least, most = epsilon_at(_FAMILY_DELTA) * _UP, min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), whole.epsilon0)
     if candidates < 2 or least >= most:
-        return pure
+        return whole
     family = {float(e): math.exp(log_delta(float(e))) * _UP for e in np.linspace(least, most, _FAMILY_POINTS)}
-    kept = {e: d for e, d in family.items() if e < pure.epsilon0 and d < pure.profile(e)}
-    return ProfileTable(epsilons=(*kept, pure.epsilon0), deltas=(*kept.values(), 0.0)) if kept else pure
+    kept = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}
+    if not kept:
+        return whole
+    return tighter(whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0)))
 
 
 def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:

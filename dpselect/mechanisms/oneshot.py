@@ -28,9 +28,9 @@ class OneshotTopK(Mechanism):
     """The k largest of score + scale * noise, all noise drawn once.
 
     Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). The others
-    release the set: PureDP(k R/scale), for laplace and logistic min(k, candidates - k) in place of k (Theorem C10); gaussian
-    is the Gaussian mechanism on the centred scores (Theorem C9). laplace with `candidates` stated also has the sqrt(k) family
-    of Qiao, Su and Zhang (2021), which joins the pure bound in one ProfileTable where it says more (Theorem M2).
+    release the set: LaplaceDP(k R/scale), for laplace and logistic min(k, candidates - k) in place of k (Theorems C10 and N7);
+    gaussian is the Gaussian mechanism on the centred scores (Theorem C9). laplace with `candidates` stated also has the sqrt(k)
+    family of Qiao, Su and Zhang (2021), which joins the Laplace bound where it says more (Theorem M2).
 
     Args:
         k: how many candidates to release, >= 1.

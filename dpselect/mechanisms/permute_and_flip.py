@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, final
 
 from pydantic import Field
 
-from accounting import PureDP
+from accounting import LaplaceDP
 from accounting.frozen import Positive
 from dpselect.mechanisms import noisy_max
 from dpselect.mechanisms.base import Mechanism
@@ -22,7 +22,7 @@ from dpselect.sensitivity import Sensitivity
 class PermuteAndFlip(Mechanism):
     """The largest of scores with exponential noise, which has the law of permute-and-flip (McKenna and Sheldon 2020).
 
-    Guarantee: PureDP(epsilon), Theorem C8; not bounded-range. The most accurate choice under pure differential privacy.
+    Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate choice under pure differential privacy.
 
     Args:
         epsilon: nats, > 0.
@@ -45,8 +45,8 @@ class PermuteAndFlip(Mechanism):
         return self.sensitivity
 
     @property
-    def curve(self) -> PureDP:
-        return PureDP(epsilon=self.epsilon)
+    def curve(self) -> LaplaceDP:
+        return LaplaceDP(epsilon=self.epsilon)
 
     @property
     def least_candidates(self) -> int:

@@ -22,8 +22,8 @@ from dpselect.sensitivity import Sensitivity
 class ReportNoisyMax(Mechanism):
     """The index of the largest of score + scale * noise.
 
-    Guarantee with R the range: BoundedRange(R/scale) for gumbel, PureDP(R/scale) for exponential, laplace, logistic and
-    half_logistic (Theorem C8), the Renyi curves of Theorem C9 for gaussian.
+    Guarantee with R the range: BoundedRange(R/scale) for gumbel, LaplaceDP(R/scale) for exponential, laplace, logistic and
+    half_logistic (Theorems C8 and N7), the Renyi curves of Theorem C9 for gaussian.
 
     Args:
         noise: name of the noise.

@@ -33,7 +33,7 @@ class SpectralTopK(Mechanism):
 
     `scores(comparisons)` computes the centralities and `select` releases from them. Neighbours differ in the winner of at most
     `flips` comparisons; which pairs were compared, and how often, is public. Guarantee: that of one-shot Laplace noise of scale
-    2 k linf/epsilon, so at most PureDP(epsilon), on scores that move by at most
+    2 k linf/epsilon, so at most LaplaceDP(epsilon), on scores that move by at most
     linf = flips/(normaliser * per_pair * (1 - ergodicity)), Theorem K2.
 
     **Assumption.** Every input that could occur has an ergodicity coefficient of at most `ergodicity`; the guarantee holds for

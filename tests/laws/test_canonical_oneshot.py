@@ -46,15 +46,15 @@ def test_sqrt_k_family_covers_two_groups_of_many() -> None:
     """At k = 400 of 800, where the family beats the pure bound, exact laws of two-group pairs stay below the profile."""
     k, m = 400, 800
     curve = best_set("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
-    assert isinstance(curve, ProfileTable)
-    assert curve.epsilon(1e-6) < 0.95 * acc.PureDP(epsilon=2 * k / 20_000).epsilon(1e-6)
+    assert isinstance(curve, acc.Tighter)
+    assert curve.epsilon(1e-6) < 0.95 * acc.LaplaceDP(epsilon=2 * k / 20_000).epsilon(1e-6)
     for sizes, start in (((400, 400), 0.0), ((200, 600), 0.0), ((400, 400), 30_000.0)):
         p = two_groups(start, 0.0, sizes, k, 20_000.0)
         q = two_groups(start + 1, -1.0, sizes, k, 20_000.0)
         assert p.sum() == pytest.approx(1, abs=1e-5)
         for epsilon in (0.0, 0.005, 0.01, 0.02, 0.03):
             exact = max(float(hockey_stick(p, q, epsilon)[0, 0]), float(hockey_stick(q, p, epsilon)[0, 0]))
-            assert exact <= curve.profile(epsilon) + 1e-5
+            assert exact <= curve.delta(epsilon) + 1e-5
         assert log_ratio(p, q)[0] <= curve.pure_epsilon
 
 
