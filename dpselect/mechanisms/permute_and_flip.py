@@ -22,7 +22,8 @@ from dpselect.sensitivity import Sensitivity
 class PermuteAndFlip(Mechanism):
     """The largest of scores with exponential noise, which has the law of permute-and-flip (McKenna and Sheldon 2020).
 
-    Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate choice under pure differential privacy.
+    Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate choice under pure
+    differential privacy.
 
     Args:
         epsilon: nats, > 0.
