@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NoReturn, Self, final
+from typing import Any, Literal, NoReturn, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ Kind = Literal["counts", "utilities"]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 _LARGEST_EXPANSION = 50_000_000
+_BLOCK = 16  # candidates under one maximum in a search for the highest
 
 
 @final
@@ -24,12 +25,16 @@ class Scores:
     """The input of every mechanism. Immutable; its repr shows no value.
 
     Args:
-        values: (m,) integers or floats in score units. Integers are kept as such, so no precision is lost above 2^53.
+        values: (m,) integers or floats in score units. Integers are kept as such, so no precision is lost above 2^53. An array of
+            int64 or float64 that nobody can write to (itself and what it is a view of are read-only) is held as it is; anything
+            else is copied.
         sensitivity: what one user may change.
         labels: (m,) names of the candidates, all different, int or str. With None their positions are their names: in an observed
             domain the caller then vouches that a candidate has the same position whatever the data.
         domain: "public" if the candidates are known independently of the data; "observed" if they were read off it.
         kind: "counts" must not be negative; "utilities" may be any finite numbers.
+        owned: True takes over a float64 or int64 array without copying it: it becomes read-only, and the caller gives up every
+            view of it. False copies what somebody could still write to.
 
     Raises:
         InvalidScores: empty, not one-dimensional, NaN, infinite, negative counts, not numbers, or labels that do not match.
@@ -59,6 +64,7 @@ class Scores:
         labels: Sequence[Label] | NDArray[np.generic] | None = None,
         domain: Domain = "public",
         kind: Kind = "counts",
+        owned: bool = False,
     ) -> None:
         if domain not in ("public", "observed"):
             raise InvalidScores(f"domain={domain!r} must be 'public' or 'observed'")
@@ -66,7 +72,7 @@ class Scores:
             raise InvalidScores(f"kind={kind!r} must be 'counts' or 'utilities'")
         if not isinstance(sensitivity, Sensitivity):
             raise InvalidScores(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
-        numbers = _numbers(values, kind)
+        numbers = _numbers(values, kind, owned=owned)
         names = None if labels is None else _labels(labels, len(numbers))
         self._set(_values=numbers, _multiplicities=None, domain=domain, kind=kind, sensitivity=sensitivity, labels=names)
         self._set(_tie_rank=_label_rank(names) if domain == "observed" and names is not None else None)
@@ -163,13 +169,13 @@ def centred(values: Numbers) -> NDArray[np.float64]:
 
 
 def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    size = len(values)
-    if count >= size:
-        candidates = np.arange(size)
+    if count >= len(values):
+        candidates = np.arange(len(values))
     else:
-        threshold = values[np.argpartition(values, size - count)[size - count]]
-        above = np.flatnonzero(values > threshold)
-        level = np.flatnonzero(values == threshold)
+        candidates = _reaching(values, count)
+        kept = values[candidates]
+        threshold = np.partition(kept, len(kept) - count)[len(kept) - count]
+        above, level = candidates[kept > threshold], candidates[kept == threshold]
         if tie_rank is not None:
             level = level[np.argsort(tie_rank[level])]
         candidates = np.concatenate([above, level[: count - len(above)]])
@@ -178,7 +184,17 @@ def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) ->
     return candidates[np.lexsort((-ties, values[candidates]))[::-1]][:count].astype(np.int64)
 
 
-def _numbers(values: ArrayLike, kind: Kind) -> Numbers:
+def _reaching(values: Numbers, count: int) -> NDArray[np.int64]:
+    """Positions, ascending, of all that reach a bound which at least `count` values reach: that of the best of many blocks."""
+    blocks = len(values) // _BLOCK
+    if blocks <= _BLOCK * count:
+        return np.arange(len(values))
+    # Interleaved blocks: their maxima are found at the speed of memory.
+    maxima = values[: blocks * _BLOCK].reshape(_BLOCK, blocks).max(axis=0)
+    return np.flatnonzero(values >= np.partition(maxima, blocks - count)[blocks - count])
+
+
+def _numbers(values: ArrayLike, kind: Kind, *, owned: bool) -> Numbers:
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidScores("values is a masked array, whose mask would be lost: fill in or leave out what is masked first")
     try:
@@ -187,33 +203,52 @@ def _numbers(values: ArrayLike, kind: Kind) -> Numbers:
         raise InvalidScores("values must be a one-dimensional array of numbers, not rows of different lengths") from None
     if array.ndim != 1 or array.size == 0:
         raise InvalidScores("values must be a non-empty one-dimensional array of numbers: one per candidate, at least one")
-    numbers = _exactly(array)
-    if kind == "counts" and np.any(numbers < 0):
+    if owned and isinstance(values, np.ndarray) and values.dtype in (np.int64, np.float64):
+        values.setflags(write=False)
+        numbers = _exactly(values, copy=False)
+    else:
+        # What was made of a list belongs to nobody else.
+        numbers = _exactly(array, copy=isinstance(values, np.ndarray) and not _unwritable(values))
+    if kind == "counts" and numbers.min() < 0:
         raise InvalidScores("values contain a negative number: counts are >= 0; for other scores pass kind='utilities'")
-    numbers.setflags(write=False)
-    return numbers
+    return _sealed(numbers)
 
 
-def _exactly(array: NDArray[np.generic]) -> Numbers:
-    """A private copy as int64 or float64, refusing what would change its value."""
+def _unwritable(array: NDArray[np.generic]) -> bool:
+    """Whether neither this array nor anything that it is a view of can be written to."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return owner is None or (isinstance(owner, bytes | memoryview) and memoryview(owner).readonly)
+
+
+def _sealed(numbers: Numbers) -> Numbers:
+    """The same numbers behind a read-only buffer, which no flag makes writable again."""
+    buffer: Any = np.ascontiguousarray(numbers)
+    sealed: Numbers = np.frombuffer(memoryview(buffer).toreadonly(), dtype=numbers.dtype)
+    return sealed
+
+
+def _exactly(array: NDArray[np.generic], *, copy: bool = True) -> Numbers:
+    """As int64 or float64, refusing what would change its value; a private copy unless told otherwise."""
     if np.issubdtype(array.dtype, np.integer):
-        if array.dtype == np.uint64 and int(array.astype(np.uint64).max()) >= 2**63:
+        if array.dtype == np.uint64 and int(array.astype(np.uint64, copy=False).max()) >= 2**63:
             raise InvalidScores("values contain an integer of 2^63 or more: scores are 64-bit signed integers or floats")
-        return array.astype(np.int64)
+        return array.astype(np.int64, copy=copy)
     if array.dtype not in (np.float16, np.float32, np.float64):
         raise InvalidScores(f"values have dtype {array.dtype}: pass integers or float64 numbers")
-    if not np.all(np.isfinite(array.astype(np.float64))):
+    if not (np.isfinite(array.min()) and np.isfinite(array.max())):  # NaN wins every comparison of theirs
         raise InvalidScores("values contain NaN or infinity: every score must be a finite number; clean them at the source")
-    return array.astype(np.float64)
+    return array.astype(np.float64, copy=copy)
 
 
 def _multiplicities(multiplicities: ArrayLike, groups: int) -> NDArray[np.int64]:
     array = np.asarray(multiplicities)
     if array.shape != (groups,) or not np.issubdtype(array.dtype, np.integer) or np.any(array < 1):
         raise InvalidScores("multiplicities must be integers >= 1, one per value")
-    result = _exactly(array).astype(np.int64, copy=False)
-    result.setflags(write=False)
-    return result
+    return _sealed(_exactly(array)).astype(np.int64, copy=False)
 
 
 def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[Label, ...]:

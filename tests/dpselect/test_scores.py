@@ -92,6 +92,29 @@ def test_scores_cannot_be_changed() -> None:
         grouped.multiplicities[0] = 10**9  # type: ignore[index]
 
 
+def test_no_flag_makes_scores_writable() -> None:
+    """What a Scores holds is behind a read-only buffer: neither it nor its base can be made writable again."""
+    for scores in (dps.Scores([1, 2], sensitivity=S), dps.Scores(np.array([1.0, 2.0]), sensitivity=S, owned=True)):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            scores.values.setflags(write=True)
+        assert memoryview(scores.values.base).readonly  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_read_only_and_owned_arrays_are_held_without_a_copy(dtype: type) -> None:
+    """An array that nobody can write to is held as it is, an owned one becomes read-only; a view of a writable one is copied."""
+    source = np.arange(8, dtype=dtype)
+    view = source[2:]
+    view.setflags(write=False)
+    assert not np.shares_memory(dps.Scores(view, sensitivity=S).values, source)
+    owned = dps.Scores(source, sensitivity=S, owned=True)
+    assert np.shares_memory(owned.values, source)
+    with pytest.raises(ValueError, match="read-only"):
+        source[0] = 5
+    assert np.shares_memory(dps.Scores(source, sensitivity=S).values, source)
+    assert dps.Scores(source[::2], sensitivity=S).values.tolist() == source[::2].tolist()
+
+
 def test_scores_are_not_pickled() -> None:
     """Private data do not slip into a pickle or a deep copy."""
     scores = dps.Scores([1, 2], sensitivity=S)
@@ -110,6 +133,15 @@ def test_ranking_breaks_ties_by_position_or_label(values: list[int], count: int,
     random.shuffle(rows)  # type: ignore[attr-defined]
     observed = dps.Scores([values[i] for i in rows], sensitivity=S, labels=[labels[i] for i in rows], domain="observed")
     assert [observed.labels[i] for i in observed.ranked(count)[0]] == [labels[i] for i in expected]
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_ranking_many_scores_is_a_stable_sort(count: int) -> None:
+    """Beyond the size at which blocks are searched, with many ties, `ranked` is still the stable descending sort."""
+    rng = np.random.default_rng(8)
+    for values in (rng.integers(0, 50, 30_000), rng.zipf(1.5, 30_011).astype(float), np.zeros(20_000)):
+        expected = np.argsort(-values, kind="stable")[:count]
+        assert dps.Scores(values, sensitivity=S).ranked(count)[0].tolist() == expected.tolist()
 
 
 def test_numbers_sort_before_strings() -> None:
