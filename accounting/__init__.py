@@ -38,6 +38,8 @@ from accounting.errors import (
     InvalidCurve,
     MissingExtra,
     NoEquivalent,
+    OutputError,
+    OutputExists,
     RelationMismatch,
     Unaffordable,
 )
@@ -61,6 +63,8 @@ __all__ = [
     "AdaptiveBound",
     "MissingExtra",
     "NoEquivalent",
+    "OutputError",
+    "OutputExists",
     "Unaffordable",
     "poisson_sampled",
     "group_privacy",

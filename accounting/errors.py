@@ -71,6 +71,14 @@ class CalibrationError(AccountingError):
     """No parameter in the bracket meets the budget, or the family is not monotone."""
 
 
+class OutputError(AccountingError):
+    """A file that was asked for cannot be written; nothing is left of it."""
+
+
+class OutputExists(OutputError):
+    """A file that was to be written exists already, or may not be one; it was left as it is."""
+
+
 class MissingExtra(AccountingError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 

@@ -3,6 +3,7 @@
 from accounting.ledger.chain import Problem
 from accounting.ledger.errors import (
     AlreadyCharged,
+    ClaimConflict,
     DatasetExists,
     ImportRefused,
     InvalidEntry,
@@ -26,6 +27,7 @@ from accounting.ledger.windows import Window
 __all__ = [
     "Action",
     "AlreadyCharged",
+    "ClaimConflict",
     "Dataset",
     "DatasetExists",
     "Entry",

@@ -45,6 +45,10 @@ class InvalidTransition(LedgerError):
     """A charge was to be committed, released or voided in a state that does not allow it."""
 
 
+class ClaimConflict(LedgerError):
+    """A result was to be handed out under a charge that another result was handed out for."""
+
+
 class SharedRows(LedgerError):
     """The same rows, by their fingerprint, were charged to another dataset or period before."""
 

@@ -158,13 +158,18 @@ class Ledger:
         """
         return self._follow("commit", dataset, key, None, actor)
 
-    def release(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
-        """State that the result of a committed charge was handed out.
+    def release(self, dataset: str, key: str, *, actor: str | None = None, claim: str | None = None) -> Receipt:
+        """State that the result of a committed charge is handed out.
+
+        Args:
+            claim: names the result, by a hash for example. The first release decides: of several processes that drew under one
+                charge, those with another claim are refused, and must forget what they drew.
 
         Raises:
             InvalidTransition: it is not committed.
+            ClaimConflict: it was released under another claim, or under none.
         """
-        return self._follow("release", dataset, key, None, actor)
+        return self._follow("release", dataset, key, optional_text("claim", claim), actor)
 
     def void(self, dataset: str, key: str, *, actor: str, reason: str) -> Receipt:
         """Give back a reservation for which no data were read, as a new entry by a named person.

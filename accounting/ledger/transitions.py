@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from accounting.budget import Price
 from accounting.ledger.charging import Step, append
-from accounting.ledger.errors import InvalidTransition
+from accounting.ledger.errors import ClaimConflict, InvalidTransition
 from accounting.ledger.model import Entry, Receipt
 from accounting.ledger.origin import Origin
 from accounting.ledger.rows import Declared, entries_of_key
@@ -22,12 +22,18 @@ def follow(connection: Connection, declared: Declared, action: Following, key: s
 
     Raises:
         InvalidTransition: nothing was charged under the key, or the step may not follow its state.
+        ClaimConflict: another result was released, by its label.
     """
     earlier = entries_of_key(connection, declared, key)
     if not earlier:
         raise InvalidTransition(f"key={key!r} has no charge in dataset={declared.dataset.name!r}: reserve or charge it first")
     if is_done(action, earlier):
         done = tuple(entry for entry in earlier if entry.action == action)
+        if action == "release" and label is not None and any(entry.label != label for entry in done):
+            raise ClaimConflict(
+                f"key={key!r} has paid for a result that was handed out already (entry {done[0].seq}), and this is another one: "
+                "forget it, and use the first"
+            )
         return Receipt(declared.dataset.name, key, state_of(earlier), done, replayed=True)
     require(action, state_of(earlier), key)
     steps = [Step(action, key, entry.period, _price(action, entry), label) for entry in openings(earlier)]

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from accounting import Budget, Ledger
+from accounting.files import require_new
 from dpselect import pate
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots import Ballots, Missing
-from dpselect.pate.labelling import Labelling, Progress, ProgressCallback, finished
-from dpselect.pate.labelling_errors import JobConflict, VotesFileError
-from dpselect.pate.labelling_job import Job
-from dpselect.pate.labelling_ledger import Payer, own_ledger
-from dpselect.pate.labelling_output import check_format, write_output
-from dpselect.pate.labelling_spool import Spool
-from dpselect.pate.labelling_votes import VotesFile, read_votes
+from dpselect.pate.labelling.job import Job, JobConflict, VotesFileError
+from dpselect.pate.labelling.output import check_format, is_ours, write_output
+from dpselect.pate.labelling.payer import Payer, kept_ledger, own_ledger
+from dpselect.pate.labelling.run import Labelling, Progress, ProgressCallback, finished
+from dpselect.pate.labelling.spool import Spool
+from dpselect.pate.labelling.votes import VotesFile, read_votes
 
 Kind = Literal["gnmax", "confident", "binary", "tau", "stable"]
 CLASSES: Final[dict[Kind, Any]] = {
@@ -56,6 +56,16 @@ class PateRequest:
     def folder(self) -> Path:
         """Where the job keeps its state."""
         return self.output.with_name(f"{self.output.name}.job")
+
+    @property
+    def own(self) -> Path | None:
+        """The job's own ledger, where no other one pays."""
+        return self.folder / "ledger.db" if self.ledger is None else None
+
+    @property
+    def record(self) -> Path:
+        """What the job has written to its output."""
+        return self.folder / "output.sha256"
 
 
 @dataclass(frozen=True)
@@ -101,10 +111,10 @@ def _run(
         )
         if not request.resume:
             payer.require_room(job)  # before there is a job that would have to be resumed
-        spool = (Spool.resumed if request.resume else Spool.begin)(request.folder, job, votes.digest)
+        spool = (Spool.resumed if request.resume else Spool.begin)(request.folder, job, votes.digest, request.own)
         done = Labelling(spool, payer, ballots).run(progress)
         if done.rounds:
-            write_output(request.output, finished(spool, done.rounds), ballots.names)
+            write_output(request.output, finished(spool, done.rounds), ballots.names, request.record)
         return PateAnswer(request, job, done, payer)
 
 
@@ -117,8 +127,8 @@ def _check_start(request: PateRequest) -> None:
             f"{request.folder} holds a job already: continue it with --resume, or write to another --output (under another "
             "--key), which pays again"
         )
-    if not begun and request.output.exists():
-        raise JobConflict(f"--output {request.output} exists and is no result of a job here: write to another place")
+    if not is_ours(request.output, request.record):
+        require_new(request.output, "--output")
 
 
 def _check_payer(request: PateRequest) -> None:
@@ -130,13 +140,10 @@ def _check_payer(request: PateRequest) -> None:
 
 @contextmanager
 def _payer(request: PateRequest, mechanism: Mechanism, rounds: int) -> Iterator[Payer]:
-    if request.ledger is None or request.dataset is None:
-        path = request.folder / "ledger.db"
-        if not request.resume:
-            path.unlink(missing_ok=True)  # no job was begun here: an earlier attempt ended before it charged anything
-        payer = own_ledger(path, mechanism, rounds, request.batch_size)
+    if request.own is not None:
+        payer = kept_ledger(request.own) if request.resume else own_ledger(request.own, mechanism, rounds, request.batch_size)
     else:
-        payer = Payer(Ledger.open(request.ledger, create=False), request.dataset, request.period)
+        payer = Payer(Ledger.open(str(request.ledger), create=False), str(request.dataset), request.period)
     with payer.ledger:
         yield payer
 

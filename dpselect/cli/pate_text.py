@@ -17,8 +17,8 @@ from dpselect.cli.guarantee import finite
 from dpselect.cli.pate_request import PateAnswer
 from dpselect.cli.printable import printable, rounded_up
 from dpselect.cli.text import facts, heading
-from dpselect.pate.labelling import ProgressCallback
-from dpselect.pate.labelling_ledger import Payer
+from dpselect.pate.labelling.payer import Payer
+from dpselect.pate.labelling.run import ProgressCallback
 
 _CUSTOMARY_DELTA = 1e-6
 

@@ -9,12 +9,11 @@ import pytest
 
 import accounting as acc
 from dpselect import pate
-from dpselect.pate.labelling import Labelling, Progress, finished
-from dpselect.pate.labelling_errors import JobBusy, JobConflict, JobDamaged
-from dpselect.pate.labelling_files import unfinished
-from dpselect.pate.labelling_job import Job
-from dpselect.pate.labelling_ledger import Payer, own_ledger, price_of
-from dpselect.pate.labelling_spool import Labels, Spool
+from dpselect.pate.labelling.job import Job, JobBusy, JobConflict, JobDamaged
+from dpselect.pate.labelling.payer import Payer, own_ledger, price_of
+from dpselect.pate.labelling.run import Labelling, Progress, finished
+from dpselect.pate.labelling.spool import Labels, Spool
+from dpselect.pate.labelling.spool import _draft as unfinished
 
 COUNTS = np.random.default_rng(4).multinomial(60, [0.5, 0.3, 0.2], size=23)
 MECHANISM = pate.ConfidentGNMax(threshold=28.0, sigma_threshold=6.0, sigma=5.0, labels=3)
@@ -185,13 +184,14 @@ def test_an_interrupted_writing_is_finished_or_forgotten(tmp_path: Path, payer: 
 
 
 def test_labels_are_never_overwritten(tmp_path: Path, payer: Payer) -> None:
-    """Writing a batch that has labels keeps the first ones and raises."""
+    """A draw that is kept later takes no settled labels' place."""
     with Spool.held(tmp_path / "job"):
         spool = Spool.begin(tmp_path / "job", _job(payer), "v")
-        spool.write(0, Labels([[1]], [True]))
-        with pytest.raises(JobDamaged):
-            spool.write(0, Labels([[2]], [True]))
-        assert spool.read(0) == Labels([[1]], [True])
+        first = spool.draft(0, Labels([[1]] * 5, [True] * 5))
+        spool.settle(0)
+        assert spool.draft(0, first.labels).claim != first.claim
+        spool.settle(0)
+        assert spool.read(0) == first
 
 
 def test_everything_in_the_folder_is_private(tmp_path: Path, payer: Payer) -> None:

@@ -13,7 +13,7 @@ from accounting.decimal_sum import float_up
 from accounting.ledger import Total
 from accounting.relation import same_relation
 from dpselect.mechanisms import Mechanism
-from dpselect.pate.labelling_job import Job
+from dpselect.pate.labelling.job import Job, JobDamaged
 
 _MAIN, _FAILURE = Decimal("1e-12"), Decimal("1e-18")
 OWN_DATASET = "votes"
@@ -71,11 +71,41 @@ def price_of(budget: Budget, job: Job, batches: list[int]) -> Price:
 
 
 def own_ledger(path: Path, mechanism: Mechanism, rounds: int, batch_size: int) -> Payer:
-    """A ledger beside the labels, whose only dataset has the budget that the job costs, in zCDP, and no more."""
+    """A new ledger beside the labels, whose only dataset has the budget that the job costs, in zCDP, and no more.
+
+    Raises:
+        JobDamaged: there is one that has paid for something, and the record of its job is gone.
+    """
+    if path.exists():
+        _remove_unused(path)
     ledger = Ledger.open(f"sqlite:///{path}")
-    if not ledger.datasets():
-        ledger.create_dataset(OWN_DATASET, _exact_budget(mechanism, rounds, batch_size), mechanism.relation, unit="teacher")
+    ledger.create_dataset(OWN_DATASET, _exact_budget(mechanism, rounds, batch_size), mechanism.relation, unit="teacher")
     return Payer(ledger, OWN_DATASET)
+
+
+def kept_ledger(path: Path) -> Payer:
+    """The ledger that a job was begun with.
+
+    Raises:
+        JobDamaged: it is not there. Another one would pay a second time for what was drawn.
+    """
+    if not path.exists():
+        raise JobDamaged(
+            f"{path}, the ledger that the job was begun with, is missing: put it back. Without it nobody knows what was "
+            "drawn and paid for; begin another job in another place, which pays again"
+        )
+    return Payer(Ledger.open(f"sqlite:///{path}", create=False), OWN_DATASET)
+
+
+def _remove_unused(path: Path) -> None:
+    """A ledger of an attempt that ended before it charged anything."""
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        if any(head.seq for head in ledger.heads().datasets.values()):
+            raise JobDamaged(
+                f"{path} has paid for a job whose record, job.json, is missing: put that back, or write to another --output, "
+                "which pays again"
+            )
+    path.unlink()
 
 
 def _exact_budget(mechanism: Mechanism, rounds: int, batch_size: int) -> Budget:

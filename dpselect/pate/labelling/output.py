@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Iterable, Sequence
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from accounting.files import PRIVATE, new_file
 from dpselect.errors import InvalidRequest
-from dpselect.pate.labelling_files import replace
 from dpselect.selection import Label
 
 Row = tuple[int, list[int], bool]
@@ -28,11 +29,35 @@ def check_format(path: Path) -> None:
         raise InvalidRequest(f"--output {path} must end in {', '.join(FORMATS)}: the name tells the format")
 
 
-def write_output(path: Path, rows: Iterable[Row], names: Sequence[Label] | None) -> None:
-    """Write (round, labels, answered) rows: positions to .npz; names, where there are some, to .csv and .jsonl."""
+def write_output(path: Path, rows: Iterable[Row], names: Sequence[Label] | None, record: Path) -> None:
+    """Write (round, labels, answered) rows: positions to .npz; names, where there are some, to .csv and .jsonl.
+
+    Args:
+        record: of what the job has written to `path` before: that, and no other file, is replaced.
+
+    Raises:
+        OutputExists: there is a file that the job has not written.
+        OutputError: it cannot be written.
+    """
     suffix = path.suffix.lower()
     content = _npz(rows, names) if suffix == ".npz" else _csv(rows, names) if suffix == ".csv" else _jsonl(rows, names)
-    replace(path, content)
+    with new_file(record, "the record of the output", mode=PRIVATE, replace=True) as stream:
+        stream.write("".join(f"{one}\n" for one in {*_written(record), _digest(content)}).encode())
+    with new_file(path, "--output", replace=is_ours(path, record)) as stream:
+        stream.write(content)
+
+
+def is_ours(path: Path, record: Path) -> bool:
+    """Whether the file at `path` is one that the job has written."""
+    return path.is_file() and _digest(path.read_bytes()) in _written(record)
+
+
+def _written(record: Path) -> set[str]:
+    return set(record.read_text().split()) if record.exists() else set()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _npz(rows: Iterable[Row], names: Sequence[Label] | None) -> bytes:

@@ -1,8 +1,10 @@
-"""Label rounds batch by batch, so that an interruption costs neither a second charge nor a second draw.
+"""Label rounds batch by batch, so that an interruption costs neither a second charge nor a second answer.
 
-For each batch: charge the ledger, draw, keep the labels in a private file, mark the charge as released. All steps are durable and
-may be repeated. After an interruption, a batch with a file is taken from it; a batch that is charged and has none was never seen
-by anybody, and is drawn under its charge; a batch that is marked as released and has no file is refused: it may have been seen.
+For each batch: charge the ledger, draw, keep the labels in a private draft, release the charge with a claim that names this
+draw, give the draft its name. All steps are durable and may be repeated. After an interruption, a batch with a file is taken from
+it, if its claim is the ledger's; a batch that is charged and has none was never seen by anybody, and is drawn under its charge; a
+batch that is released and has no file is refused: it may have been seen. Of two copies of a folder that draw the same batch at
+once, the ledger accepts one claim, and the other draw is dropped unseen.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from dataclasses import dataclass
 from typing import final
 
 from accounting import BudgetExceeded
+from accounting.ledger import ClaimConflict
 from dpselect.pate.ballots import Ballots
-from dpselect.pate.labelling_errors import JobDamaged
-from dpselect.pate.labelling_ledger import Payer
-from dpselect.pate.labelling_spool import Labels, Spool
+from dpselect.pate.labelling.job import JobConflict, JobDamaged
+from dpselect.pate.labelling.payer import Payer
+from dpselect.pate.labelling.spool import Kept, Labels, Spool
 
 ProgressCallback = Callable[[int, int], None]
 
@@ -48,6 +51,7 @@ class Labelling:
         Raises:
             BudgetExceeded, Unaffordable: the budget does not pay for what is left; nothing was drawn.
             JobDamaged: labels of an earlier run are lost.
+            JobConflict: another copy of the folder has drawn a batch.
             LedgerUnavailable, LedgerCorrupt, KeyConflict: as the ledger; what is done stays.
         """
         job = self._spool.job
@@ -66,7 +70,7 @@ class Labelling:
 
     def _batch(self, batch: int) -> Labels:
         ledger, dataset, job = self._payer.ledger, self._payer.dataset, self._spool.job
-        labels = self._spool.read(batch)
+        kept = self._spool.read(batch)
         receipt = ledger.charge(
             dataset,
             job.item(batch, self._spool.state),
@@ -75,20 +79,30 @@ class Labelling:
             period=self._payer.period,
             label="dpselect pate",
         )
-        if labels is None:
+        if kept is None:
             if receipt.state == "released":
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from {self._spool.folder}: they may have been seen, "
-                    "so they are not drawn again. Put the file back, or start the job anew under another key, which pays again"
+                    "so they are not drawn again. Put the file back (if the folder was copied, it is in the other copy), or "
+                    "start the job anew under another key, which pays again"
                 )
-            labels = self._draw(batch)
-        ledger.release(dataset, job.charge_key(batch))
-        return labels
+            kept = self._spool.draft(batch, self._drawn(batch))
+        self._claim(batch, kept)
+        return kept.labels
 
-    def _draw(self, batch: int) -> Labels:
-        labels = Labels.of(self._spool.job.mechanism.select_many(self._ballots[self._spool.job.rows(batch)]))
-        self._spool.write(batch, labels)
-        return labels
+    def _drawn(self, batch: int) -> Labels:
+        return Labels.of(self._spool.job.mechanism.select_many(self._ballots[self._spool.job.rows(batch)]))
+
+    def _claim(self, batch: int, kept: Kept) -> None:
+        try:
+            self._payer.ledger.release(self._payer.dataset, self._spool.job.charge_key(batch), claim=kept.claim)
+        except ClaimConflict:
+            self._spool.drop(batch)
+            raise JobConflict(
+                f"batch {batch} was drawn and handed out by another copy of {self._spool.folder}, or its labels were changed: "
+                "this copy's draw is dropped, and nobody has seen it. Resume the job in the folder that has the labels"
+            ) from None
+        self._spool.settle(batch)
 
 
 def finished(spool: Spool, rounds: int) -> Iterator[tuple[int, list[int], bool]]:
@@ -100,5 +114,5 @@ def finished(spool: Spool, rounds: int) -> Iterator[tuple[int, list[int], bool]]
     for batch in range(-(-rounds // spool.job.batch_size)):
         if (kept := spool.read(batch)) is None:
             raise JobDamaged(f"the labels of batch {batch} are missing from {spool.folder}: resume the job")
-        for place, labels, answered in zip(range(len(kept.labels)), kept.labels, kept.answered, strict=True):
+        for place, (labels, answered) in enumerate(zip(kept.labels.labels, kept.labels.answered, strict=True)):
             yield spool.job.rows(batch).start + place, labels, answered

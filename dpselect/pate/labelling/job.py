@@ -1,4 +1,7 @@
-"""A labelling job: rounds that are labelled batch by batch, each under a charge of its own."""
+"""A labelling job: rounds that are labelled batch by batch, each under a charge of its own; and what can go wrong with one.
+
+Messages tell no vote and no label.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,24 @@ from pydantic import Field
 
 from accounting import Curve, Relation
 from accounting.frozen import Count, Frozen
-from dpselect.errors import InvalidRequest
+from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism
+
+
+class VotesFileError(InvalidRequest):
+    """A file that holds no votes in a form that is understood, or votes that cannot be labelled as asked."""
+
+
+class JobConflict(InvalidRequest):
+    """A job that exists was to be started, one that does not was to be resumed, or a resumed one differs from what was begun."""
+
+
+class JobBusy(DpSelectError):
+    """Another process is working on the job."""
+
+
+class JobDamaged(DpSelectError):
+    """Labels that were drawn are lost or damaged: they may have been seen, so they are not drawn again for the same charge."""
 
 
 @final

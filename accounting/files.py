@@ -1,0 +1,146 @@
+"""Files: read without trust in their size, and written whole or not at all, in no other file's place. Every command's door."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from accounting.errors import AccountingError, OutputError, OutputExists
+
+PUBLIC, PRIVATE = 0o666, 0o600
+TEXT_BYTES = 2**26  # the longest text that is read as a whole: a plan's counts, heads, a configuration
+
+
+def read_bytes(path: Path, error: type[AccountingError], what: str = "the file", most: int = TEXT_BYTES) -> bytes:
+    """All of a regular file that has at most `most` bytes; `what` is how messages call it.
+
+    Raises:
+        error: it is missing, no regular file (a device has no end), too large, or cannot be read.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise error(f"{what} {_shown(path)} cannot be read: it is no regular file; name one")
+            content = stream.read(most + 1)
+    except (OSError, ValueError) as failure:
+        reason = getattr(failure, "strerror", None) or "no name of a file"
+        raise error(f"{what} {_shown(path)} cannot be read ({reason}): check its name and its permissions") from None
+    if len(content) > most:
+        raise error(f"{what} {_shown(path)} has more than {most:,} bytes, the most that is read: give a smaller one")
+    return content
+
+
+def read_text(path: Path, error: type[AccountingError], what: str = "the file", most: int = TEXT_BYTES) -> str:
+    """`read_bytes` as text in UTF-8; a byte order mark is left out.
+
+    Raises:
+        error: likewise, or it is no UTF-8.
+    """
+    try:
+        return read_bytes(path, error, what, most).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise error(f"{what} {_shown(path)} cannot be read as text: save it as UTF-8") from None
+
+
+def require_new(path: Path, what: str = "the file") -> None:
+    """Check, before any work, that a new file can be made at `path`; `what` is how messages call it.
+
+    Raises:
+        OutputExists: something is there already, a link that leads nowhere included.
+        OutputError: there is no such folder, or it may not be written to.
+    """
+    shown = f"{what} {_shown(path)}"
+    if "\0" in str(path) or not path.name:
+        raise OutputError(f"{shown} is no name of a file: name one")
+    if os.path.lexists(path):
+        raise OutputExists(f"{shown} exists and is not written over: name another file, or move that one away first")
+    if not os.access(path.parent / ".", os.F_OK):
+        raise OutputError(f"{shown} cannot be made: its folder does not exist; make it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"{shown} cannot be made: its folder may not be written to; name another")
+
+
+@contextlib.contextmanager
+def new_file(
+    path: Path, what: str = "the file", *, mode: int = PUBLIC, encoding: str | None = None, replace: bool = False
+) -> Iterator[IO[Any]]:
+    """A stream whose content becomes the file at `path` when the block ends, durably; if it fails, there is no file.
+
+    Args:
+        path: where. The content is written beside it first, under another name.
+        what: how messages call it.
+        mode: of the file, before the process's mask.
+        encoding: of a text stream; None is for bytes.
+        replace: whether a file that is there is replaced: only for a file that the same work has written before.
+
+    Raises:
+        OutputExists: something is there already, or came there meanwhile.
+        OutputError: it cannot be written.
+    """
+    if not replace:
+        require_new(path, what)
+    scratch = path.with_name(f".dpselect-{uuid.uuid4().hex}")
+    try:
+        with _stream(scratch, mode, encoding) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        if replace:
+            scratch.replace(path)
+            sync_folder(path.parent)
+        elif not settle(scratch, path):
+            raise OutputExists(f"{what} {_shown(path)} came to be meanwhile and is not written over: name another file")
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise OutputError(f"{what} {_shown(path)} cannot be written ({reason}); nothing is left of it") from None
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
+
+
+def settle(scratch: Path, path: Path) -> bool:
+    """Give a file whose content is whole its name, durably; False, and the content is dropped, if the name is taken."""
+    try:
+        _named(scratch, path)
+    except FileExistsError:
+        return False
+    finally:
+        scratch.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _stream(path: Path, mode: int, encoding: str | None) -> IO[Any]:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    return os.fdopen(handle, "wb" if encoding is None else "w", encoding=encoding, newline=None if encoding is None else "\n")
+
+
+def _named(scratch: Path, path: Path) -> None:
+    try:
+        os.link(scratch, path)  # unlike a rename, it never takes the place of a file
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # A file system without links: take the name, then put the content in the place of the empty file.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, scratch.stat().st_mode & 0o777))
+        scratch.replace(path)
+
+
+def _shown(path: Path) -> str:
+    text = repr(str(path))
+    return text if len(text) <= 200 else f"{text[:200]}..."

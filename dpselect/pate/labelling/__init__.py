@@ -1,0 +1,1 @@
+"""Label rounds of votes batch by batch, so that an interruption costs neither a second charge nor a second answer."""
