@@ -227,7 +227,7 @@ def _unwritable(array: NDArray[np.generic]) -> bool:
 def _sealed(numbers: Numbers) -> Numbers:
     """The same numbers behind a read-only buffer, which no flag makes writable again."""
     buffer: Any = np.ascontiguousarray(numbers)
-    sealed: Numbers = np.frombuffer(memoryview(buffer).toreadonly(), dtype=numbers.dtype)
+    sealed: Any = np.frombuffer(memoryview(buffer).toreadonly(), dtype=numbers.dtype)
     return sealed
 
 
