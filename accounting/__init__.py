@@ -4,10 +4,9 @@ This package never imports `dpselect`. Epsilons and rhos are in nats.
 """
 
 from accounting.accountant import Accountant, Breakdown, Share
-from accounting.adaptive import AdaptiveBound, DeltaBounds, GridTooCoarse, adaptive_composition, delta_bounds
-from accounting.bounds import Bound, best_delta, best_epsilon
-from accounting.budget import Budget, Price, Remaining
 from accounting.calibrate import calibrate, calibrate_count
+from accounting.conversion.adaptive import AdaptiveBound, DeltaBounds, GridTooCoarse, adaptive_composition, delta_bounds
+from accounting.conversion.bounds import Bound, best_delta, best_epsilon
 from accounting.curves import (
     ZCDP,
     AnyCurve,
@@ -43,12 +42,13 @@ from accounting.errors import (
     RelationMismatch,
     Unaffordable,
 )
-from accounting.filter import Charge, PrivacyFilter
-from accounting.filter_odometer import PrivacyOdometer
 from accounting.group import group_privacy
 from accounting.interop import from_dp_event, to_dp_event
 from accounting.ledger import Ledger, LedgerError
 from accounting.relation import Relation
+from accounting.spending.budget import Budget, Price, Remaining
+from accounting.spending.filter import Charge, PrivacyFilter
+from accounting.spending.odometer import PrivacyOdometer
 from accounting.subsampling import poisson_sampled
 
 DISTRIBUTION = "dpselect"

@@ -8,10 +8,10 @@ from typing import Protocol, Self, cast, final
 
 import numpy as np
 
-from accounting import bounds
-from accounting.adaptive import AdaptiveBound, adaptive_composition
 from accounting.arguments import MOST_COUNT, whole
-from accounting.bounds import Bound, Bounded, Route
+from accounting.conversion import bounds
+from accounting.conversion.adaptive import AdaptiveBound, adaptive_composition
+from accounting.conversion.bounds import Bound, Bounded, Route
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
 from accounting.pool import Pool

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 
 from accounting.arguments import MOST_COUNT
-from accounting.budget import Budget
 from accounting.calibrate_search import Search, checked_budget, checked_curve
 from accounting.curves import Composed, Curve
 from accounting.errors import CalibrationError, InvalidArgument
+from accounting.spending.budget import Budget
 
 _PROBES = 5
 _DECADES = 15

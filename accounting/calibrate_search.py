@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 
-from accounting.budget import Budget
 from accounting.curves import Curve
 from accounting.errors import AccountingError, CalibrationError, InvalidArgument, Unaffordable
+from accounting.spending.budget import Budget
 
 _RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
 _BEYOND = 1.9e-9  # how far past the result the budget is seen to refuse

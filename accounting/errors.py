@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accounting.filter_price import Price, Remaining
+    from accounting.spending.price import Price, Remaining
 
 
 class AccountingError(Exception):

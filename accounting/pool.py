@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.conversion.pld import MOST_STEPS
 from accounting.curves import Composed, Curve, GaussianDP
 from accounting.curves.base import Floats, OneParameter
 from accounting.decimal_sum import decimal_sum
-from accounting.pld import MOST_STEPS
 
 _PARAMETER = attrgetter("parameter")
 _INT64 = 2**40  # counts above are added as Python integers: their sum could leave the 64 bits

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from accounting.bounds import best_delta
+from accounting.conversion.bounds import best_delta
 from accounting.curves import ApproxDP, Curve, PureDP
 from accounting.curves.profile_table import ProfileTable
 from accounting.errors import NoEquivalent

@@ -19,11 +19,11 @@ import pandas as pd
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.stable_top_k import StableTopK
-from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 
 try:
-    from dpselect.mechanisms.top_stable import TopStable
+    from dpselect.mechanisms.unknown.top_stable import TopStable
 except ImportError:  # written elsewhere
     TopStable = None  # type: ignore[assignment, misc]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from pydantic import Field
 
+from accounting.conversion.pld.banded import Banded, two_atoms
+from accounting.conversion.pld.loss import Losses
 from accounting.curves.base import Curve, Floats
 from accounting.curves.pure_dp import PureDP
 from accounting.frozen import NonNegative
-from accounting.pld.banded import Banded, two_atoms
-from accounting.pld.loss import Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from pydantic import Field
 
+from accounting.conversion.pld.loss import Dominated, Losses, failing
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import NonNegative
-from accounting.pld.loss import Dominated, Losses, failing
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
-from accounting import bounds
 from accounting.arguments import MOST_COUNT
+from accounting.conversion import bounds
 from accounting.errors import InvalidArgument, InvalidCurve
 from accounting.frozen import Frozen
 from accounting.relation import Relation

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, final
 import numpy as np
 from pydantic import Field
 
+from accounting.conversion.pld.banded import Banded
+from accounting.conversion.pld.loss import Losses, failing, to_dp_accounting
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
-from accounting.pld.banded import Banded
-from accounting.pld.loss import Losses, failing, to_dp_accounting
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -11,12 +11,12 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from accounting.arguments import MOST_COUNT, whole
+from accounting.conversion.pld.loss import Dominated, Losses
 from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count
-from accounting.pld.loss import Dominated, Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, final
 import scipy
 from pydantic import Field
 
+from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.normal import Normal
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
-from accounting.pld.loss import Losses
-from accounting.pld.normal import Normal
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

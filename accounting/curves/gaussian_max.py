@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import Field
 
 from accounting.arguments import MOST_COUNT
+from accounting.conversion.pld.hull import Hull
+from accounting.conversion.pld.loss import Loss, Losses, failing, to_dp_accounting
+from accounting.conversion.pld.normal import Normal
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.gaussian import GaussianDP
 from accounting.frozen import Count, NonNegative
-from accounting.pld.hull import Hull
-from accounting.pld.loss import Loss, Losses, failing, to_dp_accounting
-from accounting.pld.normal import Normal
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

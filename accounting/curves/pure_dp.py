@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, final
 import numpy as np
 from pydantic import Field
 
+from accounting.conversion.pld.banded import Banded, two_atoms
+from accounting.conversion.pld.loss import Losses
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
-from accounting.pld.banded import Banded, two_atoms
-from accounting.pld.loss import Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, final
 import numpy as np
 from pydantic import Field, field_validator
 
+from accounting.conversion.pld.hull import Hull
+from accounting.conversion.pld.loss import Dominated, Losses
 from accounting.curves.base import AnyCurve, Curve, Floats
-from accounting.pld.hull import Hull
-from accounting.pld.loss import Dominated, Losses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.model import ACTIONS, Dataset, Entry
+from accounting.spending.budget import NOTHING, Budget, Price
 
 Kind = Literal[
     "declaration",

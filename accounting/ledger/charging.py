@@ -8,7 +8,6 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from accounting.budget import Budget, Price
 from accounting.errors import BudgetExceeded, InvalidArgument, Unaffordable
 from accounting.ledger.errors import KeyConflict, SharedRows
 from accounting.ledger.item import Item
@@ -25,6 +24,7 @@ from accounting.ledger.rows import (
 )
 from accounting.ledger.states import openings, state_of
 from accounting.relation import same_relation
+from accounting.spending.budget import Budget, Price
 
 _NEVER = "0" * 64
 

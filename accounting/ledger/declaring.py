@@ -7,7 +7,6 @@ from typing import get_args
 
 from sqlalchemy import Connection, insert, select
 
-from accounting.budget import Budget
 from accounting.errors import InvalidBudget, RelationMismatch
 from accounting.ledger.errors import DatasetExists
 from accounting.ledger.model import Dataset
@@ -16,6 +15,7 @@ from accounting.ledger.tables import datasets, meta
 from accounting.ledger.text import checked_name, checked_text, optional_text
 from accounting.ledger.windows import checked_window
 from accounting.relation import Relation
+from accounting.spending.budget import Budget
 
 
 def new_dataset(

@@ -9,7 +9,6 @@ from typing import IO, Literal, Self, Unpack, final
 
 from sqlalchemy import select
 
-from accounting.budget import Budget
 from accounting.curves import Curve
 from accounting.ledger.chain import Problem
 from accounting.ledger.charging import Request, charge, new_key, require_room
@@ -40,6 +39,7 @@ from accounting.ledger.transitions import Following, follow
 from accounting.ledger.verify import Verification, stream, verify
 from accounting.ledger.windows import Window, checked_periods
 from accounting.relation import Relation
+from accounting.spending.budget import Budget
 
 Opening = Literal["charge", "reserve"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from accounting.budget import Budget, Price, Remaining
 from accounting.ledger import canonical
 from accounting.ledger.windows import Window
 from accounting.relation import Relation
+from accounting.spending.budget import Budget, Price, Remaining
 
 Action = Literal["charge", "reserve", "commit", "release", "void"]
 State = Literal["reserved", "committed", "released", "void"]

@@ -10,7 +10,6 @@ from typing import Any, get_args
 from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from accounting.budget import Budget, Price
 from accounting.errors import AccountingError
 from accounting.ledger import canonical
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, UnknownDataset
@@ -19,6 +18,7 @@ from accounting.ledger.tables import datasets, entries, fingerprints, totals
 from accounting.ledger.text import checked_text
 from accounting.ledger.windows import checked_window
 from accounting.relation import Relation
+from accounting.spending.budget import Budget, Price
 
 _STORED = tuple(name for name in ENTRY_FIELDS if name != "dataset")
 _OPTIONAL = {column.name for column in entries.columns if column.nullable}

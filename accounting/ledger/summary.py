@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Double, Select, cast, func, select
 
-from accounting.budget import Price
 from accounting.curves import Composed, Curve
-from accounting.filter_price import FAILURE_UNIT, MAIN_UNIT
 from accounting.ledger.model import Dataset, Total
 from accounting.ledger.rows import Declared, all_totals
 from accounting.ledger.tables import entries
+from accounting.spending.budget import Price
+from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT
 
 MOST_CURVES = 5_000
 MOST_POINTS = 240

@@ -6,13 +6,13 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from accounting.budget import Price
 from accounting.ledger.charging import Step, append
 from accounting.ledger.errors import ClaimConflict, InvalidTransition
 from accounting.ledger.model import Entry, Receipt
 from accounting.ledger.origin import Origin
 from accounting.ledger.rows import Declared, entries_of_key
 from accounting.ledger.states import is_done, openings, require, state_of
+from accounting.spending.budget import Price
 
 Following = Literal["commit", "release", "void"]
 

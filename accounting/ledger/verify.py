@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from accounting.budget import Price
 from accounting.ledger import canonical
 from accounting.ledger.chain import Chain, Problem
 from accounting.ledger.cross_checks import cross_checks
@@ -19,6 +18,7 @@ from accounting.ledger.model import Entry
 from accounting.ledger.rows import Declared, all_totals, entries_after
 from accounting.ledger.store import Store
 from accounting.ledger.tables import datasets
+from accounting.spending.budget import Price
 
 BLOCK = 2_000
 MOST_PROBLEMS = 1_000

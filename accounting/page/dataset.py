@@ -8,8 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from accounting.bounds import Route, best_epsilon
-from accounting.budget import Budget
+from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Curve
 from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.summary import Summary
@@ -17,6 +16,7 @@ from accounting.ledger.words import in_words, plain, rounded_down, rounded_up
 from accounting.page.figures import bar, spending
 from accounting.page.markup import failure_up, heading, main_up, percent_up, row_of, shares, table, text, unit_of
 from accounting.relation import WORDS
+from accounting.spending.budget import Budget
 
 MOST_PERIODS = 60
 _COLUMNS = ["No.", "Time (UTC)", "Step", "What", "Runs", "Cost", "Spent after", "Label", "By", "Key"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from accounting.budget import Budget
 from accounting.ledger.summary import Point, Summary
 from accounting.page.markup import percent_up, shares
+from accounting.spending.budget import Budget
 
 _WIDTH, _HEIGHT = 720, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 18, 34

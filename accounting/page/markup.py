@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from accounting.budget import Budget, Price
-from accounting.filter_price import FAILURE_UNIT, MAIN_UNIT, Measure
 from accounting.ledger.words import rounded_down, rounded_up
+from accounting.spending.budget import Budget, Price
+from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, Measure
 
 Cell = tuple[str, str]  # a class and escaped content
 

@@ -9,9 +9,14 @@ from typing import Annotated
 import typer
 
 import dpselect
-from dpselect.cli import demo, ledger, mechanisms, pate, plan, schema, topk
+from dpselect.cli import mechanisms, schema
+from dpselect.cli.demo import command as demo
 from dpselect.cli.guard import GuardedGroup
+from dpselect.cli.ledger import command as ledger
 from dpselect.cli.options import Debug
+from dpselect.cli.pate import command as pate
+from dpselect.cli.plan import command as plan
+from dpselect.cli.topk import command as topk
 
 app = typer.Typer(
     name="dpselect",

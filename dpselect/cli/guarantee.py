@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from accounting import Bound, Budget, Relation, best_epsilon
-from accounting.bounds import Route
+from accounting.conversion.bounds import Route
 from accounting.relation import WORDS
 from dpselect.cli.printable import rounded_up
 from dpselect.mechanisms import Mechanism

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpselect.events.catalogue import read_catalogue
 from dpselect.events.counts import EventCounts
-from dpselect.events.files import Format
+from dpselect.events.doors.files import Format
 from dpselect.events.reader import ProgressCallback, read
 from dpselect.events.report import ReadReport
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from dpselect.errors import EventLogError
 from dpselect.events.columns import ambiguous, no_column
 from dpselect.events.domain import require_distinct
-from dpselect.events.files import checked, plain, temporary_folder
-from dpselect.events.text import DELIMITERS, QUOTING, Delimited, first_record
+from dpselect.events.doors.delimited import DELIMITERS, QUOTING, Delimited, first_record
+from dpselect.events.doors.files import checked, plain, temporary_folder
 from dpselect.selection import Label
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

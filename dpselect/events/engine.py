@@ -12,7 +12,7 @@ from typing import Any, final
 import duckdb
 
 from dpselect.errors import EventLogError
-from dpselect.events.files import temporary_folder
+from dpselect.events.doors.files import temporary_folder
 
 # Buckets are cut so that one fits (see buckets.py); what does not is spilled to the temporary folder.
 _DEFAULT_MEMORY = "1GiB"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from dpselect.events import jsonl, staging
+from dpselect.events import staging
 from dpselect.events.bounding import Bound, bound
 from dpselect.events.columns import Asked
 from dpselect.events.counting import Counted, count
 from dpselect.events.counts import EventCounts
+from dpselect.events.doors import jsonl
+from dpselect.events.doors.files import Format
 from dpselect.events.engine import Engine, opened
-from dpselect.events.files import Format
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Kind
 from dpselect.events.source import rows

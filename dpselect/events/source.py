@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from dpselect.errors import EventLogError
-from dpselect.events import jsonl, parquet, tables, text
 from dpselect.events.columns import Asked
+from dpselect.events.doors import delimited as text
+from dpselect.events.doors import jsonl, parquet, tables
+from dpselect.events.doors.files import Format, checked, format_of, plain
 from dpselect.events.engine import Engine
-from dpselect.events.files import Format, checked, format_of, plain
 from dpselect.events.rows import Rows
 
 

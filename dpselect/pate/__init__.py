@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dpselect.pate.ballots import Ballots
-from dpselect.pate.binary_voting import BinaryVoting
+from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.budgets import Prices, calibrated, fitted, prices, rounds_for
-from dpselect.pate.confident_gnmax import ConfidentGNMax
-from dpselect.pate.data_dependent_release import SmoothRelease
-from dpselect.pate.data_dependent_rounds import UnsanitisedPrivacy, data_dependent
-from dpselect.pate.data_dependent_sanitised import SanitisedEpsilon
+from dpselect.pate.data_dependent.release import SmoothRelease
+from dpselect.pate.data_dependent.rounds import UnsanitisedPrivacy, data_dependent
+from dpselect.pate.data_dependent.sanitised import SanitisedEpsilon
 from dpselect.pate.errors import InvalidBallots
-from dpselect.pate.gnmax import GNMax
-from dpselect.pate.stable_voting import StableVoting
-from dpselect.pate.tau_voting import TauVoting
+from dpselect.pate.voting.binary_voting import BinaryVoting
+from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
+from dpselect.pate.voting.gnmax import GNMax
+from dpselect.pate.voting.stable_voting import StableVoting
+from dpselect.pate.voting.tau_voting import TauVoting
 
 __all__ = [
     "Ballots",

@@ -21,15 +21,15 @@ from accounting import (
 )
 from accounting.arguments import whole
 from accounting.calibrate_search import checked_budget
-from accounting.conversion import check_delta, invert_profile, rdp_to_epsilon
-from accounting.pld import Dominated, composable, pld_epsilon
+from accounting.conversion.pld import Dominated, composable, pld_epsilon
+from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import members
 from dpselect.noise import by_name
-from dpselect.pate.confident_gnmax import ConfidentGNMax
-from dpselect.pate.stable_voting import StableVoting
-from dpselect.pate.vote import Vote
+from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
+from dpselect.pate.voting.stable_voting import StableVoting
+from dpselect.pate.voting.vote import Vote
 
 Family = Callable[[float], Mechanism]
 Bracket = tuple[float, float]

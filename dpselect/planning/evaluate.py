@@ -21,7 +21,10 @@ from dpselect.mechanisms import (
     StableTopKFixed,
     TopStable,
 )
-from dpselect.planning import laws_canonical, laws_joint, laws_noise, laws_stable
+from dpselect.planning.laws import canonical as laws_canonical
+from dpselect.planning.laws import joint as laws_joint
+from dpselect.planning.laws import noise as laws_noise
+from dpselect.planning.laws import stable as laws_stable
 from dpselect.planning.levels import Levels
 from dpselect.planning.quality import Outcomes, Quality
 from dpselect.planning.runs import Runs

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 
 from accounting import Budget, Curve
-from accounting.bounds import best_epsilon
+from accounting.conversion.bounds import best_epsilon
 from accounting.curves import Composed
 from dpselect.errors import InvalidRequest
 from dpselect.planning.charts import Chart, Key, Line, Point

@@ -9,10 +9,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import final
 
 from accounting import AccountingError, Budget, Curve
-from accounting.conversion import rdp_to_epsilon
+from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves import Composed
 from accounting.decimal_sum import exact
-from accounting.filter_price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
+from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
 from dpselect.calibration import Knob
 from dpselect.mechanisms import Mechanism
 from dpselect.planning.families import Family

@@ -11,7 +11,7 @@ from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import best_set, ratio_up
-from dpselect.mechanisms.noisy_max import largest
+from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import top_set_probabilities

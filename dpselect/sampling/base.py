@@ -11,7 +11,8 @@ from flint import arb
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
-from dpselect.sampling import categorical, comparisons, exact, lazy, plain, rows
+from dpselect.sampling import categorical, comparisons, exact, lazy, plain
+from dpselect.sampling import many as rows
 from dpselect.sampling.contest import Problem
 from dpselect.sampling.heights import Floats, Indices, Numbers, numbers
 from dpselect.sampling.thresholds import LazyThresholds, PlainThresholds, Thresholds

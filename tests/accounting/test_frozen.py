@@ -15,7 +15,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.filter_price import itemised
+from accounting.spending.price import itemised
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "laws"))
 from cases import CASES

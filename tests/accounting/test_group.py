@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import laplace, norm
 
-from accounting.bounds import best_delta
+from accounting.conversion.bounds import best_delta
 from accounting.curves import (
     ZCDP,
     ApproxDP,

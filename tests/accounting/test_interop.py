@@ -10,8 +10,8 @@ from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
-from accounting.bounds import best_delta
-from accounting.conversion import rdp_to_epsilon
+from accounting.conversion.bounds import best_delta
+from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves import (
     ZCDP,
     ApproxDP,

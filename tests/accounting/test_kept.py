@@ -14,7 +14,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.online_stable_session import StableSession
+from dpselect.mechanisms.queries.online_stable_session import StableSession
 from dpselect.sampling import Sampler
 from dpselect.sampling.errors import EntropyUnavailable
 
@@ -181,7 +181,7 @@ def test_an_interrupted_charge_leaves_the_old_state(monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("accounting.filter.Price.plus", interrupt, raising=False)
+        patch.setattr("accounting.spending.filter.Price.plus", interrupt, raising=False)
         with pytest.raises(KeyboardInterrupt):
             spending.charge(acc.PureDP(epsilon=0.125))
     assert len(spending.charges) == 1

@@ -9,11 +9,11 @@ import pytest
 
 import dpselect as dps
 from accounting.accountant import Accountant
-from accounting.budget import NOTHING, Budget
 from accounting.curves import ZCDP, ApproxDP, Approximate, Composed, Curve, GaussianDP, PureDP, RenyiTable
 from accounting.errors import AccountingError, BudgetExceeded, InvalidBudget, InvalidCurve, RelationMismatch, Unaffordable
-from accounting.filter import PrivacyFilter
-from accounting.filter_odometer import PrivacyOdometer
+from accounting.spending.budget import NOTHING, Budget
+from accounting.spending.filter import PrivacyFilter
+from accounting.spending.odometer import PrivacyOdometer
 
 ADDED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity())
 REPLACED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import accounting as acc
-from accounting.conversion import rdp_to_epsilon
+from accounting.conversion.renyi import rdp_to_epsilon
 
 DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)
 SIZES = (1e-9, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e3)

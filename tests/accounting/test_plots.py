@@ -13,7 +13,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from accounting.bounds import best_delta, best_epsilon
+from accounting.conversion.bounds import best_delta, best_epsilon
 from accounting.curves import BoundedRange, GaussianDP, PureDP, RenyiTable
 from accounting.errors import InvalidArgument, MissingExtra
 from accounting.plots import plot_profile, plot_rdp, plot_rounds

@@ -23,10 +23,10 @@ from dp_accounting import dp_event, mechanism_calibration
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from accounting.bounds import best_epsilon
-from accounting.budget import Budget
 from accounting.calibrate import calibrate
+from accounting.conversion.bounds import best_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP
+from accounting.spending.budget import Budget
 
 EPSILON, DELTA, FAILURE = 1.0, 1e-6, 1e-10
 BRACKET = mechanism_calibration.ExplicitBracketInterval(1e-7, 1.0)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import dpselect as dps
-from dpselect.mechanisms.canonical import CanonicalTopK
-from dpselect.mechanisms.joint import JointTopK
+from dpselect.mechanisms.canonical.top_k import CanonicalTopK
+from dpselect.mechanisms.joint.top_k import JointTopK
 
 LOOSE = dps.Sensitivity()
 REPEATS = 5

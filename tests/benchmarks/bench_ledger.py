@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import accounting as acc
-from accounting.budget import Price
 from accounting.ledger import Entry, Ledger
 from accounting.ledger.origin import origin, utc_now
 from accounting.ledger.rows import insert_entries, lock_dataset, set_head, set_total
 from accounting.report import write_report
+from accounting.spending.budget import Price
 
 CURVE = acc.BoundedRange(epsilon=1e-3)
 MECHANISM = '{"kind":"exponential_mechanism","epsilon":0.001,"sensitivity":{"linf":1.0,"monotone":true,"relation":"add_remove"}}'

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 import dpselect as dps
-from dpselect.mechanisms.above_threshold import AboveThreshold
-from dpselect.mechanisms.top_stable import TopStable
+from dpselect.mechanisms.queries.above_threshold import AboveThreshold
+from dpselect.mechanisms.unknown.top_stable import TopStable
 
 
 def best_time(run: Callable[[], object], runs: int) -> float:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.cli.ledger import app
+from dpselect.cli.ledger.command import app
 from dpselect.session import Session
 
 PURE = acc.PureDP(epsilon=0.4).to_json()

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import pytest
 
 import accounting as acc
-from accounting.conversion import rdp_to_epsilon
-from dpselect.mechanisms.gaussian_gap import GaussianGap
+from accounting.conversion.renyi import rdp_to_epsilon
 from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
 
 ROUNDS, LABELS, GAP_NOISE, TEST_NOISE, FAILURE, DELTA = 600, 40, 50.0, 60.0, 1e-9, 1e-6
 PRINTED = 3.6

@@ -10,9 +10,9 @@ import pytest
 
 import dpselect as dps
 from dpselect.divergence import hockey_stick
-from dpselect.mechanisms.stable_rule import StableRule, log_failure
-from dpselect.mechanisms.threshold_law import Comparisons, scaled
-from dpselect.mechanisms.top_stable import TopStable
+from dpselect.mechanisms.queries.stable_rule import StableRule, log_failure
+from dpselect.mechanisms.queries.threshold_law import Comparisons, scaled
+from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities
 from dpselect.ranking.chain import ergodicity_coefficient, transition, walk

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion import rdp_to_epsilon
+from accounting.conversion.renyi import rdp_to_epsilon
 from dpselect.divergence import hockey_stick
-from dpselect.mechanisms.gaps import gaps_below
-from dpselect.mechanisms.gaps_pick import pick_law
-from dpselect.mechanisms.gaps_rule import StabilityRule
-from dpselect.mechanisms.gaussian_gap import GaussianGap
-from dpselect.mechanisms.stable_top_k import StableTopK
+from dpselect.mechanisms.stability.gaps import gaps_below
+from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
+from dpselect.mechanisms.stability.pick import pick_law
+from dpselect.mechanisms.stability.rule import StabilityRule
+from dpselect.mechanisms.stability.stable_top_k import StableTopK
 
 RHO, DELTA, FAILURE = 0.1, 1e-6, 1e-12
 FALSE_EPSILON = RHO + math.sqrt(2 * RHO * math.log(1 / DELTA))

@@ -8,12 +8,12 @@ from case import Case
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.gaussian_gap import GaussianGap
-from dpselect.mechanisms.large_gap import LargeGap
-from dpselect.mechanisms.regularizer_target import TargetSize
-from dpselect.mechanisms.stability_test import StabilityTest
-from dpselect.mechanisms.stable_top_k import StableTopK
-from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
+from dpselect.mechanisms.stability.large_gap import LargeGap
+from dpselect.mechanisms.stability.regularizer_target import TargetSize
+from dpselect.mechanisms.stability.stability_test import StabilityTest
+from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 from dpselect.scores import Domain
 
 RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)

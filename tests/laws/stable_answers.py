@@ -11,8 +11,8 @@ import numpy as np
 import dpselect as dps
 from dpselect import verify
 from dpselect.divergence import hockey_stick, log_ratio, renyi
-from dpselect.mechanisms.first_stable import FirstStable
-from dpselect.mechanisms.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.queries.first_stable import FirstStable
+from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
 
 Query = tuple[int, ...]  # the answer on each of a row of data sets, every one the neighbour of the next
 Law = dict[Any, float]

@@ -16,13 +16,14 @@ import accounting as acc
 import dpselect as dps
 from dpselect import verify
 from dpselect.divergence import log_ratio, renyi
-from dpselect.mechanisms import canonical_blocks, canonical_draw
-from dpselect.mechanisms.canonical import CanonicalTopK
-from dpselect.mechanisms.canonical_binomial import log_binomial
-from dpselect.mechanisms.canonical_classes import Classes
-from dpselect.mechanisms.canonical_noise import noise_at
-from dpselect.mechanisms.canonical_order import Ranked
-from dpselect.mechanisms.joint import JointTopK
+from dpselect.mechanisms.canonical import blocks as canonical_blocks
+from dpselect.mechanisms.canonical import draw as canonical_draw
+from dpselect.mechanisms.canonical.binomial import log_binomial
+from dpselect.mechanisms.canonical.classes import Classes
+from dpselect.mechanisms.canonical.noise import noise_at
+from dpselect.mechanisms.canonical.top_k import CanonicalTopK
+from dpselect.mechanisms.joint.top_k import JointTopK
+from dpselect.mechanisms.ranks import Ranked
 from dpselect.noise import by_name
 from dpselect.sampling import sampler
 

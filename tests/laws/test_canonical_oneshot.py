@@ -10,9 +10,9 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.divergence import hockey_stick, log_ratio
-from dpselect.mechanisms.canonical_binomial import log_binomial
+from dpselect.mechanisms.canonical.binomial import log_binomial
 from dpselect.mechanisms.noise_curves import best_set
-from dpselect.mechanisms.oneshot import OneshotTopK
+from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.noise import by_name
 
 FALSE_ALARM = 1e-9

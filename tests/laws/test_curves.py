@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.conversion import rdp_to_epsilon
+from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves.base import _MEMBERS
 from dpselect.divergence import hockey_stick, renyi
 

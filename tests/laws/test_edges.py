@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.gaps import read_top
-from dpselect.mechanisms.gaps_rows import row_gaps
-from dpselect.mechanisms.gaussian_gap import GaussianGap
-from dpselect.mechanisms.large_gap import LargeGap
-from dpselect.mechanisms.stability_test import StabilityTest
-from dpselect.mechanisms.stable_top_k import StableTopK
-from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
-from dpselect.mechanisms.top_stable import TopStable
+from dpselect.mechanisms.stability.gaps import read_top
+from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
+from dpselect.mechanisms.stability.large_gap import LargeGap
+from dpselect.mechanisms.stability.many import row_gaps
+from dpselect.mechanisms.stability.stability_test import StabilityTest
+from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.scores import Domain, Scores
 
 B = 2**54

@@ -15,14 +15,17 @@ from mechanism_laws import misfit
 from slow_reference import BITS, exact, inverse
 
 import dpselect as dps
-from dpselect.mechanisms import canonical_blocks, canonical_draw, canonical_rows, joint_levels
-from dpselect.mechanisms.canonical_blocks import luck
-from dpselect.mechanisms.canonical_classes import Classes
-from dpselect.mechanisms.canonical_noise import noise_bounds
-from dpselect.mechanisms.canonical_order import Ranked
-from dpselect.mechanisms.gaps import heights
-from dpselect.mechanisms.joint_counts import Counts
-from dpselect.mechanisms.joint_levels import Levels
+from dpselect.mechanisms.canonical import blocks as canonical_blocks
+from dpselect.mechanisms.canonical import draw as canonical_draw
+from dpselect.mechanisms.canonical import many as canonical_rows
+from dpselect.mechanisms.canonical.blocks import luck
+from dpselect.mechanisms.canonical.classes import Classes
+from dpselect.mechanisms.canonical.noise import noise_bounds
+from dpselect.mechanisms.joint import levels as joint_levels
+from dpselect.mechanisms.joint.counts import Counts
+from dpselect.mechanisms.joint.levels import Levels
+from dpselect.mechanisms.ranks import Ranked
+from dpselect.mechanisms.stability.gaps import heights
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, categorical, thresholds
 from dpselect.sampling.categorical import picked, picked_rows, refined

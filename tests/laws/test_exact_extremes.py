@@ -13,12 +13,12 @@ from slow_reference import order
 
 import dpselect as dps
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.gaps import gaps_below, read_top
+from dpselect.mechanisms.stability.gaps import gaps_below, read_top
 from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, ExactSampler
 from dpselect.sampling.contest import Problem
 from dpselect.sampling.exact import drawn_all
-from dpselect.sampling.rows import top_k_rows
+from dpselect.sampling.many import top_k_rows
 
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()

@@ -15,20 +15,18 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.divergence import hockey_stick
-from dpselect.mechanisms import (
-    canonical,
-    canonical_blocks,
-    canonical_classes,
-    canonical_draw,
-    canonical_rows,
-    joint_cells,
-    joint_sequences,
-)
-from dpselect.mechanisms.canonical import CanonicalTopK
-from dpselect.mechanisms.canonical_classes import Chosen, Classes
-from dpselect.mechanisms.joint import JointTopK
-from dpselect.mechanisms.joint_counts import Counts
-from dpselect.mechanisms.joint_levels import Levels
+from dpselect.mechanisms.canonical import blocks as canonical_blocks
+from dpselect.mechanisms.canonical import classes as canonical_classes
+from dpselect.mechanisms.canonical import draw as canonical_draw
+from dpselect.mechanisms.canonical import many as canonical_rows
+from dpselect.mechanisms.canonical import top_k as canonical
+from dpselect.mechanisms.canonical.classes import Chosen, Classes
+from dpselect.mechanisms.canonical.top_k import CanonicalTopK
+from dpselect.mechanisms.joint import cells as joint_cells
+from dpselect.mechanisms.joint import sequences as joint_sequences
+from dpselect.mechanisms.joint.counts import Counts
+from dpselect.mechanisms.joint.levels import Levels
+from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.noise_curves import best_set
 from dpselect.sampling import Sampler
 

@@ -13,7 +13,7 @@ from mechanism_laws import curve_covers, misfit, outcome
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms import peeling
+from dpselect.mechanisms.noisy_max import peeling
 from dpselect.noise import NoiseName
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain

@@ -13,7 +13,7 @@ from mechanism_laws import curve_covers, misfit, outcome
 import accounting as acc
 import dpselect as dps
 from dpselect import pate, verify
-from dpselect.pate import coins, confident_gnmax, winners
+from dpselect.pate.voting import coins, confident_gnmax, winners
 from dpselect.sampling import EntropySampler
 from dpselect.scores import Scores
 

@@ -13,16 +13,16 @@ from stable_answers import answered_laws, neighbours, worst
 
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms import top_stable
-from dpselect.mechanisms.above_threshold import AboveThreshold
-from dpselect.mechanisms.first_stable import FirstStable
-from dpselect.mechanisms.gaps import Top, read_top
-from dpselect.mechanisms.large_margin import LargeMargin
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.online_stable_queries import OnlineStableQueries
-from dpselect.mechanisms.stable_rule import StableRule
-from dpselect.mechanisms.threshold_run import margins
-from dpselect.mechanisms.top_stable import TopStable
+from dpselect.mechanisms.queries.above_threshold import AboveThreshold
+from dpselect.mechanisms.queries.first_stable import FirstStable
+from dpselect.mechanisms.queries.large_margin import LargeMargin
+from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.queries.stable_rule import StableRule
+from dpselect.mechanisms.queries.threshold_run import margins
+from dpselect.mechanisms.stability.gaps import Top, read_top
+from dpselect.mechanisms.unknown import top_stable
+from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.scores import Kind, Scores
 

@@ -13,14 +13,17 @@ from test_stability_pay import SESSIONS, overspent, pay
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms import gaps_pick, gaps_rule, limited_domain, stability_test, stable_top_k, stable_top_k_fixed
-from dpselect.mechanisms.gaps import Top, read_top, top_set
-from dpselect.mechanisms.gaps_rule import StabilityRule
-from dpselect.mechanisms.gaussian_gap import GaussianGap
-from dpselect.mechanisms.large_gap import LargeGap
-from dpselect.mechanisms.stability_test import StabilityTest
-from dpselect.mechanisms.stable_top_k import StableTopK
-from dpselect.mechanisms.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.stability import pick as gaps_pick
+from dpselect.mechanisms.stability import rule as gaps_rule
+from dpselect.mechanisms.stability import stability_test, stable_top_k, stable_top_k_fixed
+from dpselect.mechanisms.stability.gaps import Top, read_top, top_set
+from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
+from dpselect.mechanisms.stability.large_gap import LargeGap
+from dpselect.mechanisms.stability.rule import StabilityRule
+from dpselect.mechanisms.stability.stability_test import StabilityTest
+from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.unknown import limited_domain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Scores
 

@@ -16,9 +16,9 @@ import dpselect as dps
 from dpselect import pate, verify
 from dpselect.divergence import hockey_stick, renyi
 from dpselect.noise import by_name
-from dpselect.pate import coins, winners
-from dpselect.pate.coins import Coins
-from dpselect.pate.winners import Race
+from dpselect.pate.voting import coins, winners
+from dpselect.pate.voting.coins import Coins
+from dpselect.pate.voting.winners import Race
 from dpselect.sampling import ExactSampler, Sampler, comparisons
 from dpselect.scores import Scores
 

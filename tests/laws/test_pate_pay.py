@@ -10,11 +10,11 @@ from ballot_pairs import Counts, neighbours
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget import NOTHING, Price
+from accounting.spending.budget import NOTHING, Price
 from dpselect import pate, verify
 from dpselect.divergence import hockey_stick
 from dpselect.errors import InvalidRequest
-from dpselect.pate.confident_gnmax import ABSTAINED
+from dpselect.pate.voting.confident_gnmax import ABSTAINED
 from dpselect.scores import Scores
 
 Charge = Callable[[pate.ConfidentGNMax, dps.Selection], acc.Curve | None]

@@ -17,12 +17,12 @@ import dpselect as dps
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect import verify
 from dpselect.divergence import renyi
-from dpselect.mechanisms.above_threshold import AboveThreshold
-from dpselect.mechanisms.first_stable import FirstStable
-from dpselect.mechanisms.large_margin import LargeMargin
-from dpselect.mechanisms.online_stable_queries import OnlineStableQueries
-from dpselect.mechanisms.stable_rule import StableRule, log_failure
-from dpselect.mechanisms.top_stable import TopStable
+from dpselect.mechanisms.queries.above_threshold import AboveThreshold
+from dpselect.mechanisms.queries.first_stable import FirstStable
+from dpselect.mechanisms.queries.large_margin import LargeMargin
+from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.queries.stable_rule import StableRule, log_failure
+from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
 
 # About 150 chi-square tests at 1e-10 each.

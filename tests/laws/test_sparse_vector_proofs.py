@@ -14,10 +14,10 @@ from stable_answers import answered_laws, neighbours, worlds, worst
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.first_stable import FirstStable
-from dpselect.mechanisms.large_margin import LargeMargin
-from dpselect.mechanisms.online_stable_queries import OnlineStableQueries
-from dpselect.mechanisms.top_stable import TopStable
+from dpselect.mechanisms.queries.first_stable import FirstStable
+from dpselect.mechanisms.queries.large_margin import LargeMargin
+from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.unknown.top_stable import TopStable
 
 FALSE_ALARM = 1e-10
 
@@ -147,7 +147,7 @@ def test_ties_at_the_edge_of_a_set_go_by_label() -> None:
 @pytest.mark.parametrize(("candidates", "highest"), [(2, 6), (3, 4), (4, 2)])
 def test_a_gap_of_two_fixes_the_set_and_moves_by_one(domain: Any, candidates: int, highest: int) -> None:
     """Theorem V6, the two facts it rests on: distances move by at most 1, and at a distance of 1 or more no neighbour differs."""
-    from dpselect.mechanisms.gaps import read_top, top_set
+    from dpselect.mechanisms.stability.gaps import read_top, top_set
 
     sensitivity = dps.Sensitivity()
     for vector in itertools.product(range(highest), repeat=candidates):

@@ -8,10 +8,10 @@ from functools import reduce
 from pathlib import Path
 
 from accounting import Budget, BudgetExceeded, Ledger
-from accounting.budget import NOTHING, Price
 from accounting.decimal_sum import float_up
 from accounting.ledger import Total
 from accounting.relation import same_relation
+from accounting.spending.budget import NOTHING, Price
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.labelling.job import Job, JobDamaged
 

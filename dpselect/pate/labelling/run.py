@@ -15,7 +15,7 @@ from typing import final
 
 from accounting import BudgetExceeded
 from accounting.ledger import ClaimConflict
-from dpselect.pate.ballots import Ballots
+from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.labelling.job import JobConflict, JobDamaged
 from dpselect.pate.labelling.payer import Payer
 from dpselect.pate.labelling.spool import Kept, Labels, Spool

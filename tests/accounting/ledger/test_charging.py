@@ -8,7 +8,6 @@ from fractions import Fraction
 import pytest
 
 import accounting as acc
-from accounting.budget import Price
 from accounting.ledger import (
     DatasetExists,
     InvalidEntry,
@@ -17,6 +16,7 @@ from accounting.ledger import (
     SharedRows,
     UnknownDataset,
 )
+from accounting.spending.budget import Price
 
 HALF = acc.PureDP(epsilon=0.5)
 UNITS = 10**12

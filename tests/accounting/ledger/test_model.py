@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import accounting as acc
-from accounting.budget import Price
 from accounting.errors import BudgetExceeded, RelationMismatch
 from accounting.ledger import (
     DatasetExists,
@@ -24,6 +23,7 @@ from accounting.ledger import (
     SharedRows,
     UnknownDataset,
 )
+from accounting.spending.budget import Price
 
 NAMES = st.sampled_from(["clicks", "visits", "visits", "Robert'); DROP TABLE dpledger_entries;--", "données 数据 🧪", "visits"])
 KEYS = st.sampled_from(["a", "b", "c", "d", "e", "f", "' OR 1=1", "ключ"])

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 import accounting as acc
-from accounting.bounds import Route
+from accounting.conversion.bounds import Route
 from accounting.ledger import Ledger, LedgerUnavailable
 from accounting.ledger.words import in_words
 from accounting.page.dataset import ROUTES, whole_epsilon

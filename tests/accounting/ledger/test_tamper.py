@@ -12,7 +12,6 @@ from sqlalchemy import Connection, create_engine, delete, insert, select, text, 
 from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
-from accounting.budget import Price
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt
 from accounting.ledger.charging import Step, append
 from accounting.ledger.engine import checked_url
@@ -21,6 +20,7 @@ from accounting.ledger.model import Entry
 from accounting.ledger.origin import origin, utc_now
 from accounting.ledger.rows import lock_dataset, read_entry
 from accounting.ledger.tables import datasets, entries, fingerprints, totals
+from accounting.spending.budget import Price
 
 
 @pytest.fixture

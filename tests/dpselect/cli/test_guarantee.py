@@ -8,7 +8,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.bounds import Route
+from accounting.conversion.bounds import Route
 from dpselect.cli.guarantee import ROUTES, Guarantee, Point, guarantee, promise_in_words, route_in_words
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpselect import events
-from dpselect.cli import topk
+from dpselect.cli.topk import command as topk
 from dpselect.errors import EventLogError
 
 GOOD = ("--k", "1", "--epsilon", "1", "--delta", "1e-6")

@@ -16,7 +16,7 @@ from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli import pate_text
+from dpselect.cli.pate import text as pate_text
 
 Run = Callable[..., Result]
 ROUNDS, TEACHERS, LABELS = 7, 50, 4

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpselect.cli import progress, release, topk
+from dpselect.cli import progress, release
+from dpselect.cli.topk import command as topk
 
 
 def test_no_terminal_no_bar() -> None:

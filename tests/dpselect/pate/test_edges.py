@@ -18,12 +18,12 @@ import dpselect as dps
 from dpselect import pate
 from dpselect.divergence import hockey_stick
 from dpselect.errors import InvalidRequest
-from dpselect.pate import winners
+from dpselect.pate.ballots.cutting import Cut
+from dpselect.pate.ballots.votes import flags
 from dpselect.pate.budgets import adaptive_epsilon
-from dpselect.pate.coins import Coins, completed
-from dpselect.pate.cutting import Cut
-from dpselect.pate.votes import flags
-from dpselect.pate.winners import Race
+from dpselect.pate.voting import winners
+from dpselect.pate.voting.coins import Coins, completed
+from dpselect.pate.voting.winners import Race
 from dpselect.sampling import ExactSampler, Sampler
 
 Patch = pytest.MonkeyPatch

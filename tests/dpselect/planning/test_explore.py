@@ -16,7 +16,7 @@ from dpselect.planning import ReleasePlan, Shape, plan
 from dpselect.planning.charts import Chart
 from dpselect.planning.explore import explore
 from dpselect.planning.figures import plot_chart, save_figures
-from dpselect.planning.page import page, write_page
+from dpselect.planning.page.document import page, write_page
 
 SHAPE = Shape.zipf(1.1, 500, 20_000)
 

@@ -14,7 +14,7 @@ from dpselect.mechanisms import members
 from dpselect.planning import Estimate, ReleasePlan, Shape, plan
 from dpselect.planning.charts import Chart, Line, Point
 from dpselect.planning.fit import admitted
-from dpselect.planning.page_chart import figure
+from dpselect.planning.page.chart import figure
 from dpselect.planning.task import Part, Task
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)

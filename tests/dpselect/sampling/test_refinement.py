@@ -17,7 +17,7 @@ from dpselect.sampling.estimates import MARGIN, estimates
 from dpselect.sampling.exact import drawn_all
 from dpselect.sampling.heights import contest_bounds
 from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_sum
-from dpselect.sampling.rows import top_k_rows
+from dpselect.sampling.many import top_k_rows
 from dpselect.sampling.units import HIGHEST_LEVEL, units
 
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]

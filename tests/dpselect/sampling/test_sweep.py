@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2, chisquare, kstest
 from slow_reference import widened
 
-from dpselect.mechanisms.peeling import _sequences
+from dpselect.mechanisms.noisy_max.peeling import _sequences
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Entries, Problem, contest_bounds

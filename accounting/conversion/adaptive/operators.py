@@ -1,0 +1,174 @@
+"""One step of the dynamic programme on a grid, rounded up or down (Theorems D2 to D4).
+
+A value array holds delta_j at g = 0, h, 2h, ... ; g < 0 follows from delta(-g) = 1 - e^-g + e^-g delta(g), as every class of
+pairs here is symmetric. Beyond the last entry, delta_j is at most that entry and at least its limit, the probability of an
+infinite loss.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from accounting.conversion.pld.loss import Floats
+
+# A step costs a few roundings, each relative to positive terms.
+UP, DOWN = 1 + 2.0**-42, 1 - 2.0**-42
+
+
+class Operator(Protocol):
+    """Maps bounds on delta_j to bounds on delta_{j-1} for one step."""
+
+    def upper(self, values: Floats) -> Floats:
+        """Upper bounds from upper bounds."""
+        ...
+
+    def lower(self, values: Floats, floor: float) -> Floats:
+        """Lower bounds from lower bounds, `floor` being one for every g."""
+        ...
+
+    def lower_floor(self, floor: float) -> float:
+        """The next `floor`: the limit of delta_{j-1} at infinity."""
+        ...
+
+
+def extended(values: Floats, interval: float, left: int, right: int, beyond: float) -> Floats:
+    """`values` with `left` entries before and `right` entries (of value `beyond`) after them."""
+    ahead = np.concatenate([values, np.full(right, beyond)])
+    reach = np.concatenate([ahead, np.full(max(0, left + 1 - len(ahead)), beyond)])[left:0:-1]
+    g = np.arange(left, 0, -1) * interval
+    return np.concatenate([-np.expm1(-g) + np.exp(-g) * reach, ahead])
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Losses t between two neighbouring breakpoints: g - t stays in one cell of the grid, and so does g - t + width.
+
+    In u = e^-t: from `start` to start + length. The first cell starts `back` + 1 entries before g, at u = start - gap1; the
+    second ends `ahead` entries after g and starts at u = start - gap2. The length of a cell in u is 1/slope, and `weight` is p
+    at u = start.
+    """
+
+    back: int
+    ahead: int
+    start: float
+    length: float
+    gap1: float
+    gap2: float
+    slope1: float
+    slope2: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class RangeOperator:
+    """A bounded-range step: the adversary picks t in [0, width]; the loss is t with probability p_t, else t - width."""
+
+    width: float
+    interval: float
+
+    def upper(self, values: Floats) -> Floats:
+        cells = math.ceil(self.width / self.interval) + 1
+        padded = extended(values, self.interval, cells + 1, cells + 1, float(values[-1]))
+        best = values.copy()
+        for piece in _pieces(self.width, self.interval):
+            self._raise(best, padded, piece, cells + 1)
+        return np.minimum(1.0, best * UP)
+
+    def _raise(self, best: Floats, padded: Floats, piece: _Piece, zero: int) -> None:
+        """Raise `best` to the exact maximum over the piece, where the mean is const - k1 u - k2/u (Theorem D2)."""
+        size = len(best)
+        low1, high1 = (padded[zero - piece.back - s : zero - piece.back - s + size] for s in (1, 0))
+        low2, high2 = (padded[zero + piece.ahead - s : zero + piece.ahead - s + size] for s in (1, 0))
+        slope1, slope2 = (high1 - low1) * piece.slope1, (high2 - low2) * piece.slope2
+        a, b = -1 / math.expm1(-self.width), 1 / math.expm1(self.width)
+        first, second = low1 + slope1 * piece.gap1, low2 + slope2 * piece.gap2
+        k1 = b * slope2 - a * slope1
+        k2 = b * (first - second - (slope1 - slope2) * piece.start)
+        with np.errstate(all="ignore"):
+            place = np.sqrt(np.maximum(k2, 0.0) / k1) - piece.start
+        # Where k1 or k2 is not positive, the maximum is at an end: fmin reads nan as the far one, the near one is tried as well.
+        place = np.maximum(np.fmin(place, piece.length), 0.0)
+        weight = piece.weight + b * place / ((piece.start + place) * piece.start)
+        np.maximum(best, weight * (first + slope1 * place) + (1 - weight) * (second + slope2 * place), out=best)
+        np.maximum(best, piece.weight * first + (1 - piece.weight) * second, out=best)
+
+    def lower_floor(self, floor: float) -> float:
+        return floor
+
+    def lower(self, values: Floats, floor: float) -> Floats:
+        cells = math.floor(self.width / self.interval * (1 + 4e-16))
+        if cells == 0:
+            return values
+        padded = extended(values, self.interval, cells, cells, floor)
+        best = values.copy()
+        for back in range(cells):
+            weight = math.expm1((back - cells) * self.interval) / math.expm1(-cells * self.interval)
+            first, second = padded[cells - back :][: len(values)], padded[2 * cells - back :][: len(values)]
+            np.maximum(best, weight * first + (1 - weight) * second, out=best)
+        return best * DOWN
+
+
+def _pieces(width: float, interval: float) -> list[_Piece]:
+    steps = np.arange(math.ceil(width / interval) + 1) * interval
+    breaks = np.unique(np.concatenate([[0.0, width], steps[steps < width], width - steps[steps < width]]))
+    # Breakpoints that agree up to rounding are one: the sliver between them holds nothing that its ends do not.
+    breaks = breaks[np.concatenate([[True], np.diff(breaks) > 1e-9 * interval])]
+    breaks[-1] = width
+    return [_piece(float(t0), float(t1), width, interval) for t0, t1 in pairwise(breaks)]
+
+
+def _piece(t0: float, t1: float, width: float, interval: float) -> _Piece:
+    middle = (t0 + t1) / 2
+    back, ahead = math.floor(middle / interval), math.ceil((width - middle) / interval)
+    start, length = math.exp(-t1), -math.exp(-t0) * math.expm1(t0 - t1)
+    low1, low2 = (back + 1) * interval, width - (ahead - 1) * interval
+    cell = -math.expm1(-interval)
+    return _Piece(
+        back,
+        ahead,
+        start,
+        length,
+        gap1=-start * math.expm1(t1 - low1),
+        gap2=-start * math.expm1(t1 - low2),
+        slope1=math.exp(back * interval) / cell,
+        slope2=math.exp(low2 - interval) / cell,
+        weight=math.expm1(t1 - width) / math.expm1(-width),
+    )
+
+
+@dataclass(frozen=True)
+class PairOperator:
+    """A step with one dominating pair: delta_{j-1}(g) = E delta_j(g - L), with L rounded up, or rounded down."""
+
+    interval: float
+    low_up: int
+    up: Floats
+    infinity_up: float
+    low_down: int
+    down: Floats
+    infinity_down: float
+
+    def upper(self, values: Floats) -> Floats:
+        mean = _mean(values, self.interval, self.low_up, self.up, float(values[-1]))
+        return np.minimum(1.0, (mean + self.infinity_up) * UP)
+
+    def lower_floor(self, floor: float) -> float:
+        return (floor * (1 - self.infinity_down) + self.infinity_down) * DOWN
+
+    def lower(self, values: Floats, floor: float) -> Floats:
+        if len(self.down) == 0:
+            return values
+        return (_mean(values, self.interval, self.low_down, self.down, floor) + self.infinity_down) * DOWN
+
+
+def _mean(values: Floats, interval: float, low: int, mass: Floats, beyond: float) -> Floats:
+    high = low + len(mass) - 1
+    padded = extended(values, interval, max(high, 0), max(-low, 0), beyond)
+    # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into the padded array.
+    start = max(high, 0) - high
+    return np.convolve(padded[start : start + len(values) + len(mass) - 1], mass, mode="valid")

@@ -1,0 +1,105 @@
+"""The dynamic programme: from the last step to the first, on one grid, an upper and a lower bound side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting.conversion.adaptive.operators import Operator, RangeOperator, extended
+from accounting.conversion.adaptive.rounding import pair_operator
+from accounting.conversion.adaptive.steps import Plan, RangeStep, Step
+from accounting.conversion.pld.loss import Floats
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Bounds on delta_0 at g = 0, h, 2h, ... without the plan's bad events."""
+
+    interval: float
+    upper: Floats
+    lower: Floats
+
+    def upper_at(self, epsilon: float) -> float:
+        """Upper bound at one epsilon >= 0: the chord, as delta_0 is convex in e^epsilon."""
+        i = math.floor(epsilon / self.interval)
+        if i + 1 >= len(self.upper):
+            return float(self.upper[-1])
+        share = math.expm1(max(0.0, epsilon - i * self.interval)) / math.expm1(self.interval)
+        return float(self.upper[i] + (self.upper[i + 1] - self.upper[i]) * min(1.0, share)) * (1 + 1e-12)
+
+    def lower_at(self, epsilon: float) -> float:
+        """Lower bound at one epsilon: the next entry, or a chord of neighbouring cells extended, which convexity keeps below."""
+        i = math.floor(epsilon / self.interval)
+        if i + 2 >= len(self.lower):
+            return 0.0
+        x, a, b, c, d = (math.exp(v - epsilon) for v in (epsilon, *((i + j) * self.interval for j in (-1, 0, 1, 2))))
+        before = extended(self.upper, self.interval, 1, 0, 0.0)[i]
+        left = self.lower[i] + (self.lower[i] - before) * (x - b) / (b - a)
+        right = self.lower[i + 1] + (self.lower[i + 1] - self.upper[i + 2]) * (c - x) / (d - c)
+        return max(0.0, float(max(self.lower[i + 1], left, right)) * (1 - 1e-12))
+
+    def epsilon_upper(self, delta: float) -> float:
+        """Smallest epsilon that is proved for `delta`; inf if the grid ends before."""
+        reached = np.flatnonzero(self.upper * (1 + 1e-12) > delta)
+        if len(reached) == 0:
+            return 0.0
+        if reached[-1] + 1 == len(self.upper):
+            return math.inf
+        return _bisect(lambda y: self.upper_at(y) > delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[1]
+
+    def epsilon_lower(self, delta: float) -> float:
+        """Largest epsilon for which `delta` is proved too small; 0 if there is none."""
+        reached = np.flatnonzero(self.lower > delta)
+        if len(reached) == 0:
+            return 0.0
+        return _bisect(lambda y: self.lower_at(y) > delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[0]
+
+
+def solve(plan: Plan, interval: float, reach: float, negligible: float) -> Solution:
+    """Bounds for g in [0, reach] on a grid of `interval` nats; tails below `negligible` are cut off on the safe side."""
+    size = math.ceil(reach / interval) + 1
+    upper, lower, floor = np.zeros(size), np.zeros(size), 0.0
+    known: dict[Step, Operator] = {}
+    for block in reversed(plan.blocks):
+        orders = [[_operator(step, interval, negligible, known) for step in reversed(order)] for order in block.orders]
+        for _ in range(block.count):
+            upper = np.max([_apply_upper(order, upper) for order in orders], axis=0)
+            lower = np.max([_apply_lower(order, lower, floor) for order in orders], axis=0)
+            floor = _next_floor(orders[0], floor)
+    return Solution(interval, upper, lower)
+
+
+def _operator(step: Step, interval: float, negligible: float, known: dict[Step, Operator]) -> Operator:
+    if step not in known:
+        known[step] = (
+            RangeOperator(step.width, interval) if isinstance(step, RangeStep) else pair_operator(step.loss, interval, negligible)
+        )
+    return known[step]
+
+
+def _apply_upper(order: list[Operator], values: Floats) -> Floats:
+    for operator in order:
+        values = operator.upper(values)
+    return values
+
+
+def _apply_lower(order: list[Operator], values: Floats, floor: float) -> Floats:
+    for operator in order:
+        values, floor = operator.lower(values, floor), operator.lower_floor(floor)
+    return values
+
+
+def _next_floor(order: list[Operator], floor: float) -> float:
+    for operator in order:
+        floor = operator.lower_floor(floor)
+    return floor
+
+
+def _bisect(above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if above(middle) else (low, middle)
+    return low, high

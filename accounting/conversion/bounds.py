@@ -1,0 +1,178 @@
+"""From a curve to (epsilon, delta): every valid route is tried, and the answer says which one won.
+
+Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event, `rdp` the conversion of the Renyi
+bound at the best order, `profile` a closed-form hockey-stick divergence, `pld` the composed privacy loss distribution (Theorem
+P6). `pld` is tried where it can help and is cheap: the curve has no exact closed-form profile, every part has a dominating pair,
+at most 64 parts are distinct and at most 10^10 run. It costs some ten milliseconds and is remembered. All of these
+routes hold for plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.conversion.pld import Dominated, Hull, Losses, composable, pld_delta, pld_epsilon
+from accounting.conversion.renyi import (
+    check_delta,
+    check_epsilon,
+    invert_profile,
+    rdp_to_delta,
+    rdp_to_epsilon,
+    through_dp_accounting,
+)
+from accounting.errors import GridEdgeWarning
+
+Floats = NDArray[np.float64]
+Route = Literal["pure", "basic", "rdp", "profile", "pld"]
+_LEAST = 5e-324  # the least positive float: a divergence below the pure epsilon is positive even where it underflows
+# Times the order: more than what underflow may take off a Renyi bound, whatever the counts.
+_UNDERFLOW = 1e-290
+
+
+class Bounded(Protocol):
+    """What a conversion needs to know of a curve."""
+
+    @property
+    def delta0(self) -> float: ...
+    @property
+    def core_epsilon(self) -> float: ...
+    @property
+    def table_orders(self) -> tuple[float, ...]: ...
+    def rdp(self, orders: Floats) -> Floats: ...
+    def profile(self, epsilon: float) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proved epsilon (nats) or delta, the route that proved it, and the Renyi order where there is one.
+
+    `grid_error` of the route `pld` is the share that rounding to a grid added to the variance of the privacy loss, which is
+    about its relative effect on epsilon; the bound is valid with it.
+    """
+
+    value: float
+    route: Route
+    order: float | None = None
+    at_edge: bool = False
+    grid_error: float = 0.0
+
+
+def best_epsilon(curve: Bounded, delta: float) -> Bound:
+    """The smallest epsilon proved at `delta`, over all routes; inf if there is none.
+
+    Raises:
+        InvalidArgument: delta is not in [0, 1).
+    """
+    return _winner(_epsilons(curve, check_delta(delta)))
+
+
+def best_delta(curve: Bounded, epsilon: float) -> Bound:
+    """The smallest delta proved at `epsilon`, over all routes; at most 1.
+
+    Raises:
+        InvalidArgument: epsilon is negative or not finite.
+    """
+    return _winner(_deltas(curve, check_epsilon(epsilon)))
+
+
+def confirmed(curve: Bounded, delta: float, bound: Bound) -> Bound:
+    """A bound of `best_epsilon`; where Renyi divergence won, dp-accounting converts it again and the larger epsilon stands."""
+    if bound.order is None or not math.isfinite(bound.value):
+        return bound
+    divergence = float(_renyi(curve)(np.array([bound.order]))[0])
+    other = through_dp_accounting(bound.order, divergence, _rounded_down(delta, curve.delta0))
+    return replace(bound, value=max(bound.value, other))
+
+
+def announced(bound: Bound) -> float:
+    """The value of `bound`, with a GridEdgeWarning where more orders might have made it smaller."""
+    if bound.at_edge:
+        warnings.warn(
+            f"the best Renyi order {bound.order:g} is the last one tried: the bound is valid but may be loose; "
+            "a table needs more orders, a plan less noise or a larger delta",
+            GridEdgeWarning,
+            stacklevel=3,
+        )
+    return bound.value
+
+
+def _winner(candidates: Iterator[Bound]) -> Bound:
+    proved = (bound for bound in candidates if bound.value >= 0)  # NaN proves nothing
+    return min(proved, key=lambda bound: bound.value, default=Bound(math.inf, "basic"))
+
+
+def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
+    if curve.delta0 > delta:
+        yield Bound(math.inf, "basic")
+        return
+    yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
+    if _worth_converting(curve.core_epsilon) and delta > curve.delta0:
+        found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
+        yield Bound(found.value, "rdp", found.order, found.at_edge)
+        if (losses := _composable(curve)) is not None:
+            pld = pld_epsilon(losses, delta)
+            yield Bound(pld.value, "pld", grid_error=pld.inflation)
+    if (profile := _closed_form(curve)) is not None:
+        yield Bound(invert_profile(profile, delta), "profile")
+
+
+def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
+    yield Bound(1.0, "basic")
+    if curve.core_epsilon <= epsilon:
+        yield Bound(curve.delta0, "pure" if curve.delta0 == 0 else "basic")
+        return
+    found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
+    value = max(_LEAST, min(1.0, curve.delta0 + found.value))
+    yield Bound(value, "rdp", found.order, found.at_edge and value > _LEAST)
+    if (losses := _composable(curve)) is not None:
+        pld = pld_delta(losses, epsilon)
+        yield Bound(max(_LEAST, pld.value), "pld", grid_error=pld.inflation)
+    if (profile := _closed_form(curve)) is not None:
+        yield Bound(profile(epsilon), "profile")
+
+
+def _worth_converting(core_epsilon: float) -> bool:
+    return core_epsilon > 0
+
+
+def _rounded_down(delta: float, delta0: float) -> float:
+    return max(math.nextafter(delta - delta0, 0.0), 5e-324) if delta0 else delta
+
+
+def _renyi(curve: Bounded) -> Callable[[Floats], Floats]:
+    """The Renyi bound of a curve that is not perfectly private, rounded up where it may have underflowed."""
+    return lambda orders: curve.rdp(orders) + _UNDERFLOW * orders
+
+
+def _composable(curve: Bounded) -> Losses | None:
+    """The plan as privacy losses, where their composition is worth computing: a closed-form profile is as good, unless it is a
+    minimum of profiles, which the pair's convex hull beats.
+    """
+    if not isinstance(curve, Dominated):
+        return None
+    losses = curve.losses()
+    if losses is None or not composable(losses):
+        return None
+    hulled = any(isinstance(loss, Hull) for _, loss in losses.steps)
+    return losses if hulled or curve.profile(0.0) is None else None
+
+
+def _closed_form(curve: Bounded) -> Callable[[float], float] | None:
+    if curve.profile(0.0) is None:
+        return None
+
+    pure = curve.core_epsilon
+
+    def profile(epsilon: float) -> float:
+        value = curve.profile(epsilon)
+        least = _LEAST if epsilon < pure else 0.0
+        return 1.0 if value is None else max(least, value)
+
+    return profile

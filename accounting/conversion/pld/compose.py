@@ -1,0 +1,226 @@
+"""Composing privacy losses by one tilted Fourier transform: a rigorous upper bound at any delta (Theorem P5).
+
+Tilting by e^(theta L), with the best theta, moves the mass to where delta is decided, so the rounding error of the transform is
+small against delta however small delta is. Mass that wraps around the window is only ever counted too often; what may lie above
+the window is added by Chernoff's bound; the rounding error of the transforms is added to every entry.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import scipy
+
+from accounting.conversion.pld.grid import Parts, aligned, best_tilt, choose_interval, inflation
+from accounting.conversion.pld.loss import TINY, Floats, Losses, grid_of
+
+# Most distinct steps: beyond, a transform each would cost more than the sharper bound is worth.
+MOST_STEPS = 64
+# Most runs of all steps together: beyond, the rounding of the powers is no longer small against the law of the sum.
+_MOST_RUNS = 10**10
+# Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
+_LEAST_SCALE = 1e-100
+# The grid adds the share _FINE of the variance, so about as much of epsilon, or as little as some 2^16 cells permit; more cells,
+# up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
+_FINE, _COARSE = 1e-9, 1e-5
+_CELLS, _MOST_CELLS, _WORK = 2**16, 2**20, 2**22
+_TAIL = 1e-10  # share of delta that cut-off tails may add in all
+# Mass left outside the window, in the tilted law: e^-32 on either side, found by Chernoff's bound at these multiples of 1/spread.
+_CLEAR = 32.0
+_MULTIPLES = (1.0, 2.0, 4.0, 8.0, 16.0)
+# A transform of n points errs by at most this times log2(n), relative in the 2-norm (Higham 2002, Theorem 24.2), twice over.
+_FFT = 16 * 2.0**-53
+_ULP = 2.0**-52
+_OUTWARD = 1e-11
+
+
+@dataclass(frozen=True)
+class PldBound:
+    """A proved epsilon (nats) or delta, the grid interval (nats), and the grid's error: the share it added to the variance."""
+
+    value: float
+    interval: float
+    inflation: float
+
+
+def composable(losses: Losses) -> bool:
+    """Whether the transform can tell anything about these losses; it depends on counts and scales alone."""
+    if not 0 < len(losses.steps) <= MOST_STEPS or sum(count for count, _ in losses.steps) > _MOST_RUNS:
+        return False
+    return all(loss.scale >= _LEAST_SCALE for _, loss in losses.steps)
+
+
+@lru_cache(maxsize=512)
+def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> PldBound:
+    """An epsilon for `delta`; inf if the grid proves none.
+
+    Args:
+        losses: of which `composable` holds.
+        delta: in (0, 1).
+        theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
+    """
+    rough = Parts.of(losses, choose_interval(losses, _COARSE), TINY)
+    tilt = best_tilt(rough, lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t), theta)
+    total = _compose(losses, tilt, delta)
+    return PldBound(total.epsilon(delta), total.interval, inflation(losses, total.interval))
+
+
+@lru_cache(maxsize=512)
+def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> PldBound:
+    """A delta for `epsilon` >= 0; arguments as for `pld_epsilon`."""
+    rough = Parts.of(losses, choose_interval(losses, _COARSE), TINY)
+
+    def log_delta(t: float) -> float:
+        return rough.cumulant(t) - t * (epsilon + math.log1p(1 / t)) - math.log1p(t)
+
+    tilt = best_tilt(rough, log_delta, theta)
+    total = _compose(losses, tilt, math.exp(min(0.0, log_delta(tilt))))
+    return PldBound(total.delta(epsilon), total.interval, inflation(losses, total.interval))
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Sums from low to low + size - 1 intervals, and a bound on the mass above them."""
+
+    low: int
+    size: int
+    above: float
+
+
+@dataclass(frozen=True)
+class _Total:
+    """delta at y_i = (low + i) interval is e^(cumulant - theta y_i) gain_i + lost; within the cell below it grows by slope_i.
+
+    `slack` covers the rounding of the tilted laws in the logarithm of the first term.
+    """
+
+    interval: float
+    theta: float
+    cumulant: float
+    slack: float
+    low: int
+    gain: Floats
+    slope: Floats
+    lost: float
+
+    @property
+    def _grid(self) -> Floats:
+        return grid_of(self.low, self.low + len(self.gain) - 1, self.interval)
+
+    def _log_scale(self, y: Floats) -> Floats:
+        """Logarithm of e^(cumulant - theta y), rounded up."""
+        return self.cumulant - self.theta * y + self.slack + _OUTWARD * (1 + abs(self.cumulant) + np.abs(self.theta * y))
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether no number overflowed; a total with NaN or infinite entries proves nothing."""
+        scalars = np.isfinite([self.theta, self.cumulant, self.slack, self.lost])
+        return bool(scalars.all() and np.isfinite(self.gain).all() and np.isfinite(self.slope).all())
+
+    def epsilon(self, delta: float) -> float:
+        if not self._is_known or not self.lost < delta:
+            return math.inf
+        if self.low + len(self.gain) <= 0:
+            return 0.0
+        grid = self._grid
+        with np.errstate(over="ignore"):
+            target = np.exp(math.log(delta - self.lost) - self._log_scale(grid))
+        start = max(0, -self.low)
+        short = np.flatnonzero(~(self.gain[start:] <= target[start:]))  # NaN counts as short
+        if len(short) == 0:
+            return max(0.0, float(grid[start]))
+        i = start + int(short[-1]) + 1
+        if i == len(grid):
+            return math.inf
+        rise = (target[i] - self.gain[i]) / self.slope[i] if self.slope[i] > 0 else 0.0
+        place = float(grid[i]) + math.log1p(-min(rise, -math.expm1(-self.interval)))
+        return max(0.0, place * (1 + _OUTWARD))
+
+    def delta(self, epsilon: float) -> float:
+        if not self._is_known:
+            return 1.0
+        i = math.ceil(epsilon / self.interval) - self.low
+        if i < 0:
+            return 1.0
+        if i >= len(self.gain):
+            return min(1.0, self.lost)
+        y = self._grid[i : i + 1]
+        inside = float(self.gain[i] - math.expm1(min(0.0, epsilon - float(y[0]))) * self.slope[i])
+        found = math.exp(min(0.0, float(self._log_scale(y)[0]) + math.log(inside))) if inside > 0 else 0.0
+        return min(1.0, found + self.lost)
+
+
+def _compose(losses: Losses, theta: float, delta: float) -> _Total:
+    parts, window = _gridded(losses, theta, delta * _TAIL / sum(n for n, _ in losses.steps))
+    laws = parts.tilted(theta)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by `_Total`
+        density = _convolve(laws, parts, window)
+    step = math.exp(-theta * parts.interval)
+    slope = scipy.signal.lfilter([1.0], [1.0, -step * math.exp(-parts.interval)], density[::-1])
+    # gain_i = sum over j >= i of density_j e^(-theta (y_j - y_i)) (1 - e^(y_i - y_j)), by a recursion without differences.
+    gain = scipy.signal.lfilter([0.0, -step * math.expm1(-parts.interval)], [1.0, -step], slope)
+    lost = min(1.0, (parts.infinity + window.above + losses.added) * (1 + 4 * _ULP))
+    error, slack = 1 + 4 * _ULP * window.size, 16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws))
+    return _Total(parts.interval, theta, parts.cumulant(theta), slack, window.low, gain[::-1] * error, slope[::-1] * error, lost)
+
+
+def _gridded(losses: Losses, theta: float, tail: float) -> tuple[Parts, _Window]:
+    """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
+    finest, coarsest = choose_interval(losses, _FINE), choose_interval(losses, _COARSE)
+    rough = Parts.of(losses, coarsest, tail)
+    # Cells are spent on the window of the sum, and on the steps' own laws.
+    width = max(_window(rough, theta).size, rough.size) * coarsest
+    least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
+    interval = aligned(losses, max(least, min(coarsest, max(finest, width / _CELLS))))
+    parts = Parts.of(losses, interval, tail)
+    return parts, _window(parts, theta)
+
+
+def _window(parts: Parts, theta: float) -> _Window:
+    base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
+    steps = [multiple / spread for multiple in _MULTIPLES]
+    rises = [parts.cumulant(theta + s) - base for s in steps]
+    top = min((rise + _CLEAR) / s for rise, s in zip(rises, steps, strict=True))
+    bottom = max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta))
+    low, high = max(parts.least, math.floor(bottom / parts.interval)), min(parts.most, math.ceil(top / parts.interval))
+    # Any window is valid; where rounding left none, one cell stands for it.
+    size = scipy.fft.next_fast_len(max(1, high - low + 1), real=True)
+    if low + size > parts.most:
+        return _Window(low, size, 0.0)
+    last = (low + size - 1) * parts.interval
+    above = min(base + rise - (theta + s) * last for rise, s in zip(rises, steps, strict=True))
+    return _Window(low, size, math.exp(min(0.0, above + _OUTWARD * (1 + abs(base)))))
+
+
+def _convolve(laws: list[Floats], parts: Parts, window: _Window) -> Floats:
+    """Upper bounds on the tilted law of the sum, at every place of the window."""
+    size, eta = window.size, _FFT * math.log2(max(2, window.size))
+    half = size // 2 + 1
+    angle, height, heights, norms = np.zeros(half), np.zeros(half), [], []
+    for count, pmf, law in zip(parts.counts, parts.pmfs, laws, strict=True):
+        folded = np.bincount((pmf.low + np.arange(len(law))) % size, weights=law, minlength=size)
+        norms.append(count * eta * float(np.linalg.norm(folded)))
+        transform = scipy.fft.rfft(folded)
+        # Every frequency errs by less than the 2-norm of all their errors.
+        own = np.log(np.abs(transform) + eta * math.sqrt(size) * float(np.linalg.norm(folded)))
+        heights.append(own)
+        height += count * own
+        angle = np.remainder(angle + count * np.angle(transform), 2 * math.pi)
+    error = _error(np.array(norms), heights, height, sum(parts.counts), size)
+    error += eta * _root_mean(height, size)
+    law = scipy.fft.irfft(np.exp(height + 1j * angle), n=size)
+    return np.roll(np.maximum(law, 0.0) + error, -(window.low % size))
+
+
+def _error(norms: Floats, heights: list[Floats], height: Floats, count: int, size: int) -> float:
+    """Most that the inverse transform gains from the errors of the transforms (Cauchy-Schwarz) and of their powers."""
+    transforms = math.fsum(float(norm) * _root_mean(height - own, size) for norm, own in zip(norms, heights, strict=True))
+    return 2 * transforms + _ULP * float(np.mean(np.exp(height) * (8 * count + 4 * np.abs(height)))) * 2
+
+
+def _root_mean(log_height: Floats, size: int) -> float:
+    """Root mean square over the whole spectrum of a half spectrum given by its logarithm."""
+    return math.sqrt(2 * float(np.sum(np.exp(2 * log_height))) / size)

@@ -1,0 +1,1 @@
+"""May this charge pass, and what is left: budgets, filters and odometers."""

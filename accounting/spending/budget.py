@@ -1,0 +1,266 @@
+"""`Budget`: what may be spent, in one of three forms, and the price at which a filter charges for it."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Literal, Self, final
+
+from pydantic import BeforeValidator, Field, model_serializer, model_validator
+
+from accounting.conversion.bounds import best_epsilon
+from accounting.curves import Curve
+from accounting.decimal_sum import exact, float_up, units_up
+from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
+from accounting.frozen import Frozen, NonNegative, Positive
+from accounting.spending.order import Order, default_order, halved, less, renyi_capacity, rounded_down, workload
+from accounting.spending.price import (
+    FAILURE_UNIT,
+    MAIN_UNIT,
+    MOST,
+    NOTHING,
+    Measure,
+    Price,
+    Remaining,
+    in_words,
+    itemised,
+    main_cost,
+)
+
+Form = Literal["pure", "approximate", "zcdp"]
+
+
+def _order(value: object) -> object:
+    if value in (math.inf, "inf"):
+        return "inf"
+    if value is None or (isinstance(value, numbers.Real) and not isinstance(value, bool) and 1 < float(value) < math.inf):
+        return value if value is None else float(value)
+    raise ValueError("a Renyi order above 1, or 'inf' for the sum of pure epsilons")
+
+
+@final
+class Budget(Frozen):
+    """What a plan or a dataset may spend.
+
+    `Budget(epsilon=)` is pure, `Budget(epsilon=, delta=)` approximate, `Budget(rho=)` or `Budget(rho=, delta=)`
+    zero-concentrated, `delta` then being the most that the bad events (`Curve.delta0`) may add up to.
+
+    `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` are a privacy filter: charges may be chosen
+    after seeing earlier answers, and a sequence of them is allowed while the sum of prices is at most the capacity. Theorems
+    F1 to F3. The approximate form adds up Renyi divergence of one `order`, which is fixed here and never changed later.
+
+    Args:
+        epsilon: nats, > 0.
+        delta: in [0, 1).
+        rho: nats, > 0.
+        order: of the approximate form only: the Renyi order (> 1) that charges are added at, or "inf" for the sum of pure
+            epsilons. By default the best one for zCDP charges; `for_workload` chooses one for other curves.
+        failure: of the approximate form only: the part of delta that bad events may use; the rest pays for the conversion.
+            By default one half of delta, all of it at order "inf".
+
+    Raises:
+        InvalidBudget: no form or two forms are given, or a value is outside its domain.
+
+    Example:
+        >>> import accounting as acc
+        >>> budget = acc.Budget(epsilon=1.0)
+        >>> budget.how_many(acc.PureDP(epsilon=0.3))
+        3
+        >>> acc.Budget(epsilon=1.0, delta=1e-6).admits(30 * acc.BoundedRange(epsilon=0.08))
+        True
+    """
+
+    error_class: ClassVar[type[InvalidBudget]] = InvalidBudget
+    epsilon: Positive | None = Field(default=None, description="a finite epsilon > 0, in nats")
+    delta: Annotated[NonNegative, Field(lt=1)] = Field(default=0.0, description="a delta in [0, 1)")
+    rho: Positive | None = Field(default=None, description="a finite rho > 0, in nats")
+    order: Annotated[Order | None, BeforeValidator(_order)] = Field(default=None, description="a Renyi order above 1, or 'inf'")
+    failure: NonNegative | None = Field(default=None, description="a probability from 0 up to delta")
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Self:
+        if (self.epsilon is None) == (self.rho is None):
+            raise ValueError("give either epsilon (with or without delta) or rho (with or without delta), not both or none")
+        if self.form == "approximate":
+            self._fix_filter()
+        elif self.order is not None or self.failure is not None:
+            raise ValueError("order and failure belong to the form Budget(epsilon=, delta=) with delta > 0: leave them out")
+        return self
+
+    def _fix_filter(self) -> None:
+        """Write the defaults into the fields, so that they are stored and no later version can choose others."""
+        if self.failure is None:
+            object.__setattr__(self, "failure", self.delta if self.order == "inf" else halved(self.delta))
+        if self.conversion_delta < 0 or (self.conversion_delta == 0 and self.order != "inf"):
+            raise ValueError(f"failure={self.failure!r} leaves nothing of delta={self.delta!r} for the conversion: lower it")
+        if self.order is None:
+            object.__setattr__(self, "order", default_order(self.limit, float(self.conversion_delta)))
+        if isinstance(self.order, float) and renyi_capacity(self.limit, self.conversion_delta, self.order) <= 0:
+            raise ValueError(
+                f"order={self.order!r} converts to more than epsilon={self.epsilon!r} before anything is spent: raise the order"
+            )
+
+    @model_serializer(mode="wrap")
+    def _stated_only(self, handler: Any) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+    @classmethod
+    def for_workload(cls, *, epsilon: float, delta: float, curve: Curve) -> Self:
+        """The (epsilon, delta) budget whose order and failure probability pay for most separate charges of `curve`.
+
+        Any other curve may be charged too: the choice decides how far the budget goes, never what it promises.
+
+        Raises:
+            InvalidBudget: epsilon or delta is outside its domain, or no order pays for one charge of the curve.
+            InvalidArgument: the curve has no Renyi cost.
+        """
+        plain = cls(epsilon=epsilon, delta=delta)
+        if plain.form != "approximate":
+            raise InvalidBudget("for_workload needs a delta > 0: a pure budget has no order to choose")
+        if curve.core_epsilon == 0:
+            raise InvalidArgument(f"{type(curve).__name__} has no Renyi cost: take Budget(epsilon=, delta=, order='inf')")
+        order, count = workload(plain.limit, plain.delta, curve)
+        if count < 1:
+            raise InvalidBudget(
+                f"no Renyi order pays for one {type(curve).__name__} out of epsilon={epsilon!r}, delta={delta!r}: raise them, "
+                "or lower the cost of the mechanism"
+            )
+        failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)
+        return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
+
+    @property
+    def form(self) -> Form:
+        """Which of the three forms this is."""
+        if self.rho is not None:
+            return "zcdp"
+        return "approximate" if self.delta > 0 else "pure"
+
+    @property
+    def limit(self) -> float:
+        """The number that `cost` is held against: epsilon or rho, in nats."""
+        limit = self.epsilon if self.rho is None else self.rho
+        assert limit is not None
+        return limit
+
+    @property
+    def conversion_delta(self) -> Decimal:
+        """The part of delta that pays for turning the sum of charges into epsilon; exact."""
+        return less(self.delta, self.failure or 0.0)
+
+    # -- a plan that is fixed in advance ------------------------------------------------------------------------------
+
+    def cost(self, curve: Curve) -> float:
+        """What `curve` costs in the unit of `limit`, in nats; inf if no amount of this budget admits it."""
+        if self.form == "zcdp":
+            return curve.rho if exact(curve.delta0) <= exact(self.delta) else math.inf
+        return curve.pure_epsilon if self.form == "pure" else best_epsilon(curve, self.delta).value
+
+    def admits(self, curve: Curve) -> bool:
+        """Whether the whole budget pays for `curve`, a plan that is fixed in advance."""
+        return self.covers(self.cost(curve))
+
+    def covers(self, cost: float) -> bool:
+        """Whether `cost`, in the unit of `limit`, is within it, both read as the decimals that they print as."""
+        return math.isfinite(cost) and exact(cost) <= exact(self.limit)
+
+    # -- a filter: charges chosen one after the other -----------------------------------------------------------------
+
+    @property
+    def measure(self) -> Measure:
+        """What the main part of a price adds up: pure epsilon, rho, or Renyi divergence of the order given here."""
+        if self.form == "zcdp":
+            return "rho"
+        return self.order if isinstance(self.order, float) else "epsilon"
+
+    @property
+    def capacity(self) -> Price:
+        """The most that prices may add up to, rounded down."""
+        failure = self.failure if self.form == "approximate" else self.delta
+        return Price(min(MOST, rounded_down(self._main_capacity, MAIN_UNIT)), rounded_down(exact(failure or 0.0), FAILURE_UNIT))
+
+    @property
+    def _main_capacity(self) -> Decimal:
+        if isinstance(self.order, float):
+            return renyi_capacity(self.limit, self.conversion_delta, self.order)
+        return exact(self.limit)
+
+    def price(self, curve: Curve) -> Price:
+        """What the filter charges for `curve`, rounded up; a composition given as one curve is a fixed plan, one item.
+
+        A plan that the filter's own unit overrates, but that `admits` allows, costs the whole capacity: it fits when nothing
+        else is charged before or after it. Theorem F5.
+
+        Raises:
+            Unaffordable: no budget of this form, order and delta can ever pay for the curve; the message says what could.
+        """
+        price = self._itemised(curve)
+        whole = self.capacity
+        if price is not None and self.fits(NOTHING, price):
+            return price
+        if whole.main > 0 and self.admits(curve):
+            return whole
+        if price is None:
+            raise Unaffordable(self._why_not(curve))
+        return price
+
+    def _itemised(self, curve: Curve) -> Price | None:
+        return None if curve.delta0 > 0 and self.capacity.failure == 0 else itemised(curve, self.measure)
+
+    def _why_not(self, curve: Curve) -> str:
+        name, main = type(curve).__name__, main_cost(curve, self.measure)
+        if curve.delta0 > 0 and self.capacity.failure == 0:
+            return (
+                f"{name} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of at least "
+                f"{FAILURE_UNIT} to spend. Give the budget a delta (or a larger failure), or choose a mechanism without delta."
+            )
+        if math.isfinite(main):
+            return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
+        return f"{name} has no finite {in_words(self.measure)}, which is what {self!r} adds up. {_remedy(self.measure)}"
+
+    def fits(self, spent: Price, price: Price) -> bool:
+        """Whether `price` may be charged after `spent`.
+
+        Raises:
+            InvalidArgument: one of them is negative or no price.
+        """
+        spent.require_charge()
+        price.require_charge()
+        total = spent.plus(price)
+        return total.main <= self.capacity.main and total.failure <= self.capacity.failure
+
+    def can_afford(self, spent: Price, curve: Curve) -> bool:
+        """Whether `curve` may be charged after `spent`; False also for a curve that this form can never pay for."""
+        try:
+            return self.fits(spent, self.price(curve))
+        except Unaffordable:
+            return False
+
+    def how_many(self, curve: Curve, spent: Price = NOTHING) -> int:
+        """How many separate charges of `curve` fit after `spent`.
+
+        Raises:
+            InvalidArgument: the curve costs nothing, so any number fits.
+            Unaffordable: this form can never pay for the curve.
+        """
+        price = self.price(curve)
+        if price == NOTHING:
+            raise InvalidArgument(f"{type(curve).__name__} costs nothing: any number of charges fits")
+        left = (have - used for have, used in zip(self.capacity, spent, strict=True))
+        return max(0, min(have // need for have, need in zip(left, price, strict=True) if need > 0))
+
+    def remaining(self, spent: Price) -> Remaining:
+        """What is left after `spent`, rounded down, at least 0."""
+        main, failure = (max(0, have - used) for have, used in zip(self.capacity, spent, strict=True))
+        return Remaining(float(main * MAIN_UNIT), float(failure * FAILURE_UNIT), self.measure)
+
+
+def _remedy(measure: Measure) -> str:
+    if measure == "epsilon":
+        return "Give the budget as Budget(epsilon=, delta=) or Budget(rho=, delta=), or choose a mechanism with a pure epsilon."
+    if measure == "rho":
+        return "Give the budget as Budget(epsilon=, delta=), whose filter needs one Renyi order only."
+    return "Choose the order with Budget.for_workload(curve=), or a mechanism whose Renyi divergence is finite there."
+
+
+__all__ = ["NOTHING", "Budget", "Form", "Measure", "Price", "Remaining"]

@@ -1,0 +1,107 @@
+"""`dpselect demo`."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from dpselect.cli import json_output, options, progress, text
+from dpselect.cli.demo.synthetic import CheckIns, check_ins
+from dpselect.cli.release import Answer, Question, answer
+from dpselect.errors import InvalidRequest
+
+_FILE = "checkins.csv"
+
+
+def demo(
+    users: Annotated[int, typer.Option("--users", min=1, max=10_000_000, help="How many users to make up.")] = 20_000,
+    items: Annotated[int, typer.Option("--items", min=1, max=10_000_000, help="How many places to make up.")] = 2_000,
+    k: options.K = 10,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="Budget of the whole release, in nats.")] = 1.0,
+    delta: Annotated[float, typer.Option("--delta", help="The delta that goes with --epsilon.")] = 1e-6,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted.")
+    ] = None,
+    json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    """Make up a log of check-ins and release its top k, just as topk would.
+
+    The people are made up, so the true ranks can be shown beside the private answer. For real data that would be a breach.
+    """
+    budget = options.budget(epsilon, delta, None)
+    with _folder(keep) as folder:
+        log = folder / _FILE
+        made_up = check_ins(users, items)
+        _write(made_up, log)
+        question = Question(log=log, user="user_id", item="item_id", k=k, budget=budget)
+        with progress.shown() as callback:
+            released = answer(question, callback)
+    if json:
+        _print_json(released, made_up)
+    else:
+        _print_text(released, made_up, kept=keep is not None)
+
+
+def command(question: Question) -> str:
+    """The `topk` command that asks the same."""
+    budget = question.budget
+    return (
+        f"dpselect topk {shlex.quote(str(question.log))} --user {question.user} --item {question.item} --k {question.k} "
+        f"--epsilon {budget.epsilon:g} --delta {budget.delta:g}"
+    )
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="dpselect-demo-") as name:
+            yield Path(name)
+        return
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"--keep={str(keep)!r} cannot be made: {error.strerror}; name a folder that can") from None
+    yield keep
+
+
+def _write(made_up: CheckIns, log: Path) -> None:
+    try:
+        made_up.write(log)
+    except FileExistsError:
+        raise InvalidRequest(f"{str(log)!r} exists and is not written over: name another folder with --keep") from None
+    except OSError as error:
+        raise InvalidRequest(f"{str(log)!r} cannot be written: {error.strerror}") from None
+
+
+def _print_json(released: Answer, made_up: CheckIns) -> None:
+    ranking = made_up.ranking()
+    truth = {
+        "note": "the people are made up: for real data the truth is private",
+        "true_top": list(ranking)[: released.question.k],
+        "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
+    }
+    data = {**json_output.as_data(released), "command": command(released.question), "synthetic": truth}
+    typer.echo(json_output.as_json(data))
+
+
+def _print_text(released: Answer, made_up: CheckIns, *, kept: bool) -> None:
+    console = Console(highlight=False)
+    console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
+    # Not wrapped: a command that is copied must be one line.
+    console.print(Text("  " + command(released.question), style="green"), soft_wrap=True)
+    if not kept:
+        console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
+    console.print()
+    ranking = made_up.ranking()
+    text.show(released, console, notes={name: f"truly number {rank}" for name, rank in ranking.items()})
+    console.print()
+    console.print(Text("The true ranks can be shown because these people are made up. For real data they are private."))

@@ -1,0 +1,234 @@
+"""`dpselect ledger ...`: keep a privacy budget in a file or a database, and let others check it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from accounting import Curve
+from accounting.ledger import Heads, InvalidEntry, Ledger, Receipt, Window
+from accounting.relation import Relation
+from accounting.report import DELTAS, write_report
+from dpselect.cli import options
+from dpselect.cli.guard import FAILED, GuardedGroup
+from dpselect.cli.ledger import file as ledger_file
+from dpselect.cli.ledger import text as ledger_text
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
+
+app = typer.Typer(
+    name="ledger",
+    cls=GuardedGroup,
+    help="Keep a privacy budget that many processes spend and an auditor can check.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Url = Annotated[
+    str,
+    typer.Option("--ledger", envvar="DPSELECT_LEDGER", help="sqlite:///FILE or postgresql://USER@HOST/NAME.", show_envvar=True),
+]
+Dataset = Annotated[str, typer.Option("--dataset", help="Name of a dataset that the ledger declares.")]
+Key = Annotated[str, typer.Option("--key", help="The charge's idempotency key.")]
+Output = Annotated[Path | None, typer.Option("--output", help="File to write; standard output if left out.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", help="TOML file with [ledger], [budget] and [data]; options override what it says.")
+]
+OptionalUrl = Annotated[
+    str | None,
+    typer.Option("--ledger", envvar="DPSELECT_LEDGER", help="sqlite:///FILE or postgresql://USER@HOST/NAME.", show_envvar=True),
+]
+_JSON = "The curve as JSON, or @FILE."
+
+
+@app.command()
+def init(
+    url: OptionalUrl = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Declare this dataset as well.")] = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    rho: options.Rho = None,
+    relation: Annotated[
+        Relation | None, typer.Option("--relation", help="What neighbouring data differ by. Default: add_remove.")
+    ] = None,
+    window: Annotated[Window, typer.Option("--window", help="Which rows share a budget.")] = "whole",
+    unit: Annotated[str | None, typer.Option("--unit", help="Who is protected, in words. Default: user.")] = None,
+    data_period: Annotated[str | None, typer.Option("--data-period", help="Which rows the dataset holds, in words.")] = None,
+    actor: Annotated[str | None, typer.Option("--actor", help="Who declares it. Default: the system's user.")] = None,
+    config: Config = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Make a ledger where there is none, and declare a dataset with its budget. A declaration is never changed."""
+    file = ledger_file.read(config)
+    name = dataset or file.dataset
+    budget = None if name is None else options.budget_over(file.budget, epsilon, delta, rho)
+    with Ledger.open(file.url_or(url)) as ledger:
+        if name is not None and budget is not None:
+            stated = relation or file.relation
+            ledger.create_dataset(
+                name, budget, stated, unit=unit or file.unit, window=window, data_period=data_period, actor=actor
+            )
+        typer.echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
+
+
+@app.command()
+def charge(
+    url: Url,
+    dataset: Dataset,
+    curve: Annotated[str | None, typer.Option("--curve", help=_JSON)] = None,
+    mechanism: Annotated[str | None, typer.Option("--mechanism", help=_JSON.replace("curve", "mechanism"))] = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="How many times it runs.")] = 1,
+    key: Annotated[str | None, typer.Option("--key", help="Idempotency key: a retry with it charges nothing.")] = None,
+    period: Annotated[list[str] | None, typer.Option("--period", help="Period whose rows are read; may be repeated.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="What for. No private data: it is stored in clear.")] = None,
+    actor: Annotated[str | None, typer.Option("--actor", help="On whose behalf. Default: the system's user.")] = None,
+    fingerprint: Annotated[str | None, typer.Option("--fingerprint", help="Names the rows; not a plain hash of them.")] = None,
+    reserve: Annotated[bool, typer.Option("--reserve", help="Only reserve; then commit, or void before data are read.")] = False,
+    _debug: options.Debug = False,
+) -> None:
+    """Charge for a curve or mechanism that runs outside of this package, before it runs."""
+    item = _item(curve, mechanism)
+    with Ledger.open(url, create=False) as ledger:
+        call = ledger.reserve if reserve else ledger.charge
+        receipt = call(
+            dataset, item, count=count, key=key, period=period or None, label=label, actor=actor, fingerprint=fingerprint
+        )
+    _echo_receipt(receipt)
+
+
+@app.command()
+def commit(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
+    """State that data are about to be read for a reservation: it cannot be voided any more."""
+    with Ledger.open(url, create=False) as ledger:
+        _echo_receipt(ledger.commit(dataset, key))
+
+
+@app.command()
+def release(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
+    """State that the result of a committed charge was handed out."""
+    with Ledger.open(url, create=False) as ledger:
+        _echo_receipt(ledger.release(dataset, key))
+
+
+@app.command()
+def void(
+    url: Url,
+    dataset: Dataset,
+    key: Key,
+    actor: Annotated[str, typer.Option("--actor", help="Who gives it back.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why no data were read.")],
+    _debug: options.Debug = False,
+) -> None:
+    """Give a reservation back for which no data were read."""
+    with Ledger.open(url, create=False) as ledger:
+        _echo_receipt(ledger.void(dataset, key, actor=actor, reason=reason))
+
+
+@app.command()
+def show(
+    url: Url,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Only this one.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="How many of the latest entries to list.")] = 10,
+    as_json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    """What every dataset has spent and has left."""
+    with Ledger.open(url, create=False) as ledger:
+        names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
+        if as_json:
+            heads = json.loads(ledger.heads().to_json())
+            data = {"heads": heads, "datasets": [ledger_text.as_data(ledger, name, limit) for name in names]}
+            typer.echo(json.dumps(data, indent=2, allow_nan=False))
+        else:
+            ledger_text.show(ledger, names, limit, Console())
+
+
+@app.command()
+def verify(
+    url: Url,
+    heads: Annotated[Path | None, typer.Option("--heads", help="What `dpselect ledger heads` wrote earlier.")] = None,
+    as_json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
+    known = None if heads is None else Heads.from_json(_read(heads))
+    with Ledger.open(url, create=False) as ledger:
+        found = ledger.verify(known)
+    if as_json:
+        typer.echo(json.dumps(ledger_text.findings(found), indent=2))
+    else:
+        ledger_text.show_findings(found, Console(), against_head=known is not None)
+    if not found.ok:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def heads(url: Url, output: Output = None, _debug: options.Debug = False) -> None:
+    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify."""
+    with Ledger.open(url, create=False) as ledger:
+        _write(output, ledger.heads().to_json() + "\n")
+
+
+@app.command("export")
+def export_(url: Url, output: Output = None, _debug: options.Debug = False) -> None:
+    """Write the whole ledger as JSON lines."""
+    with Ledger.open(url, create=False) as ledger:
+        ledger.export(sys.stdout if output is None else output)
+
+
+@app.command("import")
+def import_(url: Url, source: Annotated[Path, typer.Argument(help="What export wrote.")], _debug: options.Debug = False) -> None:
+    """Verify an exported ledger and add its datasets here: all of it or nothing."""
+    with Ledger.open(url) as ledger:
+        typer.echo(f"{ledger.import_(source)} entries imported and verified")
+
+
+@app.command()
+def report(
+    output: Annotated[Path, typer.Option("--output", help="The HTML file to write.")],
+    delta: Annotated[list[float] | None, typer.Option("--delta", help="State epsilon at this delta; may be repeated.")] = None,
+    latest: Annotated[int, typer.Option("--latest", min=0, help="How many entries of each dataset to list.")] = 200,
+    check: Annotated[bool, typer.Option("--verify/--no-verify", help="Verify first, and say so on the page.")] = True,
+    url: OptionalUrl = None,
+    config: Config = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Write one self-contained page for an auditor. It needs no network."""
+    with Ledger.open(ledger_file.read(config).url_or(url), create=False) as ledger:
+        found = ledger.verify() if check else None
+        write_report(ledger, output, deltas=delta or DELTAS, latest=latest, verification=found)
+
+
+def _item(curve: str | None, mechanism: str | None) -> Any:
+    if (curve is None) == (mechanism is None):
+        raise InvalidRequest("give either --curve or --mechanism: what is charged")
+    return Curve.from_json(_text(curve)) if curve is not None else Mechanism.from_json(_text(mechanism or ""))
+
+
+def _text(argument: str) -> str:
+    return _read(Path(argument[1:])) if argument.startswith("@") else argument
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidEntry(f"{str(path)!r} cannot be read as text ({type(error).__name__})") from None
+
+
+def _write(path: Path | None, text: str) -> None:
+    try:
+        typer.echo(text, nl=False) if path is None else path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidEntry(f"{str(path)!r} cannot be written ({error.strerror})") from None
+
+
+def _echo_receipt(receipt: Receipt) -> None:
+    again = ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
+    typer.echo(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")

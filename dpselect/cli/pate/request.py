@@ -1,0 +1,179 @@
+"""From the options of `dpselect pate` to a mechanism, a payer and a job."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from accounting import Budget, Ledger
+from accounting.files import require_new
+from dpselect import pate
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
+from dpselect.pate.ballots.ballots import Ballots, Missing
+from dpselect.pate.labelling.job import Job, JobConflict, VotesFileError
+from dpselect.pate.labelling.output import check_format, is_ours, write_output
+from dpselect.pate.labelling.payer import Payer, kept_ledger, own_ledger
+from dpselect.pate.labelling.run import Labelling, Progress, ProgressCallback, finished
+from dpselect.pate.labelling.spool import Spool
+from dpselect.pate.labelling.votes import VotesFile, read_votes
+
+Kind = Literal["gnmax", "confident", "binary", "tau", "stable"]
+CLASSES: Final[dict[Kind, Any]] = {
+    "gnmax": pate.GNMax,
+    "confident": pate.ConfidentGNMax,
+    "binary": pate.BinaryVoting,
+    "tau": pate.TauVoting,
+    "stable": pate.StableVoting,
+}
+
+
+@dataclass(frozen=True)
+class PateRequest:
+    """What is asked for; public configuration, nothing that was read."""
+
+    votes: Path
+    output: Path
+    mechanism: Kind
+    settings: dict[str, Any]
+    budget: Budget | None
+    teachers: int | None = None
+    stacked: bool = False
+    missing: Missing = "refuse"
+    salt: str = ""
+    batch_size: int = 100
+    ledger: str | None = None
+    dataset: str | None = None
+    period: str | None = None
+    key: str | None = None
+    resume: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Where the job keeps its state."""
+        return self.output.with_name(f"{self.output.name}.job")
+
+    @property
+    def own(self) -> Path | None:
+        """The job's own ledger, where no other one pays."""
+        return self.folder / "ledger.db" if self.ledger is None else None
+
+    @property
+    def record(self) -> Path:
+        """What the job has written to its output."""
+        return self.folder / "output.sha256"
+
+
+@dataclass(frozen=True)
+class PateAnswer:
+    """What was labelled, and where the payer stands. All of it is public."""
+
+    request: PateRequest
+    job: Job
+    progress: Progress
+    payer: Payer
+
+
+def labelled(request: PateRequest, progress: ProgressCallback | None = None) -> PateAnswer:
+    """Label the rounds, or what is left of them, and write the labels.
+
+    Raises:
+        AccountingError: the request is ill-posed, a file cannot be read, or the budget does not pay.
+    """
+    check_format(request.output)
+    _check_payer(request)
+    votes = read_votes(request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing)
+    mechanism = _mechanism(request, votes.ballots)
+    ballots = _fit(votes, mechanism, request)
+    _check_start(request)
+    with Spool.held(request.folder):
+        return _run(request, votes, ballots, ballots.settled(mechanism), progress)
+
+
+def _run(
+    request: PateRequest, votes: VotesFile, ballots: Ballots, mechanism: Mechanism, progress: ProgressCallback | None
+) -> PateAnswer:
+    _check_start(request)  # again, now that nobody else can begin
+    with _payer(request, mechanism, ballots.rounds) as payer:
+        job = Job(
+            key=request.key or (Spool.key(request.folder) if request.resume else uuid.uuid4().hex),
+            mechanism=mechanism,
+            rounds=ballots.rounds,
+            batch_size=request.batch_size,
+            ledger=payer.identity,
+            dataset=payer.dataset,
+            period=payer.period,
+            salt=request.salt,
+        )
+        if not request.resume:
+            payer.require_room(job)  # before there is a job that would have to be resumed
+        spool = (Spool.resumed if request.resume else Spool.begin)(request.folder, job, votes.digest, request.own)
+        done = Labelling(spool, payer, ballots).run(progress)
+        if done.rounds:
+            write_output(request.output, finished(spool, done.rounds), ballots.names, request.record)
+        return PateAnswer(request, job, done, payer)
+
+
+def _check_start(request: PateRequest) -> None:
+    begun = Spool.is_begun(request.folder)
+    if request.resume and not begun:
+        raise JobConflict(f"{request.folder} holds no job to resume: leave --resume out to begin one")
+    if begun and not request.resume:
+        raise JobConflict(
+            f"{request.folder} holds a job already: continue it with --resume, or write to another --output (under another "
+            "--key), which pays again"
+        )
+    if not is_ours(request.output, request.record):
+        require_new(request.output, "--output")
+
+
+def _check_payer(request: PateRequest) -> None:
+    if (request.ledger is None) != (request.dataset is None):
+        raise InvalidRequest("--ledger and --dataset go together: name both, or none to keep a ledger beside the output")
+    if request.ledger is None and request.period is not None:
+        raise InvalidRequest("--period belongs to a dataset of a ledger: name it with --ledger and --dataset")
+
+
+@contextmanager
+def _payer(request: PateRequest, mechanism: Mechanism, rounds: int) -> Iterator[Payer]:
+    if request.own is not None:
+        payer = kept_ledger(request.own) if request.resume else own_ledger(request.own, mechanism, rounds, request.batch_size)
+    else:
+        payer = Payer(Ledger.open(str(request.ledger), create=False), str(request.dataset), request.period)
+    with payer.ledger:
+        yield payer
+
+
+def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
+    member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels}
+    knob = "rho" if request.mechanism == "stable" else "sigma"
+    if (request.budget is None) == (knob not in settings):
+        raise InvalidRequest(f"state either --{knob}, the noise of a round, or --epsilon and --delta, the budget of all rounds")
+    _check_settings(request, member)
+    if request.budget is None:
+        return member(**settings)
+    return pate.fitted(CLASSES[request.mechanism], request.budget, rounds=ballots.rounds, **settings)
+
+
+def _check_settings(request: PateRequest, member: type[Mechanism]) -> None:
+    for name in request.settings:
+        if name not in member.model_fields:
+            raise InvalidRequest(f"--{name.replace('_', '-')} is no setting of --mechanism {request.mechanism}: leave it out")
+    needed = {"confident": "threshold", "tau": "tau"}.get(request.mechanism)
+    if needed is not None and needed not in request.settings:
+        raise InvalidRequest(f"--mechanism {request.mechanism} needs --{needed}")
+
+
+def _fit(votes: VotesFile, mechanism: Mechanism, request: PateRequest) -> Ballots:
+    """Ballots that the mechanism's guarantee covers: cut by a public rule where it is for few votes, each of them known."""
+    cuts = isinstance(mechanism, pate.TauVoting) and votes.single
+    try:
+        fit = votes.ballots.cut(request.settings["tau"], salt=request.salt) if cuts else votes.ballots
+        mechanism.check_many(fit)
+    except pate.InvalidBallots as error:
+        raise VotesFileError(f"{request.votes}: {error}") from None
+    return fit

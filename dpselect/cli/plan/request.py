@@ -1,0 +1,150 @@
+"""What `plan` is asked: the command line on top of the configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from accounting import Budget
+from accounting.frozen import Frozen
+from dpselect.cli import config, options
+from dpselect.cli.config import Config, Expectation, PlanTable, ReleaseTable
+from dpselect.cli.plan.shape import shape
+from dpselect.errors import InvalidRequest
+from dpselect.planning import Part, PlannedMechanism, ReleasePlan, Shape, plan
+from dpselect.planning.compare import Progress
+from dpselect.planning.task import Charged
+
+T = TypeVar("T", bound=Frozen)
+
+
+@dataclass(frozen=True)
+class PlanQuestion:
+    """A task for `dpselect.plan`, and the file that states it in full."""
+
+    config: Config
+    budget: Budget
+    shape: Shape
+    only: tuple[str, ...]
+
+    @property
+    def charged(self) -> Charged:
+        """As stated; by default separately where there is a ledger, since `topk` charges it release by release."""
+        return self.config.plan.charged or ("together" if self.config.ledger is None else "separately")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """For `dpselect.plan`, but for budget and shape; what is not stated is left to its defaults."""
+        asked, data = self.config.plan, self.config.data
+        stated = {name: getattr(asked, name) for name in ("order", "rank_by", "rounds", "level", "seed")}
+        return {
+            **{name: value for name, value in stated.items() if value is not None},
+            **self._size(),
+            "domain": "unknown" if asked.unknown_domain else "public",
+            "relation": data.relation,
+            "max_items_per_user": data.max_items_per_user,
+            "charged": self.charged,
+            "mechanisms": self.only or None,
+        }
+
+    def answer(self, progress: Progress | None = None) -> ReleasePlan:
+        """The plan."""
+        return plan(self.budget, shape=self.shape, progress=progress, **self.arguments)
+
+    def _size(self) -> dict[str, Any]:
+        parts = self.config.plan.schedule
+        if parts is not None:
+            return {"schedule": [(part.releases, part.k) for part in parts]}
+        return {"k": self.config.release.k, "releases": self.config.plan.releases or 1}
+
+
+def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | None, only: tuple[str, ...]) -> PlanQuestion:
+    """From options by their names, None where they are not given, and a file.
+
+    Raises:
+        InvalidRequest: the file or an option is wrong, or no budget or shape is stated.
+    """
+    base = Config() if file is None else config.read(file)
+    budget = options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"])
+    parts = None if schedule is None else _schedule(schedule)
+    asked = Config(
+        data=_over(base.data, stated, ("relation", "max_items_per_user")),
+        release=base.release if stated["k"] is None else ReleaseTable(k=stated["k"]),
+        budget=budget,
+        ledger=base.ledger,
+        plan=_plan_table(base.plan, stated, parts),
+    )
+    _require_size(asked)
+    return PlanQuestion(asked, budget, shape(asked.plan), only)
+
+
+def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Config:
+    """The file with the mechanism to release with.
+
+    Raises:
+        InvalidRequest: the schedule has several parts, and the file holds one mechanism.
+    """
+    if len(planned.mechanisms) > 1:
+        raise InvalidRequest("a file holds one mechanism, and this schedule has one for every part: plan the parts one by one")
+    quality = planned.quality
+    expected = Expectation(
+        recall=quality.recall.value,
+        recall_low=quality.recall.low,
+        recall_high=quality.recall.high,
+        exact_set=quality.exact_set.value,
+        released=quality.released.value,
+    )
+    release = ReleaseTable(k=found.parts[0].k, mechanism=planned.mechanisms[0], expected=expected)
+    return asked.model_copy(update={"release": release})
+
+
+def _plan_table(base: PlanTable, stated: Mapping[str, Any], schedule: tuple[Part, ...] | None) -> PlanTable:
+    """The file's table with what the command line says in its place."""
+    if schedule is not None and stated["releases"] is not None:
+        raise InvalidRequest("--schedule says how many releases there are: leave --releases out")
+    if schedule is not None:
+        base = base.model_copy(update={"schedule": schedule, "releases": None})
+    elif stated["releases"] is not None:
+        base = base.model_copy(update={"schedule": None})
+    if stated["shape"] is not None:
+        # Another shape: nothing of the old one may stay.
+        gone = dict.fromkeys(("items", "users", "items_per_user", "column")) | {"declared_public": False}
+        base = base.model_copy(update=gone)
+    elif stated["column"] is not None:
+        # What was declared is another column.
+        base = base.model_copy(update={"declared_public": False})
+    names = [name for name in PlanTable.model_fields if name not in ("schedule", "declared_public")]
+    return _over(base, stated, (*names, "declared_public"))
+
+
+def _over(base: T, stated: Mapping[str, Any], names: tuple[str, ...]) -> T:
+    given = {name: stated[name] for name in names if stated.get(name) is not None}
+    try:
+        return type(base).model_validate({**dict(base), **given})
+    except InvalidRequest as error:
+        raise InvalidRequest(_as_option(str(error), type(base).__name__)) from None
+
+
+def _as_option(message: str, table: str) -> str:
+    """The message with the option's name in place of the table's key."""
+    if not message.startswith(f"{table}."):
+        return message.replace(table, "the command line")
+    name, equals, rest = message.removeprefix(f"{table}.").partition("=")
+    return f"--{name.replace('_', '-')}{equals}{rest}"
+
+
+def _schedule(words: str) -> tuple[Part, ...]:
+    try:
+        pairs = [tuple(map(int, part.split("x"))) for part in words.split(",")]
+        return tuple(Part(releases=count, k=k) for count, k in pairs)
+    except ValueError:
+        raise InvalidRequest(f"--schedule={words!r} is refused: write RELEASESxK,RELEASESxK, 30x10,1x100 for example") from None
+
+
+def _require_size(asked: Config) -> None:
+    if asked.plan.schedule is not None and asked.release.k is not None:
+        raise InvalidRequest("--schedule says how many items each release has: leave --k ([release] k) out")
+    if asked.plan.schedule is None and asked.release.k is None:
+        raise InvalidRequest("no size is stated: give --k, how many items each release has, or --schedule")

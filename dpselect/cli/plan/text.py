@@ -1,0 +1,146 @@
+"""A plan as text for people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dpselect.calibration import noise_settings
+from dpselect.cli.config import Config
+from dpselect.cli.plan.request import PlanQuestion
+from dpselect.cli.printable import printable
+from dpselect.cli.text import facts, heading
+from dpselect.planning import Estimate, PlannedMechanism, ReleasePlan
+from dpselect.planning.charts import Chart
+from dpselect.planning.words import question_in_words, releases_in_words, share
+
+_WIDE = 118  # columns
+
+
+def show(plan: ReleasePlan, charts: Sequence[Chart], console: Console) -> None:
+    """Print the question, the ranking and the reasons."""
+    console.print(Text(f"Plan for {releases_in_words(plan)}", style="bold"))
+    console.print()
+    console.print(facts(question_in_words(plan)))
+    console.print()
+    console.print(heading("Mechanisms that spend the budget, best first"))
+    console.print(_ranking(plan, wide=console.width >= _WIDE))
+    console.print(Text(_note(plan), style="dim"))
+    for chart in charts:
+        console.print()
+        console.print(heading(chart.title))
+        console.print(_chart(chart))
+        console.print(Text(_caption(chart), style="dim"))
+    console.print()
+    console.print(heading("Not planned"))
+    console.print(facts((other.name, printable(other.reason)) for other in plan.unsuited))
+
+
+def show_next_step(
+    plan: ReleasePlan, planned: PlannedMechanism, asked: PlanQuestion, target: Path | None, console: Console
+) -> None:
+    """What to run, and how."""
+    console.print()
+    verb = "Recommended" if planned == plan.recommended else "Chosen"
+    for part, run in zip(plan.parts, planned.mechanisms, strict=True):
+        size = f" for k={part.k}" if len(plan.parts) > 1 else ""
+        console.print(heading(f"{verb}{size}: {planned.name}"))
+        console.print(Text("  " + run.to_json(), style="green"), soft_wrap=True)
+    if target is None:
+        if len(plan.parts) == 1:
+            console.print(Text("--write FILE keeps it, with these settings, in a file for dpselect topk --config FILE."))
+        return
+    name = shlex.quote(str(target))
+    console.print(Text(f"Written to {printable(target)}. Next, for each release:"))
+    if asked.config.ledger is not None:
+        console.print(Text(f"  dpselect ledger init --config {name}      (once)", style="green"), soft_wrap=True)
+    console.print(Text(f"  dpselect topk --config {name} EVENTS", style="green"), soft_wrap=True)
+    _show_shortfall(plan, planned, asked.config, console)
+
+
+def _show_shortfall(plan: ReleasePlan, planned: PlannedMechanism, config: Config, console: Console) -> None:
+    """A plan that is charged as a whole is dearer one by one, which is how topk charges a ledger."""
+    if config.ledger is None or plan.charged == "separately":
+        return
+    paid = min(plan.budget.how_many(planned.mechanisms[0].curve), plan.parts[0].releases)
+    if paid < plan.parts[0].releases:
+        words = f"Planned together, {plan.parts[0].releases:,} releases fit; charged one by one, the ledger pays for {paid:,}: "
+        console.print(Text(words + "plan with --charged separately, or reserve them all with Session.schedule."))
+
+
+def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:
+    table = _table()
+    table.add_column("", justify="right", no_wrap=True, min_width=2)
+    table.add_column("mechanism", no_wrap=True)
+    for name in _columns(plan, wide=wide):
+        table.add_column(name, justify="right", no_wrap=True)
+    for place, planned in enumerate(plan.ranked, start=1):
+        cells = _cells(planned)
+        table.add_row(str(place), planned.name, *(cells[name] for name in _columns(plan, wide=wide)))
+    return table
+
+
+def _columns(plan: ReleasePlan, *, wide: bool) -> list[str]:
+    order = ["in place"] if plan.order else []
+    if wide:
+        return ["recall", "interval", "fresh", "all right", *order, "lost users", "released", "noise"]
+    return ["recall", "interval", "fresh", *(order or ["all right"])]
+
+
+def _cells(planned: PlannedMechanism) -> dict[str, str]:
+    quality, (knob, noise) = planned.quality, noise_settings(planned.mechanisms[0])
+    lost, released = _plain(quality.score_loss.value), _plain(quality.released.value)
+    return {
+        "recall": share(quality.recall.value),
+        "interval": _range(quality.recall),
+        "fresh": "-" if planned.fresh_recall is None else f"{100 * planned.fresh_recall:.1f} %",
+        "all right": share(quality.exact_set.value),
+        "in place": "" if quality.in_place is None else share(quality.in_place.value),
+        "lost users": lost,
+        "released": released,
+        "noise": f"{knob} {noise:.4g}",
+    }
+
+
+def _range(estimate: Estimate) -> str:
+    return "exact" if estimate.method == "exact" else f"{100 * estimate.low:.1f}-{100 * estimate.high:.1f}"
+
+
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+
+
+def _note(plan: ReleasePlan) -> str:
+    return (
+        "Recall: share of right items among k. Fresh: the same where counts vary around the shape, as in another sample of "
+        "users; it orders what is within 1 % of the best. All right: probability of the exact set. Lost: by how many users the "
+        f"released items' counts fall short. Intervals: {100 * plan.level:g} %, in percent, "
+        f"from up to {plan.rounds:,} simulated runs."
+    )
+
+
+def _chart(chart: Chart) -> Table:
+    table = _table()
+    table.add_column(chart.x_label, justify="right")
+    for line in chart.lines:
+        table.add_column(line.name, justify="right")
+    shown = share if chart.share else _plain
+    for x in sorted({point.x for line in chart.lines for point in line.points}):
+        values = [next((shown(point.y) for point in line.points if point.x == x), "-") for line in chart.lines]
+        table.add_row(f"{x:g}" + (" *" if x == chart.planned else ""), *values)
+    return table
+
+
+def _caption(chart: Chart) -> str:
+    limit = "" if chart.limit is None else f"; the budget is {chart.limit:g}"
+    return f"{chart.y_label}; * is the plan{limit}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

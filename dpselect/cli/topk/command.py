@@ -1,0 +1,118 @@
+"""`dpselect topk`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from accounting import Relation
+from dpselect.cli import json_output, options, progress, text
+from dpselect.cli.release import Answer, answer
+from dpselect.cli.topk.request import asked
+from dpselect.events import Format
+from dpselect.noise import NoiseName
+
+Option = typer.Option
+
+
+def topk(
+    events: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EVENTS", help="The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be gzipped."
+        ),
+    ],
+    user: Annotated[
+        str | None,
+        Option("--user", metavar="COLUMN", help="Column of users: its name, or its number from 1 if there is no header."),
+    ] = None,
+    item: Annotated[
+        str | None,
+        Option("--item", metavar="COLUMN", help="Column of items: its name, or its number from 1 if there is no header."),
+    ] = None,
+    k: Annotated[int | None, Option("--k", min=1, help="How many items to release.")] = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    rho: options.Rho = None,
+    domain: Annotated[
+        Path | None,
+        Option("--domain", help="A public catalogue of items, made without looking at the log. Without it --delta is needed."),
+    ] = None,
+    domain_column: Annotated[
+        str | None,
+        Option("--domain-column", metavar="COLUMN", help="Column of the catalogue that holds the items, if it has several."),
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        Option("--mechanism", metavar="KIND", help="Kind of mechanism, one of those that 'dpselect mechanisms' lists."),
+    ] = None,
+    noise: Annotated[NoiseName | None, Option("--noise", help="Name of the noise, where --mechanism leaves a choice.")] = None,
+    kbar: Annotated[
+        int | None,
+        Option(
+            "--kbar", min=1, help="How many of the most popular items compete if there is no catalogue. Default: max(1000, 10 k)."
+        ),
+    ] = None,
+    max_items_per_user: Annotated[
+        int | None,
+        Option("--max-items-per-user", min=1, help="Keep at most so many items of each user, chosen by a salted hash."),
+    ] = None,
+    salt: Annotated[
+        str | None, Option("--salt", help="Salt of that choice. Default: a fresh random one, which is printed.")
+    ] = None,
+    relation: Annotated[
+        Relation | None,
+        Option("--relation", help="Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one)."),
+    ] = None,
+    format: Annotated[
+        Format | None, Option("--format", help="Format of the log; auto, the default, goes by the name of the file.")
+    ] = None,
+    header: Annotated[
+        bool | None,
+        Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names. Default: it is worked out."),
+    ] = None,
+    buckets: Annotated[
+        int | None, Option("--buckets", min=1, help="Read the log in so many parts: more need less memory. Default: by size.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        Option("--memory-limit", metavar="SIZE", help="Memory of the engine before it spills to disk, 2GiB for example."),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        Option("--ledger", help="Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME."),
+    ] = None,
+    dataset: Annotated[str | None, Option("--dataset", help="Dataset of the ledger whose budget pays.")] = None,
+    period: Annotated[
+        list[str] | None,
+        Option("--period", help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated."),
+    ] = None,
+    key: Annotated[
+        str | None, Option("--key", help="Idempotency key: a second release under the same key is refused, not charged twice.")
+    ] = None,
+    config: Annotated[
+        Path | None, Option("--config", help="TOML file, from plan --write for example; options override what it says.")
+    ] = None,
+    json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    """Release the k items with the most distinct users, and the price of it.
+
+    The budget (--epsilon and --delta, or --rho) is that of the whole release. The set of items that occur in a log is private
+    too: without a public catalogue an item shows only if enough users touched it, and fewer than k may show.
+    """
+    stated = {name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}
+    question = asked(stated, config)
+    with progress.shown() as callback:
+        released = answer(question, callback)
+    _print(released, json=json)
+
+
+def _print(released: Answer, *, json: bool) -> None:
+    if json:
+        typer.echo(json_output.as_json(json_output.as_data(released)))
+    else:
+        text.show(released, Console(highlight=False))

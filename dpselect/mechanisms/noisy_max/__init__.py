@@ -1,0 +1,1 @@
+"""The largest of noisy scores: one item or the top k, by independent noise."""

@@ -1,0 +1,130 @@
+"""Top-k from one noisy copy of the scores."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Self, final
+
+from pydantic import Field, model_validator
+
+from accounting import Curve, LaplaceDP
+from accounting.frozen import Count, Positive
+from dpselect.errors import InvalidRequest, NoClosedForm
+from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.noise_curves import best_set, ratio_up, require_gaussian_width
+from dpselect.mechanisms.noisy_max.oneshot_values import with_values
+from dpselect.mechanisms.noisy_max.positions import largest
+from dpselect.mechanisms.release import release
+from dpselect.noise import NoiseName, by_name
+from dpselect.noise.quadrature import ordered_probabilities, top_set_probabilities
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores, centred
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+
+@final
+class OneshotTopK(Mechanism):
+    """The k largest of score + scale * noise, all noise drawn once.
+
+    Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). The others
+    release the set: LaplaceDP(k R/scale), for laplace and logistic min(k, candidates - k) in place of k (Theorems C10 and N7);
+    gaussian is the Gaussian mechanism on the centred scores (Theorem C9). laplace with `candidates` stated also has the sqrt(k)
+    family of Qiao, Su and Zhang (2021), which joins the Laplace bound where it says more (Theorem M2).
+
+    Args:
+        k: how many candidates to release, >= 1.
+        noise: name of the noise.
+        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
+        sensitivity: what one user may change.
+        candidates: the public number of candidates at most, where the guarantee uses it.
+        value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
+            score units, and adds k * LaplaceDP(linf/value_scale) to the price (Theorem M3): the noise that chose is never shown.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.OneshotTopK(k=2, noise="gumbel", scale=10.0)
+        >>> scores = dps.Scores([5000, 20, 9000], sensitivity=dps.Sensitivity())
+        >>> mechanism.select(scores).indices
+        (2, 0)
+    """
+
+    draws_groups: ClassVar[bool] = True
+    kind: Literal["oneshot_top_k"] = "oneshot_top_k"
+    k: Count = Field(description="an integer >= 1")
+    noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
+    scale: Positive = Field(description="a finite scale > 0, in score units")
+    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+    candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
+    value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        require_gaussian_width(self.noise, self.sensitivity, self.candidates)
+        if self.candidates is not None and self.candidates < self.k:
+            raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
+        return self
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the selection is released."""
+        return self.noise == "gumbel"
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.sensitivity
+
+    @property
+    def curve(self) -> Curve:
+        chosen = best_set(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        if self.value_scale is None:
+            return chosen
+        return chosen + self.k * LaplaceDP(epsilon=ratio_up(self.sensitivity.linf, self.value_scale))
+
+    def true_set_bound(self, gap: float, candidates: int) -> float:
+        """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
+
+        Args:
+            gap: the least difference between scores adjacent in rank, score units, >= 0: an assumption, not read off data.
+            candidates: how many candidates there are.
+
+        Raises:
+            InvalidRequest: the noise is not laplace, which alone the theorem covers, or an argument is outside its domain.
+        """
+        if self.noise != "laplace":
+            raise InvalidRequest(f"the bound is proved for noise='laplace', not {self.noise!r}: simulate instead")
+        if not 0 <= gap < math.inf or candidates < 1:
+            raise InvalidRequest(f"gap={gap!r} must be finite and >= 0, and candidates={candidates!r} at least 1")
+        width = gap / self.scale
+        return max(0.0, 1 - (candidates - 1) * (2 + width) / 4 * math.exp(-width))
+
+    @property
+    def least_candidates(self) -> int:
+        return self.k
+
+    @property
+    def most_candidates(self) -> int | None:
+        return self.candidates
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        best = largest(scores, by_name(self.noise), self.scale, self.k, source)
+        chosen = release(scores, best, ordered=self.ordered, requested=self.k)
+        return chosen if self.value_scale is None else with_values(chosen, scores, self.value_scale, source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        if self.value_scale is not None:
+            raise InvalidRequest("select_many releases no values: call select for every row, or leave value_scale out")
+        best = source.top_k_rows(matrix, by_name(self.noise), self.scale, self.k)
+        if not self.ordered:
+            best.sort(axis=1)
+        return Selections(best, ordered=self.ordered, requested=self.k)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        if self.value_scale is not None:
+            raise NoClosedForm("released values have a density, not probabilities: ask the same mechanism without value_scale")
+        values, noise = centred(scores.dense()), by_name(self.noise)
+        if self.ordered:
+            enumerable(math.perm(len(values), self.k))
+            return dict(ordered_probabilities(noise, self.scale, values, self.k))
+        enumerable(math.comb(len(values), self.k))
+        return dict(top_set_probabilities(noise, self.scale, values, self.k))

@@ -1,0 +1,1 @@
+"""Comparisons with a noisy threshold: the sparse vector technique and stable queries."""

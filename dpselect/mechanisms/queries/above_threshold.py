@@ -1,0 +1,147 @@
+"""AboveThreshold: which answers exceed a threshold, at the price of those that do. The sparse vector technique."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Self, final
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from accounting import Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
+from accounting.curves.sparse_vector import SparseVectorDP
+from accounting.frozen import Count, Positive, Real
+from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.queries.threshold_law import Comparisons, scaled
+from dpselect.mechanisms.queries.threshold_run import first, margins, passing
+from dpselect.mechanisms.release import release
+from dpselect.mechanisms.stability.many import blocks
+from dpselect.noise import by_name
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+_REASON = "fewer than c answers exceeded the noisy threshold"
+_MOST_LOG_PATTERNS = 600.0  # their number has to be a float
+_UP = 1 + 2**-50
+
+
+@final
+class AboveThreshold(Mechanism):
+    """The first c answers that exceed a noisy threshold, each with noise of its own (Dwork et al. 2009; Lyu, Su, Li 2017).
+
+    `select(scores)` takes the answers of the queries as scores, in the order in which they are asked; `Selection.indices` are
+    those found above. One noise is drawn for the threshold and kept for the whole run, which ends with the c-th answer above.
+    With D = linf and K = 1 for monotone scores, else 2: laplace costs SparseVectorDP(D/scale, c K D/answer_scale), Theorem V1,
+    however many queries are asked, or l0 * LaplaceDP(D/answer_scale) where one user changes few answers. gaussian is the
+    variant of Zhu and Wang (2020), Theorem V2, and pays for `candidates`.
+
+    Args:
+        threshold: public, score units.
+        scale: of the threshold's noise in score units, > 0 (the standard deviation for gaussian).
+        answer_scale: of the noise on every answer, score units; None takes the ratio that minimises the noise for its price,
+            `scale * (c K)^(1/3)` for laplace and `scale * sqrt(K sqrt(c))` for gaussian.
+        c: how many answers above the threshold are reported at most, >= 1.
+        noise: "laplace" or "gaussian".
+        sensitivity: what one user may change in the answers.
+        candidates: the public number of queries at most; needed by gaussian.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.AboveThreshold(threshold=100.0, scale=2.0)
+        >>> mechanism.select(dps.Scores([3, 5000, 9000], sensitivity=dps.Sensitivity())).indices
+        (1,)
+    """
+
+    kind: Literal["above_threshold"] = "above_threshold"
+    threshold: Real = Field(description="a finite public number, in score units")
+    scale: Positive = Field(description="a finite scale > 0, in score units")
+    answer_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None")
+    c: Count = Field(default=1, description="an integer >= 1")
+    noise: Literal["laplace", "gaussian"] = Field(default="laplace", description="laplace or gaussian")
+    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+    candidates: Count | None = Field(default=None, description="a public number of queries, or None")
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        if self.noise == "laplace":
+            return self
+        if self.candidates is None:
+            raise ValueError("noise='gaussian' needs candidates= (the public number of queries): its guarantee depends on it")
+        if _log_patterns(self.candidates, self.c) > _MOST_LOG_PATTERNS:
+            raise ValueError(f"c={self.c} of candidates={self.candidates} is too much for the gaussian guarantee: use laplace")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.sensitivity
+
+    @property
+    def curve(self) -> Curve:
+        if self.candidates is not None and self.noise == "gaussian":
+            return self._gaussian_curve(self.candidates)
+        answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
+        sparse = SparseVectorDP(epsilon1=ratio_up(self.sensitivity.linf, self.scale), epsilon2=answers)
+        if self.sensitivity.l0 is None:
+            return sparse
+        return tighter(sparse, self.sensitivity.l0 * LaplaceDP(epsilon=ratio_up(self.sensitivity.linf, self.noise_on_answers)))
+
+    def _gaussian_curve(self, queries: int) -> Curve:
+        threshold, answer = ratio_up(self.sensitivity.linf, self.scale), ratio_up(self.answer_shift, self.noise_on_answers)
+        union = GaussianMax(mu=_UP * math.hypot(threshold, math.sqrt(self.c) * answer), candidates=patterns(queries, self.c))
+        changed = queries if self.sensitivity.l0 is None else min(self.sensitivity.l0, queries)
+        return tighter(union, GaussianDP(mu=_UP * math.sqrt(changed) * ratio_up(self.sensitivity.linf, self.noise_on_answers)))
+
+    @property
+    def answer_shift(self) -> float:
+        """The most that an answer moves against the threshold once the neighbour's threshold is moved along, score units."""
+        return self.sensitivity.linf * (1 if self.sensitivity.monotone else 2)
+
+    @property
+    def noise_on_answers(self) -> float:
+        """Scale of the noise on every answer, score units."""
+        if self.answer_scale is not None:
+            return self.answer_scale
+        factor = self.answer_shift / self.sensitivity.linf
+        return self.scale * (math.cbrt(self.c * factor) if self.noise == "laplace" else math.sqrt(factor * math.sqrt(self.c)))
+
+    @property
+    def least_candidates(self) -> int:
+        return 1
+
+    @property
+    def most_candidates(self) -> int | None:
+        return self.candidates
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        indices = self._rows(scores.dense()[None], source)[0]
+        found = indices[indices >= 0]
+        return release(scores, found, ordered=False, requested=self.c, complete=len(found) == self.c, reason=_REASON)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        indices = np.concatenate([self._rows(matrix[rows], source) for rows in blocks(matrix)])
+        complete = (indices >= 0).sum(axis=1) == self.c
+        return Selections(indices, ordered=False, requested=self.c, complete=complete, reason=_REASON)
+
+    def _rows(self, matrix: Numbers, source: Sampler) -> Positions:
+        passed = passing(matrix, self.threshold, by_name(self.noise), self.scale, self.noise_on_answers, source)
+        return first(passed, self.c)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        enumerable(patterns(scores.size, self.c), 2e4)
+        noise = by_name(self.noise)
+        run = Comparisons(margins(scores.dense(), self.threshold), scaled(noise, self.scale), noise, self.noise_on_answers)
+        return dict(run.passing_sets(self.c))
+
+
+def _log_patterns(queries: int, most: int) -> float:
+    """A bound from above on the logarithm of `patterns`, without huge integers."""
+    above = min(most, queries)
+    return min(queries * math.log(2), above * (1 + math.log(queries / above)))
+
+
+def patterns(queries: int, most: int) -> int:
+    """How many sets of at most `most` queries there are."""
+    return sum(math.comb(queries, above) for above in range(min(most, queries) + 1))

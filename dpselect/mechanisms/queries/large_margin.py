@@ -1,0 +1,180 @@
+"""Large margin mechanism: the best candidate, at a price that does not grow with the number of those far behind."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from accounting import ApproxDP, Approximate, BoundedRange, Curve, LaplaceDP, Relation, tighter
+from accounting.curves.sparse_vector import SparseVectorDP
+from accounting.frozen import Count, Positive, Probability
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.queries.threshold_law import Comparisons, laplace_sum
+from dpselect.mechanisms.queries.threshold_run import Floats, first, margins
+from dpselect.mechanisms.release import release
+from dpselect.mechanisms.stability.many import blocks, ranked_rows
+from dpselect.noise import by_name
+from dpselect.noise.softmax import softmax
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+
+@final
+class LargeMargin(Mechanism):
+    """One candidate, by the exponential mechanism on the top l, l found where the best leads by a margin (Chaudhuri et al. 2014).
+
+    l is the first r with max + Laplace(3/epsilon) - h_(r+1) > Laplace(12/epsilon) + Laplace(6/epsilon) + T(r), all candidates if
+    there is none. For scores that any user moves by at most 1, up or down. Guarantee: ApproxDP(epsilon, delta) and at once,
+    outside an event of probability delta, the sum of its three steps, each a third of epsilon: Laplace noise, a sparse vector,
+    and one exponential mechanism; Theorem V7.
+
+    Args:
+        epsilon: nats, > 0.
+        delta: in (0, 1).
+        candidates: the public number of candidates at most; None for any number, on which the guarantee does not depend.
+        relation: what a neighbour is.
+    """
+
+    kind: Literal["large_margin"] = "large_margin"
+    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
+    delta: Probability = Field(description="a delta in (0, 1)")
+    candidates: Count | None = Field(default=None, description="a public number of candidates, or None")
+    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(monotone=False, relation=self.neighbours)
+
+    @property
+    def curve(self) -> Curve:
+        return tighter(ApproxDP(epsilon=self.epsilon, delta=self.delta), Approximate(curve=self.core, delta0=self.delta))
+
+    @property
+    def core(self) -> Curve:
+        """What the three steps cost unless a candidate is released that one user could push out of the top l."""
+        top, threshold, comparison, choice = self._scales
+        search = SparseVectorDP(epsilon1=ratio_up(1, threshold), epsilon2=ratio_up(2, comparison))
+        return LaplaceDP(epsilon=ratio_up(1, top)) + search + BoundedRange(epsilon=ratio_up(2, choice))
+
+    @property
+    def least_candidates(self) -> int:
+        return 1
+
+    @property
+    def most_candidates(self) -> int | None:
+        return self.candidates
+
+    def margin(self, size: int) -> float:
+        """T(size): how far the best has to lead the candidate of rank size + 1, in score units, for the top `size` to be tested.
+
+        Raises:
+            InvalidRequest: size is less than 1.
+        """
+        if size < 1:
+            raise InvalidRequest(f"size={size!r} must be at least 1")
+        return float(self._margins(np.array([size], dtype=np.float64))[0])
+
+    def needed_lead(self, size: int, failure: float) -> float:
+        """The lead over rank size + 1, in score units, that makes `error_bound` hold with this failure probability. Theorem V7.
+
+        Raises:
+            InvalidRequest: size is less than 1, or failure not in (0, 1).
+        """
+        return self.margin(size) + 21 / self.epsilon * math.log(3 / _checked(failure))
+
+    def error_bound(self, size: int, failure: float) -> float:
+        """How far below the best score the released one can lie but for a chance of `failure`, in score units. Theorem V7.
+
+        Holds if the best leads the candidate of rank size + 1 by at least `needed_lead(size, failure)`: an assumption, not read
+        off the data.
+
+        Raises:
+            InvalidRequest: size is less than 1, or failure not in (0, 1).
+        """
+        if size < 1:
+            raise InvalidRequest(f"size={size!r} must be at least 1")
+        return 6 * math.log(2 * size / _checked(failure)) / self.epsilon
+
+    @property
+    def _scales(self) -> tuple[float, float, float, float]:
+        """Scales of the noise on the maximum, the threshold, every comparison, and the choice."""
+        return ratio_up(3, self.epsilon), ratio_up(6, self.epsilon), ratio_up(12, self.epsilon), ratio_up(6, self.epsilon)
+
+    def _margins(self, sizes: Floats) -> Floats:
+        e, d = self.epsilon, self.delta
+        fixed = 3 / e * math.log(3 / (2 * d)) + 6 / e * math.log(3 / d)
+        growing = 12 / e * (np.log(3 * sizes) + np.log1p(sizes) - math.log(d))
+        ahead = 6 * (1 + np.log(3 * sizes / d) / e)
+        # A few ulps up, so that rounding cannot let a margin pass too easily.
+        return (fixed + growing + ahead) * (1 + 1e-14)
+
+    def _leads(self, descending: Numbers) -> Floats:
+        """(rows, m - 1) lead of the best over every lower rank, beyond T; in float64, for the law."""
+        ordered = margins(descending, 0.0)
+        return ordered[:, :1] - ordered[:, 1:] - self._margins(np.arange(1.0, ordered.shape[1]))
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        positions, ordered = scores.ranked(scores.size)
+        place = self._rows(ordered[None], source)[0]
+        return release(scores, positions[[place]], ordered=True, requested=1)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        chosen = [self._positions(matrix[rows], source) for rows in blocks(matrix)]
+        return Selections(np.concatenate(chosen)[:, None], ordered=True, requested=1)
+
+    def _positions(self, block: Numbers, source: Sampler) -> Positions:
+        ranks = ranked_rows(block)
+        ordered: Numbers = np.take_along_axis(block, ranks, axis=1)  # type: ignore[assignment]
+        places = self._rows(ordered, source)
+        return ranks[np.arange(len(block)), places]
+
+    def _rows(self, descending: Numbers, source: Sampler) -> NDArray[np.int64]:
+        """(rows,) the rank that is chosen, from 0."""
+        sizes = self._sizes(descending, source)
+        places = np.empty(len(descending), dtype=np.int64)
+        for size in np.unique(sizes).tolist():
+            rows = np.flatnonzero(sizes == size)
+            places[rows] = source.top_k_rows(descending[rows, :size], by_name("gumbel"), self._scales[3], 1)[:, 0]
+        return places
+
+    def _sizes(self, descending: Numbers, source: Sampler) -> NDArray[np.int64]:
+        """(rows,) how many of the best compete."""
+        top, threshold, comparison, _ = self._scales
+        ranks = descending.shape[1] - 1
+        if ranks == 0:
+            return np.ones(len(descending), dtype=np.int64)
+        # Laplace noise is symmetric, so that the signs of the three noises do not matter.
+        minus = [descending[:, 1:], self._margins(np.arange(1.0, ranks + 1))[None]]
+        flags = source.passing(descending[:, :1], by_name("laplace"), (threshold, top), comparison, minus=minus)
+        found = first(flags, 1)[:, 0]
+        return np.where(found >= 0, found + 1, ranks + 1)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        enumerable(scores.size, 1000)
+        positions, ordered = scores.ranked(scores.size)
+        chances = np.zeros(scores.size)
+        for size, chance in enumerate(self._size_law(ordered).tolist(), start=1):
+            chances[:size] += chance * softmax(margins(ordered[:size], 0.0), self._scales[3])
+        return dict(sorted(zip(positions.tolist(), chances.tolist(), strict=True)))
+
+    def _size_law(self, ordered: Numbers) -> Floats:
+        """(m,) the probability that 1, ..., m candidates compete."""
+        if len(ordered) == 1:
+            return np.ones(1)
+        top, threshold, comparison, _ = self._scales
+        leads = self._leads(ordered[None])[0]
+        return Comparisons(leads, laplace_sum(top, threshold), by_name("laplace"), comparison).first_passing()
+
+
+def _checked(failure: float) -> float:
+    if not 0 < failure < 1:
+        raise InvalidRequest(f"failure={failure!r} must be a probability in (0, 1)")
+    return failure

@@ -1,0 +1,81 @@
+"""Scores by rank: one sort of the values, and positions only for the ranks that are released."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpselect.mechanisms.ranks_lookup import Lookup
+from dpselect.scores import Numbers, Scores, centred
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_CHUNK = 1 << 16  # values that fit the cache
+
+
+def half_below(values: Any, top: Any) -> Floats:
+    """(values - top)/2 rounded once, for a top no smaller than any of them."""
+    if values.dtype == np.int64:
+        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
+        return np.asarray(-0.5 * (top.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64))
+    return np.asarray(0.5 * values - 0.5 * top)
+
+
+@final
+class Ranked:
+    """The scores of a public domain, ranks counted from 1 at the highest; ties by position, as `Scores.ranked` has them.
+
+    Sorting values alone is an order of magnitude quicker than sorting positions.
+    """
+
+    def __init__(self, scores: Scores) -> None:
+        self._values: Numbers = scores.dense()
+        self._ascending: Numbers = np.sort(self._values)  # type: ignore[assignment]
+        self.size = len(self._values)
+
+    def below_top(self, ranks: Any) -> Floats:
+        """Score of each rank minus the highest score; any shape."""
+        picked = self._ascending[self.size - np.asarray(ranks)]
+        shape = picked.shape
+        with np.errstate(over="ignore"):
+            return centred(np.append(picked.ravel(), self._ascending[-1:]))[:-1].reshape(shape)
+
+    def half_below_top(self, ranks: Any) -> Floats:
+        """Half of that, which no scores make overflow, rounded once."""
+        return half_below(self._ascending[self.size - np.asarray(ranks)], self._ascending[-1])
+
+    def value(self, rank: int) -> float | int:
+        """The score of a rank, as it is."""
+        return self._ascending[self.size - rank].item()
+
+    def reaching(self, value: float | int) -> int:
+        """How many scores are at least this high."""
+        return self.size - int(np.searchsorted(self._ascending, value, side="left"))
+
+    def positions(self, ranks: Indices) -> Indices:
+        """Candidate position of each rank, shape (k,)."""
+        wanted = self._ascending[self.size - ranks]
+        place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
+        levels, level = np.unique(wanted, return_inverse=True)
+        lookup = Lookup(levels)
+        held = np.stack([np.bincount(lookup.find(chunk)[1], minlength=len(levels)) for chunk in self._chunks()])
+        upto = np.cumsum(held, axis=0)
+        chunk = (upto[:, level] <= place).sum(axis=0)
+        place -= (upto - held)[chunk, level]
+        return self._in_chunks(lookup, chunk, level, place)
+
+    def _chunks(self) -> list[Numbers]:
+        return [self._values[start : start + _CHUNK] for start in range(0, self.size, _CHUNK)]
+
+    def _in_chunks(self, lookup: Lookup, chunk: Indices, level: Indices, place: Indices) -> Indices:
+        """The position of the candidate that is number `place` among those of a level in a chunk, elementwise."""
+        positions = np.empty(len(chunk), dtype=np.int64)
+        for number in np.unique(chunk).tolist():
+            start = number * _CHUNK
+            where, found = lookup.find(self._values[start : start + _CHUNK])
+            for item in np.flatnonzero(chunk == number).tolist():
+                positions[item] = start + where[found == level[item]][place[item]]
+        return positions

@@ -1,0 +1,1 @@
+"""Gaps in the ranking that are wide enough to hide every user."""

@@ -1,0 +1,173 @@
+"""Stable top-k with a fixed number of items."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from accounting import Approximate, BoundedRange, Curve, Relation
+from accounting.frozen import NonNegative, Positive, Probability
+from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.release import release
+from dpselect.mechanisms.stability.gaps import Rank, read_top, top_set
+from dpselect.mechanisms.stability.many import Flags, count_blocks, tested
+from dpselect.mechanisms.stability.pick import pick_law
+from dpselect.mechanisms.stability.regularizer_target import TargetSize
+from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.noise import by_name
+from dpselect.noise.quadrature import top_set_probabilities
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores, centred
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+
+@final
+class StableTopKFixed(Mechanism):
+    """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism (Zhu, Wang 2022).
+
+    `StableTopK` at rho/2 with the regulariser `-penalty * |j - k|` proposes the top j. If it passes, and j = k: done; j > k: k of
+    the j are peeled off; j < k: k - j more are peeled off the rest. If it does not: k are peeled off all candidates. Each of at
+    most k picks is an exponential mechanism of 2 sqrt(rho/k) nats. Peeling needs a public domain.
+
+    Guarantee, within failure_delta-approximate rho-zCDP under either relation: Approximate(BoundedRange(2 sqrt(rho/2)) +
+    GaussianDP(sqrt(rho/2)) + k * BoundedRange(2 sqrt(rho/k)), failure_delta), Theorem S6.
+
+    Args:
+        k: how many candidates to release, >= 1.
+        rho: zCDP parameter, nats, > 0: a quarter each for choice and test, one half for the picks.
+        failure_delta: in (0, 1), the chance that a set that a user could change passes.
+        penalty: counts by which a gap must be larger for every item that it is away from k, >= 0.
+        kbar: the largest size considered, from k to 10,000,000.
+        relation: what a neighbour is.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.StableTopKFixed(k=2, rho=0.1, failure_delta=1e-6, penalty=1.0, kbar=3)
+        >>> sorted(mechanism.select(dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())).indices)
+        [0, 1]
+    """
+
+    pads_with_zeros: ClassVar[bool] = True
+    kind: Literal["stable_top_k_fixed"] = "stable_top_k_fixed"
+    k: Rank = Field(description="an integer from 1 to 10,000,000")
+    rho: Positive = Field(description="a finite rho > 0, in nats")
+    failure_delta: Probability = Field(description="a probability in (0, 1)")
+    penalty: NonNegative = Field(description="a finite penalty >= 0, in counts per item")
+    kbar: Rank = Field(description="an integer from k to 10,000,000")
+    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+
+    @model_validator(mode="after")
+    def _can_reach_k(self) -> Self:
+        if self.kbar < self.k:
+            raise ValueError(f"kbar={self.kbar} is less than k={self.k}: consider sizes up to k at least")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(relation=self.neighbours)
+
+    @property
+    def curve(self) -> Curve:
+        core = self.stable.core + self.k * BoundedRange(epsilon=self._pick_epsilon)
+        return Approximate(curve=core, delta0=self.failure_delta)
+
+    @property
+    def least_candidates(self) -> int:
+        return self.k
+
+    @property
+    def most_candidates(self) -> None:
+        return None
+
+    @property
+    def stable(self) -> StableTopK:
+        """The first stage by itself."""
+        return StableTopK(
+            rho=self.rho / 2,
+            failure_delta=self.failure_delta,
+            kbar=self.kbar,
+            regularizer=TargetSize(k=self.k, penalty=self.penalty),
+            relation=self.neighbours,
+        )
+
+    @property
+    def _pick_epsilon(self) -> float:
+        return 2 * math.sqrt(self.rho / self.k)
+
+    @property
+    def pick_scale(self) -> float:
+        """Scale of the Gumbel noise of the picks, in counts, rounded up."""
+        return ratio_up(self.covers.range, self._pick_epsilon)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        top, stage = read_top(scores, self.kbar), self.stable
+        size = int(stage.propose(top.gaps[None], source)[0])
+        passed = bool(stage.rule.passes(top.gaps[size - 1 : size], source)[0])
+        chosen = self._fill(scores.dense(), top_set(top, size if passed else 0), source)
+        return release(scores, chosen, ordered=False, requested=self.k)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        rows = [self._fill_block(block, self.stable, source) for block in count_blocks(matrix)]
+        return Selections(np.concatenate(rows), ordered=False, requested=self.k)
+
+    def _fill_block(self, block: Numbers, stage: StableTopK, source: Sampler) -> Positions:
+        members, _ = tested(block, self.kbar, lambda gaps: stage.propose(gaps, source), stage.rule, source)
+        sizes = members.sum(axis=1)
+        result = np.empty((len(block), self.k), dtype=np.int64)
+        for size in np.unique(sizes):
+            rows = sizes == size
+            result[rows] = self._fill_rows(block[rows], members[rows], int(size), source)
+        return np.sort(result, axis=1)
+
+    def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Positions:
+        """(rows, k) positions from stable sets of one size."""
+        kept = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
+        wanted = self.k - kept.shape[1]
+        if wanted == 0:
+            return kept
+        pool = _columns(members if size > self.k else ~members)
+        competing: Numbers = np.take_along_axis(values, pool, axis=1)  # type: ignore[assignment]
+        picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale, wanted)
+        return np.concatenate([kept, np.take_along_axis(pool, picks, axis=1)], axis=1)
+
+    def _fill(self, values: Numbers, stable: Positions, source: Sampler) -> Positions:
+        """k positions from a stable set (empty if there is none) and the values of all candidates."""
+        kept, pool, wanted = _plan(stable, len(values), self.k)
+        picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale, wanted) if wanted else pool[:0]
+        return np.concatenate([kept, pool[picks]])
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        enumerable(math.comb(scores.size, self.k))
+        values, top, rule = centred(scores.dense()), read_top(scores, self.kbar), self.stable.rule
+        chances = pick_law(top.gaps, self.stable.regularizer, "gumbel", self.stable.gap_scale)
+        law: dict[Any, float] = {}
+        self._add(law, values, top.positions[:0], float(chances @ rule.fail_probability(top.gaps)))
+        for size, chance in enumerate((chances * rule.pass_probability(top.gaps)).tolist(), start=1):
+            self._add(law, values, top_set(top, size), chance)
+        return law
+
+    def _add(self, law: dict[Any, float], values: NDArray[np.float64], stable: Positions, chance: float) -> None:
+        kept, pool, wanted = _plan(stable, len(values), self.k)
+        noise = by_name("gumbel")
+        picks = top_set_probabilities(noise, self.pick_scale, values[pool], wanted) if wanted else {frozenset(): 1.0}
+        for places, probability in picks.items():
+            chosen = frozenset(kept.tolist()) | {int(pool[place]) for place in places}
+            law[chosen] = law.get(chosen, 0.0) + chance * probability
+
+
+def _plan(stable: Positions, candidates: int, k: int) -> tuple[Positions, Positions, int]:
+    """Which positions are kept, and how many are picked from which others."""
+    if len(stable) > k:
+        return stable[:0], stable, k
+    return stable, np.delete(np.arange(candidates), stable), k - len(stable)
+
+
+def _columns(flags: Flags) -> Positions:
+    """(rows, count) columns that are set; every row has the same count."""
+    return np.nonzero(flags)[1].reshape(len(flags), -1)

@@ -1,0 +1,1 @@
+"""Top-k over candidates that are not known in advance."""

@@ -1,0 +1,222 @@
+"""Limited Domain: top-k over candidates that are not known in advance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from accounting import Approximate, BoundedRange
+from accounting.frozen import Count, Positive, Probability
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.release import release
+from dpselect.mechanisms.stability.gaps import Rank, favoured, heights, read_counts
+from dpselect.mechanisms.stability.many import count_blocks, ranked_rows
+from dpselect.noise import by_name
+from dpselect.noise.softmax import softmax
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+Floats = NDArray[np.float64]
+
+_ROUNDING = 2.0**-50  # of the terms of the threshold: above the roundings of their sum
+_REASON = "fewer items than requested beat the noisy threshold"
+
+
+@final
+class LimitedDomain(Mechanism):
+    """At most k of the kbar most popular items, in order: those whose noisy count beats a noisy threshold (Durfee, Rogers 2019).
+
+    Reads the top kbar + 1 counts only, so the domain may be unknown. Guarantee for distinct-user counts under add_remove:
+    Approximate(k * BoundedRange(epsilon), delta), Theorem C11; there is none under replace_one. With `kbar_least` the number of
+    competitors is chosen privately, for one more BoundedRange(epsilon), Theorem S7.
+
+    Args:
+        k: how many items at most, >= 1.
+        kbar: how many of the most popular items compete, from k to 10,000,000.
+        epsilon: nats for every released item, > 0; the noise is Gumbel with scale 1/epsilon.
+        delta: in (0, 1), the chance that the threshold fails to hide an item.
+        l0: the most items that one user can hold; None if unbounded.
+        kbar_least: from k to kbar: the number of competitors is then the one among kbar_least, ..., kbar whose threshold is
+            lowest, up to noise; None for exactly kbar.
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.LimitedDomain(k=2, kbar=10, epsilon=1.0, delta=1e-6)
+        >>> seen = dps.Scores([9000, 5000, 1], labels=["zoo", "park", "pier"], sensitivity=dps.Sensitivity(), domain="observed")
+        >>> mechanism.select(seen).labels
+        ('zoo', 'park')
+    """
+
+    kind: Literal["limited_domain"] = "limited_domain"
+    unknown_domain: ClassVar[bool] = True
+    k: Rank = Field(description="an integer from 1 to 10,000,000")
+    kbar: Rank = Field(description="an integer from k to 10,000,000")
+    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
+    delta: Probability = Field(description="a delta in (0, 1)")
+    l0: Count | None = Field(default=None, description="an integer >= 1, or None")
+    kbar_least: Count | None = Field(default=None, description="an integer from k to kbar, or None")
+
+    @model_validator(mode="after")
+    def _can_fill_k(self) -> Self:
+        if self.kbar < self.k:
+            raise ValueError(f"kbar={self.kbar} is less than k={self.k}: let at least k items compete")
+        if self.kbar_least is not None and not self.k <= self.kbar_least <= self.kbar:
+            raise ValueError(f"kbar_least={self.kbar_least} must lie from k={self.k} to kbar={self.kbar}")
+        if not math.isfinite(self.margin):
+            raise ValueError(f"epsilon={self.epsilon} puts the threshold beyond the floats: raise it")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(l0=self.l0)
+
+    @property
+    def curve(self) -> Approximate:
+        return self._price(self.k)
+
+    def spent(self, selection: Selection) -> Approximate:
+        """What the call that released `selection` used up: one pick per item, one more if the threshold ended it early.
+
+        At most `curve`. For a privacy filter only, one that adds up as it goes (pure epsilons, rho, or Renyi divergence of one
+        order fixed in advance): before the call `curve` must fit, after it `spent` is what counts, Theorem S8. In a plan that is
+        fixed in advance, or a bound at an order chosen afterwards, charge `curve`.
+
+        Raises:
+            InvalidRequest: the selection is not one that this mechanism releases.
+        """
+        if not (selection.ordered and selection.requested == self.k and len(selection) <= self.k):
+            raise InvalidRequest(f"this selection was not released by {self!r}: pass one that its select returned")
+        return self._price(min(self.k, len(selection) + 1))
+
+    def _price(self, picks: int) -> Approximate:
+        times = picks if self.kbar_least is None else picks + 1
+        return Approximate(curve=times * BoundedRange(epsilon=self.epsilon), delta0=self.delta)
+
+    @property
+    def least_candidates(self) -> int:
+        return 1
+
+    @property
+    def most_candidates(self) -> None:
+        return None
+
+    @property
+    def margin(self) -> float:
+        """How far the threshold lies above the count of rank kbar + 1, in counts."""
+        return self.margin_at(self.kbar)
+
+    def margin_at(self, competitors: int) -> float:
+        """How far the threshold lies above the count of rank competitors + 1, in counts; a few units in the last place up."""
+        touched = competitors if self.l0 is None else min(self.l0, competitors)
+        parts = (math.log(touched), math.log1p(-self.delta), -math.log(self.delta))
+        return 1 + sum(parts) / self.epsilon + _ROUNDING * (1 + sum(map(abs, parts)) / self.epsilon)
+
+    @property
+    def _scale(self) -> float:
+        """Scale of the Gumbel noise, in counts, rounded up."""
+        return ratio_up(1.0, self.epsilon)
+
+    @property
+    def _least(self) -> int:
+        return self.kbar if self.kbar_least is None else self.kbar_least
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        positions, above, floors = self._compete(scores)
+        size = self._least + int(self._choose(floors[None], source)[0])
+        order = self._beat((above[:size] - floors[size - self._least])[None], self.margin_at(size), source)[0]
+        chosen = positions[order[order >= 0][: self.k]]
+        return release(scores, chosen, ordered=True, requested=self.k, complete=len(chosen) == self.k, reason=_REASON)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        indices = np.concatenate([self._select_block(block, source) for block in count_blocks(matrix)])
+        complete = np.asarray((indices >= 0).all(axis=1))
+        return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
+
+    def _select_block(self, block: Numbers, source: Sampler) -> Positions:
+        """(rows, k) released positions, -1 where there are fewer."""
+        positions = ranked_rows(block)[:, : self.kbar + 1]
+        descending: Numbers = np.take_along_axis(block, positions, axis=1)  # type: ignore[assignment]
+        above, floors = self._heights(descending)
+        choices = self._choose(floors, source)
+        indices = np.full((len(block), self.k), -1, dtype=np.int64)
+        for choice in np.unique(choices).tolist():
+            rows, size = np.flatnonzero(choices == choice), self._least + choice
+            kept = self._beat(above[rows, :size] - floors[rows, choice, None], self.margin_at(size), source)[:, : self.k]
+            indices[rows, : kept.shape[1]] = np.where(kept >= 0, np.take_along_axis(positions[rows], kept, axis=1), -1)
+        return indices
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        positions, above, floors = self._compete(scores)
+        enumerable(len(floors) * math.perm(len(above), min(self.k, len(above))))
+        chances = softmax(self._preferences(floors), 1 / self.epsilon).tolist()
+        law: dict[Any, float] = {}
+        for size, (floor, chance) in enumerate(zip(floors, chances, strict=True), start=self._least):
+            exponents = self.epsilon * np.append(above[:size] - floor, self.margin_at(size))
+            weights = np.exp(exponents - exponents.max())
+            for outcome, probability in _prefixes(positions.tolist()[:size], weights, self.k).items():
+                law[outcome] = law.get(outcome, 0.0) + chance * probability
+        return law
+
+    def _compete(self, scores: Scores) -> tuple[Positions, Floats, Floats]:
+        """Positions of the top kbar, and their and the floors' heights as by `_heights`."""
+        positions, counts = read_counts(scores, self.kbar + 1)
+        above, floors = self._heights(counts[None])
+        return positions[: self.kbar], above[0], floors[0]
+
+    def _heights(self, descending: Numbers) -> tuple[Floats, Floats]:
+        """Heights above the count of rank kbar + 1: of the top kbar, and of the ranks just below kbar_least, ..., kbar.
+
+        From (rows, ranks) descending counts; (rows, at most kbar) and (rows, sizes). A count that is missing is 0.
+        """
+        base = np.zeros_like(descending)
+        base[:] = descending[:, self.kbar :] if descending.shape[1] > self.kbar else 0
+        above = heights(descending, base)
+        floors = np.zeros((len(above), self.kbar + 1 - self._least))
+        listed = above[:, self._least :]
+        floors[:, : listed.shape[1]] = listed
+        return above[:, : self.kbar], floors
+
+    def _preferences(self, floors: Floats) -> Floats:
+        """(..., sizes) how little each threshold asks for, up to a constant."""
+        touched = np.arange(self._least, self.kbar + 1)
+        growth = np.log(touched if self.l0 is None else np.minimum(self.l0, touched))
+        return -favoured(floors, (growth - growth[0]) * self._scale)
+
+    def _choose(self, floors: Floats, source: Sampler) -> NDArray[np.int64]:
+        """(rows,) which of the sizes kbar_least, ..., kbar, from 0, is taken for (rows, sizes) floors."""
+        if self.kbar_least is None:
+            return np.zeros(len(floors), dtype=np.int64)
+        return source.top_k_rows(self._preferences(floors), by_name("gumbel"), self._scale, 1)[:, 0]
+
+    def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Positions:
+        """(rows, k + 1 or all) places in the noisy order of (rows, ranks) counts, -1 from the threshold on."""
+        contest = np.column_stack([counts, np.full(len(counts), threshold)])
+        order = source.top_k_rows(contest, by_name("gumbel"), self._scale, min(self.k + 1, contest.shape[1]))
+        below = np.logical_or.accumulate(order == counts.shape[1], axis=1)
+        return np.where(below, -1, order)
+
+
+def _prefixes(positions: list[int], weights: Floats, k: int) -> dict[tuple[int, ...], float]:
+    """Law of the sequence drawn without replacement, stopped by the last weight or after k."""
+    law: dict[tuple[int, ...], float] = {}
+
+    def extend(taken: tuple[int, ...], probability: float) -> None:
+        left = [i for i in range(len(positions)) if i not in taken]
+        if len(taken) == k:
+            law[tuple(positions[i] for i in taken)] = float(probability)
+            return
+        total = weights[left].sum() + weights[-1]
+        law[tuple(positions[i] for i in taken)] = float(probability * weights[-1] / total)
+        for i in left:
+            extend((*taken, i), probability * weights[i] / total)
+
+    extend((), 1.0)
+    return law

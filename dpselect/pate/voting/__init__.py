@@ -1,0 +1,1 @@
+"""From ballots to labels: the voting mechanisms."""

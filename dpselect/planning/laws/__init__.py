@@ -1,0 +1,1 @@
+"""What releases are worth: exact or simulated quality, one module per family."""

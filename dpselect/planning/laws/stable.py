@@ -1,0 +1,87 @@
+"""Quality of the mechanisms that test whether a set is stable: exact, but for the picks of StableTopKFixed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpselect.mechanisms import LargeMargin, StabilityTest, StableTopK, StableTopKFixed, TopStable
+from dpselect.mechanisms.queries.first_stable import first_law
+from dpselect.mechanisms.stability.pick import pick_law
+from dpselect.noise import by_name
+from dpselect.planning.levels import Floats, Indices, Levels
+from dpselect.planning.quality import Outcomes
+from dpselect.planning.race import Race
+from dpselect.planning.runs import Runs
+
+
+def stability_test(mechanism: StabilityTest, levels: Levels) -> Outcomes:
+    """The top k or nothing."""
+    chance = float(mechanism.rule.pass_probability(levels.gaps(mechanism.k)[-1:])[0])
+    return Outcomes.of_tops(np.array([mechanism.k, 0]), np.array([chance, 1 - chance]), levels)
+
+
+def stable_top_k(mechanism: StableTopK, levels: Levels) -> Outcomes:
+    """The top j for a chosen j, or nothing."""
+    sizes, chances = _stable_sizes(mechanism, levels)
+    return Outcomes.of_tops(sizes, chances, levels)
+
+
+def top_stable(mechanism: TopStable, levels: Levels) -> Outcomes:
+    """The top i for the first i that passes; of more than k, k at random."""
+    order = _search(mechanism)
+    distances = levels.gaps(mechanism.kbar)[order - 1] - 1
+    chances = first_law(distances - mechanism.rule.threshold, mechanism.rule)
+    return Outcomes.of_tops(np.append(order, 0), chances, levels)
+
+
+def stable_top_k_fixed(mechanism: StableTopKFixed, levels: Levels, runs: Runs) -> Outcomes:
+    """The stable part exactly, the rest by the exponential mechanism."""
+    runs = runs.within(mechanism.k * min(mechanism.k, len(levels.values)))
+    rng = runs.generator()
+    sizes, chances = _stable_sizes(mechanism.stable, levels)
+    drawn = rng.choice(sizes, size=runs.count, p=chances / chances.sum())
+    counts = np.empty((runs.count, mechanism.k))
+    for size, rounds in zip(*np.unique(drawn, return_counts=True), strict=True):
+        counts[drawn == size] = _filled(mechanism, levels, int(size), int(rounds), rng)
+    return Outcomes.of_counts(counts, levels, ordered=False)
+
+
+def large_margin(mechanism: LargeMargin, levels: Levels, runs: Runs) -> Outcomes:
+    """One item, by the exponential mechanism on the top l."""
+    rng, rounds = runs.generator(), runs.within(20 * levels.size).count
+    counts = np.empty((rounds, 1))
+    rows = max(1, (1 << 20) // levels.size)
+    dense = np.repeat(levels.values, levels.multiplicities)
+    for start in range(0, rounds, rows):
+        block = np.broadcast_to(dense, (min(rows, rounds - start), len(dense)))
+        counts[start : start + rows] = dense[mechanism.select_many(block, rng=rng).indices]
+    return Outcomes.of_counts(counts, levels, ordered=True)
+
+
+def _stable_sizes(mechanism: StableTopK, levels: Levels) -> tuple[Indices, Floats]:
+    """Sizes 0, ..., kbar and how likely each is released."""
+    gaps = levels.gaps(mechanism.kbar)
+    rule, noise, scale = mechanism.rule, mechanism.gap_noise, mechanism.gap_scale
+    passing = pick_law(gaps, mechanism.regularizer, noise, scale) * rule.pass_probability(gaps)
+    return np.arange(len(gaps) + 1), np.append(max(0.0, 1 - float(passing.sum())), passing)
+
+
+def _search(mechanism: TopStable) -> Indices:
+    upwards = np.arange(1, mechanism.kbar + 1)
+    if mechanism.search == "from_kbar":
+        return upwards[::-1]
+    return np.concatenate([upwards[mechanism.k - 1 :], upwards[: mechanism.k - 1][::-1]])
+
+
+def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, rng: np.random.Generator) -> Floats:
+    """(rounds, k) counts once the top `size` has passed; 0 if nothing has."""
+    k = mechanism.k
+    held = levels.value(np.arange(1, size + 1)) if size <= k else np.empty(0)
+    counts = np.tile(np.pad(held, (0, k - len(held))), (rounds, 1))
+    if (wanted := k - len(held)) > 0:
+        pool = levels.first(size) if size > k else levels.after(size)
+        race = Race(replace(pool, k=wanted), by_name("gumbel"), mechanism.pick_scale, rng, picks=wanted)
+        counts[:, len(held) :] = race.values[race.one_shot(wanted, rounds)]
+    return counts

@@ -1,0 +1,244 @@
+"""The dynamic programme: an upper and a lower bound around what an adaptive adversary can really reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import accounting as acc
+from accounting.conversion.adaptive import GridTooCoarse, adaptive_composition, delta_bounds
+from accounting.conversion.adaptive.operators import RangeOperator
+from accounting.conversion.adaptive.rounding import pair_operator
+from accounting.conversion.pld import Banded, Law, Normal
+
+RHO = 3.3e-4
+PICK = acc.BoundedRange(epsilon=2 * math.sqrt(RHO))
+TEST = acc.Approximate(curve=acc.GaussianDP(mu=math.sqrt(2 * RHO)), delta0=1e-10)
+
+
+def final(g: float) -> float:
+    """The divergence when nothing is left to run."""
+    return max(0.0, -math.expm1(g))
+
+
+def range_step(width: float, after: Callable[[float], float], points: int) -> Callable[[float], float]:
+    """The best of a grid of two-point bounded-range pairs: an adversary that exists."""
+
+    def before(g: float) -> float:
+        best = 0.0
+        for t in np.linspace(0, width, points).tolist():
+            p = math.expm1(t - width) / math.expm1(-width)
+            best = max(best, p * after(g - t) + (1 - p) * after(g - t + width))
+        return best
+
+    return before
+
+
+def pure_step(width: float, after: Callable[[float], float]) -> Callable[[float], float]:
+    """Randomised response."""
+    p = 1 / (1 + math.exp(-width))
+    return lambda g: p * after(g - width) + (1 - p) * after(g + width)
+
+
+def test_brackets_of_the_theory_sheet() -> None:
+    """The brackets hold the values of much finer grids, are narrow, and lie within 0.1% of the theory sheet's printed values."""
+    for e, k, finest, printed in ((0.1, 100, 2.2509, 2.253), (1.0, 10, 7.71639, 7.719), (1.0, 3, 2.9093, 2.910)):
+        found = adaptive_composition([(acc.BoundedRange(epsilon=e), k)], 1e-6, tolerance=6e-5)
+        assert found.epsilon_lower <= finest <= found.epsilon_upper
+        assert found.epsilon_upper - found.epsilon_lower <= 6e-5 * found.epsilon_upper
+        assert found.epsilon_upper == pytest.approx(printed, rel=1.1e-3)
+        renyi = (k * acc.BoundedRange(epsilon=e)).epsilon(1e-6)
+        assert found.epsilon_lower <= renyi
+
+
+def test_the_other_columns_of_the_theory_sheet() -> None:
+    """zCDP 2.419 and exact Renyi 2.400 for (0.1, 100); Renyi 7.770 for (1, 10), 2.909 for (1, 3), 16.86 for (2, 10)."""
+    assert acc.ZCDP(rho=100 * 0.01 / 8).epsilon(1e-6) == pytest.approx(2.419, abs=5e-4)
+    for e, k, printed in ((0.1, 100, 2.400), (1.0, 10, 7.770), (1.0, 3, 2.909), (2.0, 10, 16.86)):
+        renyi = acc.bounds.rdp_to_epsilon((k * acc.BoundedRange(epsilon=e)).rdp, 1e-6).value
+        assert renyi == pytest.approx(printed, abs=5e-4)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.lists(st.floats(0.05, 2.0), min_size=2, max_size=3), st.floats(0.0, 2.0))
+def test_no_adversary_beats_the_upper_bound(widths: list[float], epsilon: float) -> None:
+    """Adversaries that pick each pair after seeing the outcomes so far, enumerated, stay below the upper bound and come near."""
+    play: Callable[[float], float] = final
+    for width in reversed(widths):
+        play = range_step(width, play, 61 if len(widths) == 2 else 21)
+    reached = play(epsilon)
+    found = delta_bounds([acc.BoundedRange(epsilon=w) for w in widths], [epsilon], tolerance=1.0, interval=min(widths) / 40)
+    assert reached <= found.upper[0] * (1 + 1e-9) + 1e-14
+    assert found.lower[0] <= found.upper[0]
+    assert found.upper[0] - reached <= 0.02 * found.upper[0] + 3e-4
+
+
+@pytest.mark.parametrize("first_is_range", [True, False])
+def test_mixed_steps_in_their_true_order(first_is_range: bool) -> None:
+    """A range step before or after a pure step: each order gets its own value, above every enumerated adversary."""
+    pick, noise = acc.BoundedRange(epsilon=0.8), acc.PureDP(epsilon=0.5)
+    steps = [pick, noise] if first_is_range else [noise, pick]
+    for epsilon in (0.0, 0.25, 0.6, 1.1):
+        play = range_step(0.8, pure_step(0.5, final), 4001) if first_is_range else pure_step(0.5, range_step(0.8, final, 4001))
+        found = delta_bounds(steps, [epsilon], tolerance=1.0, interval=0.8 / 200)
+        assert play(epsilon) <= found.upper[0] * (1 + 1e-9)
+        assert found.lower[0] * (1 - 1e-9) <= play(epsilon) * (1 + 1e-5) + 1e-9
+        assert found.upper[0] == pytest.approx(play(epsilon), rel=2e-3, abs=1e-6)
+
+
+def test_order_matters() -> None:
+    """Bounded-range and Gaussian steps do not commute, and an unknown order costs what the dearer one does."""
+    pick, noise = acc.BoundedRange(epsilon=1.0), acc.GaussianDP(mu=0.8)
+    forth, back = (adaptive_composition(s, 1e-6, tolerance=2e-4) for s in ([pick, noise], [noise, pick]))
+    assert abs(forth.epsilon_upper - back.epsilon_upper) > 1e-3
+    unknown = adaptive_composition([pick + noise], 1e-6, tolerance=2e-4)
+    assert unknown.epsilon_upper == pytest.approx(max(forth.epsilon_upper, back.epsilon_upper), rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 5, 50])
+@pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-40])
+def test_pair_steps_alone_are_a_convolution(count: int, delta: float) -> None:
+    """Gaussian steps have a closed form: it lies between the two bounds."""
+    exact = acc.GaussianDP(mu=0.3 * math.sqrt(count)).epsilon(delta)
+    found = adaptive_composition([(acc.GaussianDP(mu=0.3), count)], delta, tolerance=0.01)
+    assert found.epsilon_lower <= exact * (1 + 1e-9)
+    assert exact * (1 - 1e-9) <= found.epsilon_upper
+
+
+@pytest.mark.parametrize(
+    "law", [Banded.pure(0.3), Banded.laplace(0.4), Banded.bounded_range(0.9), Normal(0.25), Normal(2.0)], ids=repr
+)
+@pytest.mark.parametrize("cells", [3.3, 16.0, 100.0])
+def test_rounding_brackets_a_pair(law: Law, cells: float) -> None:
+    """One pair step from the end: the exact profile lies between the step's two roundings at every threshold."""
+    interval = law.scale / cells
+    operator = pair_operator(law, interval, 1e-16)
+    g = np.arange(0, 200) * interval
+    exact = law.profile(g)
+    upper, lower = operator.upper(np.zeros(200)), operator.lower(np.zeros(200), 0.0)
+    assert np.all(upper >= exact * (1 - 1e-11) - 1e-15)
+    assert np.all(lower <= exact * (1 + 1e-11) + 1e-15)
+    assert np.all(upper - lower <= exact[0] * 2.2 / cells)
+
+
+@pytest.mark.parametrize(("width", "interval"), [(0.5, 0.05), (0.5, 0.037), (0.02, 0.05), (3.0, 0.11)])
+def test_one_range_step_is_the_envelope(width: float, interval: float) -> None:
+    """One range step from the end is the bounded-range profile: between the bounds, whether or not the grid divides the width."""
+    operator = RangeOperator(width, interval)
+    g = np.arange(0, 120) * interval
+    exact = Banded.bounded_range(width).profile(g)
+    assert np.all(operator.upper(np.zeros(120)) >= exact * (1 - 1e-11))
+    assert np.all(operator.lower(np.zeros(120), 0.0) <= exact * (1 + 1e-11) + 1e-18)
+
+
+def test_finer_grids_tighten_both_bounds() -> None:
+    """Halving the grid lowers the upper bound, raises the lower one, and divides the gap by more than two."""
+    steps = [(acc.BoundedRange(epsilon=0.3), 20)]
+    found = [adaptive_composition(steps, 1e-6, tolerance=1.0, interval=0.3 / cells) for cells in (8, 16, 32, 64)]
+    for coarse, fine in pairwise(found):
+        assert fine.epsilon_upper <= coarse.epsilon_upper
+        assert fine.epsilon_lower >= coarse.epsilon_lower
+    assert found[-1].gap < found[0].gap / 10
+
+
+def test_never_looser_than_other_routes() -> None:
+    """The lower bound is below every other valid bound, and below the pure-DP programme of the same widths."""
+    for e, k in ((0.3, 20), (1.0, 5), (0.05, 60)):
+        curve = k * acc.BoundedRange(epsilon=e)
+        found = adaptive_composition([curve], 1e-6)
+        assert found.epsilon_lower <= curve.epsilon(1e-6)
+        fixed = adaptive_composition([k * acc.PureDP(epsilon=e)], 1e-6, tolerance=0.01)
+        assert found.epsilon_lower <= fixed.epsilon_upper
+
+
+def test_monotone_in_count_width_and_delta() -> None:
+    """More steps, wider steps and smaller deltas cost more: no upper bound lies below the lower bound of a smaller plan."""
+
+    def bound(e: float, k: int, delta: float) -> tuple[float, float]:
+        found = adaptive_composition([(acc.BoundedRange(epsilon=e), k)], delta)
+        return found.epsilon_lower, found.epsilon_upper
+
+    base = bound(0.2, 10, 1e-6)
+    for more in (bound(0.2, 11, 1e-6), bound(0.21, 10, 1e-6), bound(0.2, 10, 1e-7)):
+        assert more[0] > base[1]
+
+
+def test_bad_events_and_edges() -> None:
+    """delta0 is taken off delta first; no steps cost nothing; delta 0 gives the pure sum; delta0 above delta gives infinity."""
+    assert adaptive_composition([], 1e-6).epsilon_upper == 0
+    assert adaptive_composition([(PICK, 0)], 0).epsilon_upper == 0
+    assert adaptive_composition([3 * acc.BoundedRange(epsilon=0.5)], 0).epsilon_upper == 1.5
+    assert adaptive_composition([acc.Approximate(curve=PICK, delta0=1e-3)], 1e-6).epsilon_upper == math.inf
+    plain = adaptive_composition([acc.BoundedRange(epsilon=0.5)] * 4, 1e-6)
+    shifted = adaptive_composition([acc.Approximate(curve=acc.BoundedRange(epsilon=0.5), delta0=1e-6)] * 4, 5e-6)
+    assert shifted.delta0 == 4e-6
+    assert shifted.epsilon_upper == pytest.approx(plain.epsilon_upper, rel=1e-9)
+
+
+def test_what_is_refused() -> None:
+    """No dominating pair, an unknown order that matters, a step without a lower bound, and bad arguments raise with a remedy."""
+    with pytest.raises(acc.InvalidArgument, match=r"Curve\.epsilon"):
+        adaptive_composition([acc.ZCDP(rho=0.1)], 1e-6)
+    with pytest.raises(acc.InvalidArgument, match="one by one"):
+        adaptive_composition([10 * (acc.BoundedRange(epsilon=0.1) + acc.GaussianDP(mu=0.1))], 1e-6)
+    with pytest.raises(GridTooCoarse, match=r"math\.inf"):
+        adaptive_composition([acc.GaussianMax(mu=0.5, candidates=5)], 1e-6)
+    with pytest.raises(GridTooCoarse, match="smaller interval"):
+        adaptive_composition([(PICK, 10)], 1e-6, interval=PICK.epsilon0 / 2)
+    with pytest.raises(acc.InvalidArgument, match="interval"):
+        adaptive_composition([PICK], 1e-6, interval=-1.0)
+    with pytest.raises(acc.InvalidArgument, match="delta"):
+        adaptive_composition([PICK], 1e-300)
+    with pytest.raises(acc.InvalidArgument, match="Curve"):
+        adaptive_composition([PICK, "a"], 1e-6)  # type: ignore[list-item]
+    with pytest.raises(acc.InvalidArgument, match="count"):
+        adaptive_composition([(PICK, -1)], 1e-6)
+
+
+def test_a_hull_may_be_accepted_without_a_lower_bound() -> None:
+    """With an infinite tolerance a step that is known by its profile only still has a sound upper bound."""
+    curve = acc.GaussianMax(mu=0.5, candidates=5)
+    found = adaptive_composition([curve], 1e-6, tolerance=math.inf)
+    assert curve.epsilon(1e-6) * (1 - 1e-9) <= found.epsilon_upper <= curve.epsilon(1e-6) * 1.01
+
+
+def test_the_accountant_keeps_the_order() -> None:
+    """Accountant.adaptive runs the programme on the plan in the order in which it was composed."""
+    plan = acc.Accountant().compose(PICK).compose(TEST).compose(PICK, 2)
+    assert plan.adaptive(1e-6) == adaptive_composition([PICK, TEST, (PICK, 2)], 1e-6)
+    assert plan.adaptive(1e-6).epsilon_upper <= plan.epsilon(1e-6)
+
+
+def test_delta_bounds_and_epsilon_agree() -> None:
+    """At the epsilon that is proved for delta, the bracket of delta contains or touches delta."""
+    steps = [PICK, TEST] * 10
+    found = adaptive_composition(steps, 1e-6)
+    at = delta_bounds(steps, [[found.epsilon_upper, found.epsilon_lower]], interval=found.interval)
+    assert at.upper.shape == (1, 2)
+    assert at.upper[0, 0] == pytest.approx(1e-6, rel=1e-2)
+    assert at.lower[0, 1] == pytest.approx(1e-6, rel=1e-2)
+
+
+def test_stable_top_k_in_its_true_order() -> None:
+    """Rounds of (bounded range, Gaussian): the programme is below the composed loss, which is below Renyi."""
+    for rounds, upper in ((1, 0.1115), (10, 0.3940), (100, 1.3620)):
+        curve = rounds * (PICK + TEST)
+        found = adaptive_composition([PICK, TEST] * rounds, 1e-6)
+        renyi = acc.bounds.rdp_to_epsilon(curve.rdp, 1e-6 - curve.delta0).value
+        assert found.epsilon_upper <= upper
+        assert found.gap <= 1e-3
+        assert found.epsilon_upper < acc.best_epsilon(curve, 1e-6).value < renyi
+
+
+@pytest.mark.slow
+def test_stable_top_k_six_hundred_rounds() -> None:
+    """600 rounds at rho = 3.3e-4 a part: between 3.6505 and 3.654, where the composed loss gives 3.873 and Renyi 3.907."""
+    found = adaptive_composition([PICK, TEST] * 600, 1e-6)
+    assert 3.6505 <= found.epsilon_lower <= found.epsilon_upper <= 3.654
+    assert (600 * (PICK + TEST)).epsilon(1e-6) == pytest.approx(3.8730, abs=5e-4)

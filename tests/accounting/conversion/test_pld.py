@@ -1,0 +1,231 @@
+"""Privacy loss distributions: every pair dominates what it stands for, and composition only rounds up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import lru_cache
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import pld as dp_pld
+from dp_accounting.pld import privacy_loss_distribution
+
+import accounting as acc
+from accounting.conversion.pld import Banded, Dominated, Hull, Loss, Losses, Normal, Pmf, pld_delta, pld_epsilon
+
+LOSSES: list[Loss] = [
+    Banded.pure(0.7),
+    Banded.pure(3.0, lost=1e-3),
+    Banded.bounded_range(0.5),
+    Banded.bounded_range(6.0),
+    Banded.laplace(1.3),
+    Banded.laplace(0.01),
+    Normal(0.4),
+    Normal(3.0),
+    Hull(((10.0, 0.0, Normal(0.4)),)),
+    Hull(((1.0, 0.0, Normal(0.8)), (10.0, 1e-9, Normal(0.4)))),
+]
+DOMINATED = [
+    acc.PureDP(epsilon=0.7),
+    acc.PureDP(epsilon=0.0),
+    acc.ApproxDP(epsilon=0.5, delta=1e-4),
+    acc.LaplaceDP(epsilon=1.3),
+    acc.GaussianDP(mu=0.4),
+    acc.BoundedRange(epsilon=0.9),
+    acc.GaussianMax(mu=0.4, candidates=7),
+    acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-3),
+    acc.tighter(acc.GaussianDP(mu=0.8), acc.GaussianMax(mu=0.4, candidates=7)),
+]
+WIDTHS = (0.013, 0.1, 0.77)
+
+
+def divergence(pmf: Pmf, interval: float, y: float) -> float:
+    """Hockey-stick divergence of a rounded loss at y."""
+    losses = (pmf.low + np.arange(len(pmf.mass))) * interval
+    above = losses > y
+    return pmf.infinity + float(-np.expm1(y - losses[above]) @ pmf.mass[above])
+
+
+def bounded_range_pair(width: float, t: float) -> list[tuple[float, float]]:
+    """The two-point bounded-range pair with losses t and t - width, as (P, Q) masses."""
+    p = math.expm1(t - width) / math.expm1(-width)
+    return [(p, p * math.exp(-t)), (1 - p, (1 - p) * math.exp(width - t))]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("interval", WIDTHS)
+def test_a_rounded_loss_dominates(loss: Loss, interval: float) -> None:
+    """At every threshold, on and off the grid and on both sides of 0, the rounded loss has at least the exact divergence."""
+    pmf = loss.pmf(interval, 1e-299)
+    for y in np.linspace(-3, 3, 241) if isinstance(loss, Hull) else np.linspace(-8, 8, 321):
+        exact = float(loss.profile(np.array([y]))[0])
+        if isinstance(loss, Hull):
+            exact = hull_at(loss, float(y))
+        assert divergence(pmf, interval, float(y)) >= exact * (1 - 1e-12) - 1e-15
+
+
+@lru_cache
+def tangents(loss: Hull) -> tuple[np.ndarray, np.ndarray]:
+    """Points of the convex function below a hull's profile, by Legendre transform: largest lines below it, per slope."""
+    g = np.exp(np.linspace(-6, 6, 6001))
+    values = loss.profile(np.log(g))
+    slopes = -np.concatenate([np.geomspace(1, 1e-12, 3000), [0.0]])
+    return slopes, np.array([float(np.min(values - slope * g)) for slope in slopes])
+
+
+def hull_at(loss: Hull, y: float) -> float:
+    """The convex function below a hull's profile at y, from below: a supremum of lines that lie under the profile."""
+    slopes, intercepts = tangents(loss)
+    return float(np.max(intercepts + slopes * math.exp(y))) * (1 - 5e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_rounding_error_is_of_second_order(loss: Loss) -> None:
+    """An interval of 1/100 of the scale adds less than 0.1% to the divergence, which first order would not achieve."""
+    if isinstance(loss, Hull):
+        y, exact = 0.9, hull_at(loss, 0.9) / (1 - 5e-3) * (1 + 2e-3)
+    else:
+        y, exact = loss.scale / 3, float(loss.profile(np.array([loss.scale / 3]))[0])
+    fine = divergence(loss.pmf(loss.scale / 100, 1e-299), loss.scale / 100, y)
+    assert fine <= exact * 1.001 + 1e-15
+
+
+@pytest.mark.parametrize("width", [0.01, 0.5, 3.0, 20.0])
+def test_the_envelope_is_the_largest_bounded_range_divergence(width: float) -> None:
+    """At every y, of either sign, the envelope equals the largest divergence over two-point bounded-range pairs (Theorem P3)."""
+    for y in np.linspace(-width, width, 41):
+        best = max(
+            sum(max(0.0, p - math.exp(y) * q) for p, q in bounded_range_pair(width, t)) for t in np.linspace(0, width, 2001)
+        )
+        envelope = float(Banded.bounded_range(width).profile(np.array([y]))[0])
+        assert best <= envelope * (1 + 1e-9) + 1e-13
+        assert envelope == pytest.approx(best, rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("curve", DOMINATED, ids=repr)
+@pytest.mark.parametrize("interval", [1e-2, 0.13])
+def test_dp_accounting_objects_are_pessimistic_and_count(curve: acc.Curve, interval: float) -> None:
+    """Every curve with a pair gives a dp-accounting object at least as large as the exact profile, and n compose n times."""
+    pld = curve.pld(interval)
+    assert pld is not None
+    for epsilon in (0.0, 0.05, 0.3, 0.71, 1.0):
+        profile = curve.profile(epsilon)
+        assert profile is not None
+        if not isinstance(curve, acc.GaussianMax | acc.Tighter):
+            assert pld.get_delta_for_epsilon(epsilon) >= profile * (1 - 1e-9) - 1e-14
+    thrice = (3 * curve).pld(interval)
+    assert thrice is not None
+    one_by_one = pld.compose(pld).compose(pld).get_delta_for_epsilon(0.5)
+    assert thrice.get_delta_for_epsilon(0.5) == pytest.approx(one_by_one, rel=1e-6, abs=1e-12)
+
+
+def test_pure_objects_survive_large_epsilon() -> None:
+    """A pure curve beyond the range of exp still has a dp-accounting object, with the right pure epsilon."""
+    pld = acc.PureDP(epsilon=800.0).pld(1e-2)
+    assert pld.get_epsilon_for_delta(1e-9) == pytest.approx(800.0, rel=1e-4)
+
+
+@pytest.mark.parametrize(("mu", "count"), [(1.0, 1), (0.1, 100), (0.0257, 600), (1e-3, 10**6), (5.0, 3), (30.0, 1)])
+@pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-20, 1e-100, 1e-250])
+def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: float) -> None:
+    """Composed Gaussian losses give the closed-form epsilon of one Gaussian, never less, and at most 2e-4 more, at any delta."""
+    exact = acc.GaussianDP(mu=mu * math.sqrt(count)).epsilon(delta)
+    losses = Losses(((count, Normal(mu)),))
+    found = pld_epsilon(losses, delta).value
+    assert exact * (1 - 1e-9) <= found <= exact * (1 + 2e-4) + 1e-4 * mu
+
+
+@pytest.mark.parametrize("theta", [0.02, 1.0, 30.0, 3000.0])
+def test_any_tilt_is_sound(theta: float) -> None:
+    """The tilt decides accuracy only: far from the best one, the epsilon is still not below the exact one."""
+    exact = acc.GaussianDP(mu=1.0).epsilon(1e-6)
+    assert pld_epsilon(Losses(((100, Normal(0.1)),)), 1e-6, theta).value >= exact * (1 - 1e-9)
+    assert pld_delta(Losses(((100, Normal(0.1)),)), 2.0, theta).value >= acc.GaussianDP(mu=1.0).delta(2.0) * (1 - 1e-9)
+
+
+def binomial_divergence(epsilon0: float, count: int, epsilon: float) -> float:
+    """Exact divergence of `count` randomised responses."""
+    p = 1 / (1 + math.exp(-epsilon0))
+    outcomes = ((math.comb(count, k) * p**k * (1 - p) ** (count - k), (2 * k - count) * epsilon0) for k in range(count + 1))
+    return math.fsum(mass * max(0.0, -math.expm1(epsilon - loss)) for mass, loss in outcomes)
+
+
+@pytest.mark.parametrize(("epsilon0", "count"), [(0.1, 10), (0.5, 7), (1e-3, 200), (2.0, 20)])
+def test_pure_composition_is_the_binomial(epsilon0: float, count: int) -> None:
+    """n randomised responses have the binomial divergence: the bound is at least it, and within 1e-4 of it."""
+    curve = count * acc.PureDP(epsilon=epsilon0)
+    for share in (0.0, 0.05, 0.3, 0.8):
+        epsilon = share * count * epsilon0
+        exact = binomial_divergence(epsilon0, count, epsilon)
+        assert exact * (1 - 1e-12) <= curve.delta(epsilon) <= exact * (1 + 1e-4) + 1e-13
+
+
+def product_divergence(pairs: list[list[tuple[float, float]]], epsilon: float) -> float:
+    """Exact divergence of independent discrete pairs, by enumeration."""
+    total = 0.0
+    for outcome in itertools.product(*pairs):
+        total += max(0.0, math.prod(p for p, _ in outcome) - math.exp(epsilon) * math.prod(q for _, q in outcome))
+    return total
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_bound_lies_below_small_products(seed: int) -> None:
+    """Random two- and three-fold compositions of discrete mechanisms: each curve's bound covers the enumerated divergence."""
+    rng = np.random.default_rng(seed)
+    widths = rng.uniform(0.05, 2.0, size=rng.integers(2, 4))
+    curve = sum((acc.BoundedRange(epsilon=float(w)) for w in widths), acc.zero())
+    pure = sum((acc.PureDP(epsilon=float(w)) for w in widths), acc.zero())
+    for _ in range(40):
+        pairs = [bounded_range_pair(float(w), float(rng.uniform(0, w))) for w in widths]
+        for epsilon in (0.0, 0.2, 0.9, 1.7):
+            exact = product_divergence(pairs, epsilon)
+            assert curve.delta(epsilon) >= exact - 1e-12
+            assert pure.delta(epsilon) >= exact - 1e-12
+
+
+def test_bad_events_are_added() -> None:
+    """Approximate parts add their delta0 to the divergence of the rest, ApproxDP parts lose everything independently."""
+    inner = acc.BoundedRange(epsilon=0.3) + acc.LaplaceDP(epsilon=0.5)
+    whole = acc.Approximate(curve=inner, delta0=1e-3)
+    assert whole.delta(0.4) == pytest.approx(inner.delta(0.4) + 1e-3, rel=1e-9)
+    thrice = (3 * acc.ApproxDP(epsilon=0.3, delta=0.1)).delta(0.2)
+    exact = 1 - 0.9**3 + 0.9**3 * binomial_divergence(0.3, 3, 0.2)
+    assert exact * (1 - 1e-12) <= thrice <= exact * (1 + 1e-5)
+
+
+def test_the_route_is_named_and_its_error_is_stated() -> None:
+    """A composition without a closed form is converted by its privacy loss distribution, which says how coarse its grid was."""
+    bound = acc.best_epsilon(600 * (acc.BoundedRange(epsilon=0.036) + acc.GaussianDP(mu=0.026)), 1e-6)
+    assert bound.route == "pld"
+    assert 0 < bound.grid_error <= 1.1e-5
+    assert acc.best_epsilon(600 * acc.GaussianDP(mu=0.026), 1e-6).route == "profile"
+    assert acc.best_epsilon(acc.ZCDP(rho=0.1) + acc.LaplaceDP(epsilon=0.1), 1e-6).route == "rdp"
+    many = sum((acc.LaplaceDP(epsilon=0.01 + 1e-4 * i) for i in range(100)), acc.zero())
+    assert acc.best_epsilon(many, 1e-6).route == "rdp"
+
+
+def test_all_members_with_a_distribution_have_a_loss() -> None:
+    """A curve that gives dp-accounting an object also gives the composed route its loss."""
+    for curve in DOMINATED:
+        assert isinstance(curve, Dominated)
+        assert curve.losses() is not None
+
+
+def test_tiny_charges_are_not_inflated() -> None:
+    """Ten Laplace charges of 1e-5 cost less than their pure sum; dp-accounting's default grid reports five times as much."""
+    curve = 10 * acc.LaplaceDP(epsilon=1e-5)
+    accountant = dp_pld.PLDAccountant().compose(dp_accounting.LaplaceDpEvent(1e5), 10)
+    assert accountant.get_epsilon(1e-9) > 4.5e-4
+    assert curve.epsilon(1e-9) <= 1e-4
+    assert curve.epsilon(1e-6) < 0.5e-4
+
+
+def test_a_tiny_delta_has_a_finite_epsilon() -> None:
+    """At delta 1e-20 a hundred Laplace charges have a finite epsilon near the Renyi bound, where dp-accounting says infinity."""
+    reference = privacy_loss_distribution.from_laplace_mechanism(10.0).self_compose(100)
+    assert reference.get_epsilon_for_delta(1e-20) == math.inf
+    curve = 100 * acc.LaplaceDP(epsilon=0.1)
+    renyi = acc.bounds.rdp_to_epsilon(curve.rdp, 1e-20).value
+    assert 0.9 * renyi < curve.epsilon(1e-20) < renyi

@@ -1,0 +1,323 @@
+"""Budgets: three forms, exact prices, and a filter that is fixed when it is created."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from accounting.conversion.bounds import best_epsilon
+from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.curves import (
+    ZCDP,
+    ApproxDP,
+    Approximate,
+    BoundedRange,
+    Curve,
+    GaussianDP,
+    LaplaceDP,
+    PureDP,
+    RenyiTable,
+    zero,
+)
+from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
+from accounting.spending.budget import NOTHING, Budget, Price
+
+BUDGETS = [
+    Budget(epsilon=1.0),
+    Budget(epsilon=1.0, delta=1e-6),
+    Budget(epsilon=1.0, delta=1e-6, order="inf"),
+    Budget(epsilon=3.0, delta=1e-5, order=8, failure=0.0),
+    Budget(rho=0.1),
+    Budget(rho=0.1, delta=1e-6),
+]
+STABLE = Approximate(curve=BoundedRange(epsilon=0.05) + GaussianDP(mu=0.025), delta0=1e-9)
+CURVES = [PureDP(epsilon=0.1), BoundedRange(epsilon=0.2), GaussianDP(mu=0.05), LaplaceDP(epsilon=0.1), ZCDP(rho=1e-3), STABLE]
+DECIMALS = st.decimals(min_value="0.000000000001", max_value=100, places=12)
+
+
+def spent_by(budget: Budget, curve: Curve, count: int) -> Price:
+    """The price of `count` separate charges, added one by one."""
+    total = NOTHING
+    for _ in range(count):
+        total = total.plus(budget.price(curve))
+    return total
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_json_round_trip(budget: Budget) -> None:
+    """A budget read back from JSON is equal, with the same hash, capacity and order."""
+    again = Budget.model_validate_json(budget.model_dump_json())
+    assert again == budget
+    assert hash(again) == hash(budget)
+    assert again.capacity == budget.capacity
+
+
+def test_defaults_are_stored() -> None:
+    """The JSON of an (epsilon, delta) budget states its order and failure, so that no later default can replace them."""
+    data = Budget(epsilon=1, delta=1e-6).model_dump()
+    assert data["failure"] == 5e-7
+    assert data["order"] == 23.26
+    assert Budget(epsilon=1, delta=1e-6, order=data["order"], failure=5e-7) == Budget(epsilon=1, delta=1e-6)
+
+
+@given(units=DECIMALS, count=st.integers(1, 1000), slack=st.integers(-1, 1))
+@example(units=Decimal("0.1"), count=3, slack=0)
+@example(units=Decimal("0.7"), count=3, slack=-1)
+@settings(max_examples=300, deadline=None)
+def test_decimals_do_what_people_expect(units: Decimal, count: int, slack: int) -> None:
+    """n charges of a decimal fit exactly if n times it is at most the budget, in exact decimal arithmetic, one by one."""
+    limit = count * units + slack * Decimal("1e-12")
+    if limit <= 0 or Decimal(repr(float(limit))) != limit or Decimal(repr(float(units))) != units:
+        return
+    for budget, curve in (
+        (Budget(epsilon=float(limit)), PureDP(epsilon=float(units))),
+        (Budget(rho=float(limit)), ZCDP(rho=float(units))),
+        (Budget(epsilon=float(limit), delta=1e-6, order="inf"), BoundedRange(epsilon=float(units))),
+    ):
+        if count == 1 and slack < 0 and budget.admits(curve):
+            continue  # at delta 1e-6 one application is a plan that costs less than its pure epsilon
+        assert budget.fits(NOTHING, budget.price(curve).times(count)) == (slack >= 0)
+        assert (budget.how_many(curve) >= count) == (slack >= 0)
+
+
+def test_three_tenths() -> None:
+    """Three charges of 0.1 fit into 0.3, a fourth does not; 0.30000000000000004 does not fit either."""
+    budget = Budget(epsilon=0.3)
+    assert budget.how_many(PureDP(epsilon=0.1)) == 3
+    assert not budget.can_afford(spent_by(budget, PureDP(epsilon=0.1), 3), PureDP(epsilon=1e-300))
+    assert not budget.can_afford(NOTHING, PureDP(epsilon=0.1 + 0.2))
+
+
+@given(value=st.floats(1e-9, 1e3))
+@settings(max_examples=200, deadline=None)
+def test_exactly_the_budget_fits_and_more_does_not(value: float) -> None:
+    """A charge equal to the budget fits whatever its digits, the next float above does not, and after it nothing fits."""
+    for budget, curve, above in (
+        (Budget(epsilon=value), PureDP(epsilon=value), PureDP(epsilon=math.nextafter(value, math.inf))),
+        (Budget(rho=value), ZCDP(rho=value), ZCDP(rho=math.nextafter(value, math.inf))),
+    ):
+        price = budget.price(curve)
+        assert budget.fits(NOTHING, price)
+        assert not budget.can_afford(NOTHING, above)
+        assert not budget.can_afford(price, curve)
+        assert budget.how_many(curve, spent=price) == 0
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_capacity_implies_the_guarantee(budget: Budget) -> None:
+    """As many separate charges as fit, composed as one plan, are admitted by the budget: a fixed plan is a special case."""
+    for curve in CURVES:
+        if not budget.can_afford(NOTHING, curve):
+            continue
+        count = budget.how_many(curve)
+        plan = count * curve
+        assert count >= 1
+        assert budget.admits(plan)
+        assert not budget.fits(spent_by(budget, curve, min(count, 50)), budget.price(curve).times(count + 1 - min(count, 50)))
+
+
+@given(epsilon=st.floats(1e-3, 50), exponent=st.floats(-15, -1), split=st.floats(0, 0.99), order=st.floats(1.2, 1e4))
+@settings(max_examples=200, deadline=None)
+def test_renyi_capacity_is_the_inverse_of_the_conversion(epsilon: float, exponent: float, split: float, order: float) -> None:
+    """A Renyi divergence equal to the capacity converts to epsilon, to 30 digits: never above it, and not 1e-11 below it."""
+    delta = 10**exponent
+    try:
+        budget = Budget(epsilon=epsilon, delta=delta, order=order, failure=split * delta)
+    except InvalidBudget:
+        return
+    mp.mp.dps = 40
+    a, d = mp.mpf(repr(order)), mp.mpf(repr(delta)) - mp.mpf(repr(split * delta))
+    back = mp.mpf(budget.capacity.main) / 10**12 + mp.log1p(-1 / a) - mp.log(a * d) / (a - 1)
+    assert back <= mp.mpf(repr(epsilon))
+    assert back >= mp.mpf(repr(epsilon)) - mp.mpf("1.1e-12")
+
+
+def test_capacity_agrees_with_the_conversion_in_use() -> None:
+    """At the budget's own order a table with the capacity as its value converts to epsilon, up to 1e-9 below it."""
+    for epsilon in (0.01, 0.5, 1.0, 8.0):
+        budget = Budget(epsilon=epsilon, delta=1e-6)
+        order, bound = float(budget.order or 0), budget.capacity.main * 1e-12
+        table = RenyiTable(orders=[order], values=[bound])
+        assert epsilon - 1e-9 < rdp_to_epsilon(table.rdp, 5e-7, (order,)).value <= epsilon + 1e-12
+
+
+def test_prices_ignore_the_callers_decimal_context() -> None:
+    """A caller with three digits of decimal precision gets the same order, capacity and prices."""
+    budget, price = Budget(epsilon=1, delta=1e-6), Budget(epsilon=1, delta=1e-6).price(STABLE)
+    with localcontext() as context:
+        context.prec = 3
+        again = Budget(epsilon=1, delta=1e-6)
+        assert again == budget
+        assert again.capacity == budget.capacity
+        assert again.price(STABLE) == price
+        assert Budget(epsilon=0.123456789, delta=1e-7, order=325.25).capacity.main > 0
+
+
+def test_price_rounds_up() -> None:
+    """Each part of a price, in nats, is at least the cost, and at most one unit and one part in 10^12 above it."""
+    budget = Budget(epsilon=4, delta=1e-6)
+    for curve in CURVES:
+        price, cost = budget.price(curve), float(curve.rdp(float(budget.order or 0)))
+        assert cost <= price.main * 1e-12 <= cost * (1 + 2e-12) + 1e-12
+        assert curve.delta0 <= price.failure * 1e-18 <= curve.delta0 + 1.1e-18
+
+
+def test_tiny_costs_are_never_free() -> None:
+    """A cost that underflows is still charged one unit, so no number of charges is unlimited; only the identity is free."""
+    for budget, curve in (
+        (Budget(rho=1.0), GaussianDP(mu=1e-200)),
+        (Budget(epsilon=1.0, delta=1e-6), PureDP(epsilon=1e-300)),
+        (Budget(epsilon=1.0), PureDP(epsilon=5e-324)),
+        (Budget(epsilon=1.0, delta=1e-6), RenyiTable(orders=[1000.0], values=[0.0])),
+    ):
+        assert budget.price(curve).main == 1
+    assert Budget(epsilon=1.0).price(zero()) == NOTHING
+    with pytest.raises(InvalidArgument, match="costs nothing"):
+        Budget(epsilon=1.0).how_many(zero())
+
+
+def test_a_budget_below_one_unit_pays_for_nothing() -> None:
+    """A budget smaller than the unit of prices refuses everything instead of admitting it for nothing."""
+    budget = Budget(epsilon=1e-13)
+    assert budget.capacity.main == 0
+    assert not budget.can_afford(NOTHING, PureDP(epsilon=1e-13))
+    assert budget.how_many(PureDP(epsilon=1e-13)) == 0
+
+
+def test_costs_beyond_sixty_four_bits_are_refused() -> None:
+    """Prices always fit a signed 64-bit integer; what would not is refused as unaffordable."""
+    budget = Budget(epsilon=1e9)
+    assert budget.capacity.main < 2**63
+    with pytest.raises(Unaffordable, match="more than a filter can count"):
+        Budget(epsilon=1e6).price(PureDP(epsilon=1e8))
+
+
+def test_fixed_plan_takes_the_whole_budget() -> None:
+    """A plan that only a tighter route proves costs the whole capacity: it fits alone, not after or before another."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    plan = PureDP(epsilon=1.0)
+    assert float(plan.rdp(float(budget.order or 0))) > budget.capacity.main * 1e-12
+    assert budget.price(plan) == budget.capacity
+    least = budget.price(PureDP(epsilon=1e-9))
+    assert not budget.fits(least, budget.price(plan))
+    assert not budget.fits(budget.price(plan), least)
+    assert budget.fits(budget.price(plan), budget.price(zero()))
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_what_is_admitted_can_be_charged_first(budget: Budget) -> None:
+    """Every plan that the budget admits fits while nothing is spent, and every curve that fits is admitted."""
+    for curve in CURVES:
+        for count in (1, 2, 5, 17, 100, 300):
+            assert budget.admits(count * curve) == budget.can_afford(NOTHING, count * curve)
+
+
+def test_a_plan_is_charged_at_its_composed_curve() -> None:
+    """A composition charged as one item never costs more than its parts charged one by one."""
+    for budget in BUDGETS:
+        for curve in CURVES:
+            if budget.can_afford(NOTHING, curve) and budget.fits(NOTHING, budget.price(curve).times(9)):
+                whole, parts = budget.price(9 * curve), budget.price(curve).times(9)
+                assert whole.main <= parts.main
+                assert whole.failure <= parts.failure
+
+
+def test_for_workload_beats_the_default_order() -> None:
+    """The order chosen for a curve lets at least as many of them through as the default, for some strictly more."""
+    gains = []
+    for curve in CURVES:
+        chosen = Budget.for_workload(epsilon=2.0, delta=1e-6, curve=curve)
+        assert chosen.admits(chosen.how_many(curve) * curve)
+        gains.append(chosen.how_many(curve) - Budget(epsilon=2.0, delta=1e-6).how_many(curve))
+    assert min(gains) >= 0
+    assert max(gains) > 0
+
+
+def test_for_workload_is_near_the_fixed_plan() -> None:
+    """For Gaussian-like steps the filter pays for as many, within one percent, as the best order found after the fact."""
+    budget = Budget.for_workload(epsilon=2.0, delta=1e-6, curve=STABLE)
+    count = budget.how_many(STABLE)
+    best = next(n for n in range(count, 10**6) if rdp_to_epsilon((n * STABLE).rdp, 1e-6 - n * 1e-9).value > 2.0)
+    assert best - 1 <= 1.01 * count + 1
+
+
+def test_for_workload_reads_tables_at_their_orders() -> None:
+    """A tabulated curve is charged at one of its own orders."""
+    table = RenyiTable(orders=[2, 8, 32], values=[0.1, 0.2, 0.5])
+    assert Budget.for_workload(epsilon=3, delta=1e-6, curve=table).order in (2, 8, 32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 1.0, "delta": 1e-6, "order": 1.0}, "order above 1"),
+        ({"epsilon": 1.0, "delta": 1e-6, "order": math.nan}, "order above 1"),
+        ({"epsilon": 1.0, "delta": 1e-6, "order": True}, "order above 1"),
+        ({"epsilon": 1.0, "delta": 1e-6, "order": 1.5}, "raise the order"),
+        ({"epsilon": 1.0, "delta": 1e-6, "failure": 1e-6}, "lower it"),
+        ({"epsilon": 1.0, "delta": 1e-6, "failure": 2e-6, "order": "inf"}, "lower it"),
+        ({"epsilon": 1.0, "order": 8.0}, "leave them out"),
+        ({"rho": 1.0, "failure": 0.0}, "leave them out"),
+    ],
+)
+def test_misstated_filters_raise(arguments: dict[str, object], message: str) -> None:
+    """An order or split that leaves nothing, or belongs to another form, is refused with the remedy."""
+    with pytest.raises(InvalidBudget, match=message):
+        Budget.model_validate(arguments)
+
+
+def test_for_workload_refuses_what_cannot_be_paid() -> None:
+    """A workload of which not one fits, one without a Renyi cost, and a pure budget raise."""
+    with pytest.raises(InvalidBudget, match="pays for one"):
+        Budget.for_workload(epsilon=0.1, delta=1e-6, curve=PureDP(epsilon=5))
+    with pytest.raises(InvalidArgument, match="order='inf'"):
+        Budget.for_workload(epsilon=1, delta=1e-6, curve=ApproxDP(epsilon=0, delta=1e-9))
+    with pytest.raises(InvalidBudget, match="delta > 0"):
+        Budget.for_workload(epsilon=1, delta=0, curve=PureDP(epsilon=0.1))
+
+
+def test_remaining_is_readable() -> None:
+    """What remains is stated in nats and probability with its unit, rounded down, never negative."""
+    budget = Budget(epsilon=1.0, delta=1e-6, order="inf")
+    left = budget.remaining(budget.price(ApproxDP(epsilon=0.25, delta=4e-7)))
+    assert left.main == 0.75
+    assert math.isclose(left.failure, 6e-7, rel_tol=1e-15)
+    assert str(left) == "0.75 nats of pure epsilon and 6e-07 of failure"
+    assert budget.remaining(Price(10**15, 10**15)).main == 0
+    assert "order 23.26" in str(Budget(epsilon=1, delta=1e-6).remaining(NOTHING))
+
+
+def test_default_orders_over_the_whole_domain() -> None:
+    """From epsilon 1e-12 to 1e6 and delta 1e-300 to 0.9 the default order exists, and its neighbours pay for no more zCDP."""
+    for epsilon in np.geomspace(1e-12, 1e6, 7).tolist():
+        for delta in (1e-300, 1e-20, 1e-6, 0.9):
+            budget = Budget(epsilon=epsilon, delta=delta)
+            assert budget.capacity.main >= 0
+            if isinstance(budget.order, float) and budget.capacity.main > 1000:
+                for factor in (0.8, 1.25):
+                    order = 1 + factor * (budget.order - 1)
+                    assert budget.capacity.main / budget.order * 1.0001 >= _capacity(budget, order) / order
+
+
+def _capacity(budget: Budget, order: float) -> int:
+    try:
+        return Budget.model_validate({**budget.model_dump(), "order": order}).capacity.main
+    except InvalidBudget:
+        return 0
+
+
+def test_whole_budget_price_matches_admits_at_the_edge() -> None:
+    """At the very end of what admits allows a plan is charged the whole budget, and one part in 10^6 more is refused."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    low, high = 0.01, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if best_epsilon(GaussianDP(mu=middle), 1e-6).value <= 1.0 else (low, middle)
+    assert budget.price(GaussianDP(mu=low)) == budget.capacity
+    assert not budget.can_afford(NOTHING, GaussianDP(mu=high * 1.000001))

@@ -1,0 +1,166 @@
+"""Filters: charges in any order, from any thread, never pass the budget; refusals say what would fit."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpselect as dps
+from accounting.curves import ZCDP, Approximate, Curve, GaussianDP, PureDP
+from accounting.errors import BudgetExceeded, InvalidArgument, RelationMismatch, Unaffordable
+from accounting.spending.budget import NOTHING, Budget, Price
+from accounting.spending.filter import PrivacyFilter
+
+
+def test_charges_until_the_budget_is_spent() -> None:
+    """Three charges of 0.1 fit into 0.3 and the fourth is refused, leaving the filter as it was."""
+    spender = PrivacyFilter(Budget(epsilon=0.3))
+    for _ in range(3):
+        spender.charge(PureDP(epsilon=0.1))
+    before = spender.spent, spender.charges
+    with pytest.raises(BudgetExceeded, match="Nothing was charged"):
+        spender.charge(PureDP(epsilon=0.1))
+    assert (spender.spent, spender.charges) == before
+    assert spender.remaining.main == 0
+    assert spender.spent == spender.budget.capacity
+
+
+def test_a_refusal_carries_the_numbers() -> None:
+    """BudgetExceeded says what was asked, spent and left, and how many of the runs still fit; that many then do, not one more."""
+    spender = PrivacyFilter(Budget(rho=1.0))
+    spender.charge(ZCDP(rho=0.35))
+    with pytest.raises(BudgetExceeded, match="6 of them would still fit") as refused:
+        spender.charge(ZCDP(rho=0.1), count=20)
+    error = refused.value
+    assert error.would_fit == 6
+    assert error.requested == spender.budget.price(20 * ZCDP(rho=0.1))
+    assert error.spent == spender.spent
+    assert error.remaining is not None
+    assert error.remaining.main == 0.65
+    spender.charge(ZCDP(rho=0.1), count=error.would_fit)
+    assert not spender.can_afford(ZCDP(rho=0.1))
+
+
+@given(parts=st.lists(st.sampled_from([0.03, 0.1, 0.25, 1e-9]), max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_spent_is_the_sum_whatever_the_order(parts: list[float]) -> None:
+    """What is spent depends on what was charged, not on the order, and never exceeds the capacity."""
+    totals = []
+    for order in (parts, parts[::-1]):
+        spender = PrivacyFilter(Budget(epsilon=10.0, delta=1e-6))
+        for part in order:
+            spender.charge(GaussianDP(mu=part))
+        totals.append(spender.spent)
+    assert totals[0] == totals[1]
+    assert PrivacyFilter(Budget(epsilon=10.0, delta=1e-6)).budget.fits(NOTHING, totals[0])
+
+
+@given(curves=st.lists(st.sampled_from([PureDP(epsilon=0.07), GaussianDP(mu=0.1), ZCDP(rho=0.01)]), max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_how_many_is_what_fits(curves: list[Curve]) -> None:
+    """After any charges that fit, exactly how_many more separate charges succeed."""
+    spender = PrivacyFilter(Budget(epsilon=1.0, delta=1e-6))
+    for curve in curves:
+        if spender.can_afford(curve):
+            spender.charge(curve)
+    count = spender.how_many(GaussianDP(mu=0.05))
+    for _ in range(count):
+        spender.charge(GaussianDP(mu=0.05))
+    with pytest.raises(BudgetExceeded):
+        spender.charge(GaussianDP(mu=0.05))
+
+
+def test_failure_probability_is_a_budget_of_its_own() -> None:
+    """With epsilon to spare, charges stop when their bad events add up to the failure probability."""
+    spender = PrivacyFilter(Budget(rho=100.0, delta=3e-9))
+    curve = Approximate(curve=GaussianDP(mu=0.01), delta0=1e-9)
+    assert spender.how_many(curve) == 3
+    spender.charge(curve, count=3)
+    assert spender.remaining.failure == 0
+    assert spender.can_afford(GaussianDP(mu=0.01))
+    assert not spender.can_afford(curve)
+
+
+def test_mechanisms_bring_their_relation() -> None:
+    """A mechanism's relation binds the filter; one under the other relation is refused and nothing is charged."""
+    spender = PrivacyFilter(Budget(epsilon=1.0))
+    spender.charge(dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity()))
+    assert spender.relation == "add_remove"
+    other = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))
+    for attempt in (spender.charge, spender.can_afford, spender.how_many):
+        with pytest.raises(RelationMismatch):
+            attempt(other)
+    assert len(spender.charges) == 1
+
+
+def test_a_refused_charge_states_no_relation() -> None:
+    """A charge that does not fit leaves the relation of an empty filter open."""
+    spender = PrivacyFilter(Budget(epsilon=0.05))
+    with pytest.raises(BudgetExceeded):
+        spender.charge(dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity()))
+    assert spender.relation is None
+
+
+def test_threads_never_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight threads racing for 100 charges get exactly 100 between them, although each pauses between check and charge."""
+    plus = Price.plus
+
+    def slow(first: Price, second: Price) -> Price:
+        time.sleep(1e-4)
+        return plus(first, second)
+
+    monkeypatch.setattr(Price, "plus", slow)
+    spender, granted = PrivacyFilter(Budget(epsilon=1.0)), []
+
+    def spend() -> None:
+        for _ in range(50):
+            try:
+                granted.append(spender.charge(PureDP(epsilon=0.01)))
+            except BudgetExceeded:
+                return
+
+    threads = [threading.Thread(target=spend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(granted) == 100
+    assert spender.spent == spender.budget.capacity
+
+
+def test_epsilon_reads_the_charges_as_a_plan() -> None:
+    """The report equals the epsilon of the composition, and is at most the budget's epsilon at its delta."""
+    spender = PrivacyFilter(Budget(epsilon=2.0, delta=1e-6))
+    spender.charge(GaussianDP(mu=0.1), count=4, label="votes")
+    spender.charge(PureDP(epsilon=0.2))
+    assert spender.epsilon(1e-6) == (4 * GaussianDP(mu=0.1) + PureDP(epsilon=0.2)).epsilon(1e-6) <= 2.0
+    assert [charge.label for charge in spender.charges] == ["votes", None]
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, math.inf])
+def test_counts_are_positive_integers(count: object) -> None:
+    """A count that is no integer >= 1 raises instead of charging nothing."""
+    with pytest.raises(InvalidArgument, match="integer >= 1"):
+        PrivacyFilter(Budget(epsilon=1.0)).charge(PureDP(epsilon=0.1), count=count)  # type: ignore[arg-type]
+
+
+def test_what_is_no_curve_is_refused() -> None:
+    """An object without a curve cannot be charged."""
+    with pytest.raises(InvalidArgument, match="cannot charge a float"):
+        PrivacyFilter(Budget(epsilon=1.0)).charge(0.1)  # type: ignore[arg-type]
+
+
+def test_unaffordable_curves_never_become_affordable() -> None:
+    """A curve outside the budget's form raises Unaffordable from charge and how_many, and can_afford is False."""
+    spender = PrivacyFilter(Budget(epsilon=1.0))
+    with pytest.raises(Unaffordable):
+        spender.charge(GaussianDP(mu=0.1))
+    with pytest.raises(Unaffordable):
+        spender.how_many(GaussianDP(mu=0.1))
+    assert not spender.can_afford(GaussianDP(mu=0.1))
+    assert spender.spent == NOTHING

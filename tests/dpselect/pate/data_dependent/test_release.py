@@ -1,0 +1,191 @@
+"""Theorems P25 to P27: what the release of a bound costs, and what the published number means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from accounting import Curve, best_epsilon
+from dpselect import pate
+from dpselect.errors import InvalidMechanism, InvalidRequest
+from dpselect.pate.data_dependent.profile import Profile
+
+RELEASES = [
+    pate.SmoothRelease(order=order, beta=share * math.log(order / (order - 1)) / 2, sigma=sigma, failure=failure)
+    for order in (1.5, 4.0, 20.0)
+    for share in (0.05, 0.5, 0.95)
+    for sigma in (0.5, 3.0, 40.0)
+    for failure in (0.4, 1e-9)
+]
+
+
+def _normal_divergence(order: float, mean: float, deviation: float, mean2: float, deviation2: float) -> float:
+    """D_order(N(mean, deviation^2) || N(mean2, deviation2^2)), in closed form; inf if it diverges."""
+    mixed = (1 - order) * deviation**2 + order * deviation2**2
+    if mixed <= 0:
+        return math.inf
+    spread = math.log(mixed) / 2 - (1 - order) * math.log(deviation) - order * math.log(deviation2)
+    return order * (mean - mean2) ** 2 / (2 * mixed) + spread / (1 - order)
+
+
+def _pairs(release: pate.SmoothRelease) -> list[tuple[float, float, float, float]]:
+    """What is released at two neighbours: R = 0 and R' at any admissible distance, S = 1 and S' at any admissible ratio."""
+    found = []
+    for ratio in np.exp(np.linspace(-release.beta, release.beta, 21)):
+        for move in np.linspace(-1, 1, 5) * min(1.0, ratio):
+            here = release.quantile * release.sigma, release.sigma
+            found.append((*here, move + release.quantile * release.sigma * ratio, release.sigma * ratio))
+    return found
+
+
+def test_closed_form_of_two_normals() -> None:
+    """The oracle of these tests agrees with quadrature."""
+    p, q = stats.norm(0.3, 1.2), stats.norm(-0.5, 1.1)
+    moment = integrate.quad(lambda x: math.exp(3 * p.logpdf(x) - 2 * q.logpdf(x)), -40, 40, points=[0.0, 5.0])[0]
+    assert math.log(moment) / 2 == pytest.approx(_normal_divergence(3.0, 0.3, 1.2, -0.5, 1.1), rel=1e-8)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.order:g}-{r.beta:.3g}-{r.sigma:g}-{r.failure:g}")
+def test_release_costs_the_worst_admissible_pair(release: pate.SmoothRelease) -> None:
+    """The stated cost is the largest divergence over admissible pairs, both ways round, and is attained."""
+    worst = max(_normal_divergence(release.order, *pair) for pair in _pairs(release))
+    back = max(_normal_divergence(release.order, *pair[2:], *pair[:2]) for pair in _pairs(release))
+    assert max(worst, back) <= release.rdp <= worst * (1 + 1e-5) + 1e-9
+
+
+def test_erratum_the_published_cost_of_smooth_noise_is_too_small() -> None:
+    """An admissible pair exceeds Theorem 23 of Papernot et al. 2018, as their code has it, at the beta = 0.49/order it uses."""
+    order, sigma = 10.0, 3.0
+    beta = 0.49 / order
+    published = order * math.exp(2 * beta) / sigma**2 + (beta * order - math.log(1 - 2 * order * beta) / 2) / (order - 1)
+    # R = 0, S = 1 and, at a neighbour, S' = e^-beta and R' = S'.
+    exact = _normal_divergence(order, 0.0, sigma, math.exp(-beta), sigma * math.exp(-beta))
+    assert exact > 5 * published
+    assert pate.SmoothRelease(order=order, beta=beta, sigma=sigma, failure=0.499999).rdp >= exact
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"order": 1.0}, "order"),
+        ({"order": 2.0, "beta": 0.35}, "beta"),
+        ({"order": 2.0, "sigma": 0.0}, "sigma"),
+        ({"order": 2.0, "failure": 1.0}, "failure"),
+        ({"order": "2"}, "order"),
+    ],
+)
+def test_releases_without_a_price_are_refused(fields: dict[str, object], word: str) -> None:
+    """A beta at which the divergence is infinite, and values outside their domain, are refused by name."""
+    with pytest.raises(InvalidMechanism, match=word):
+        pate.SmoothRelease(**{"failure": 1e-7, **fields})
+
+
+def _unsanitised(counts: list[list[int]], sigma: float = 12.0) -> pate.UnsanitisedPrivacy:
+    return pate.data_dependent(counts, pate.GNMax(sigma=sigma, labels=len(counts[0])), teachers=sum(counts[0]))
+
+
+def test_is_an_upper_bound_with_the_stated_probability() -> None:
+    """Of 1500 releases with failure 0.2 the share below the true bound fits a binomial law; false alarm 1e-6."""
+    private = _unsanitised([[100, 0, 0], [90, 8, 2], [60, 35, 5]] * 4)
+    (truth,) = pate.data_dependent(
+        np.array([[100, 0, 0], [90, 8, 2], [60, 35, 5]] * 4), pate.GNMax(sigma=12.0, labels=3), teachers=100, orders=(4.0,)
+    ).expose_private()
+    rng = np.random.default_rng(11)
+    released = [private.sanitised(order=4.0, delta=0.5, sigma=0.3, failure=0.2, rng=rng).rdp for _ in range(1500)]
+    below = sum(value < truth for value in released)
+    assert stats.binom.ppf(5e-7, 1500, 0.2) <= below <= stats.binom.isf(5e-7, 1500, 0.2)
+
+
+def test_noise_follows_the_smooth_sensitivity() -> None:
+    """The released numbers are the true bound plus (N(0, 1) + quantile) sigma S, by a Kolmogorov test; false alarm 1e-6."""
+    counts = [[100, 0, 0], [90, 8, 2], [55, 40, 5]] * 4
+    private = _unsanitised(counts)
+    profile = Profile(4.0, private._lattice, None)
+    release = pate.SmoothRelease(order=4.0, sigma=0.05, failure=0.3)
+    scale = profile.smooth(private._states, release.beta) * release.sigma
+    centre = profile.total(private._states) + release.quantile * scale
+    rng = np.random.default_rng(5)
+    drawn = [private.sanitised(order=4.0, delta=0.5, sigma=0.05, failure=0.3, rng=rng).rdp for _ in range(2000)]
+    assert min(drawn) > 0
+    assert max(drawn) < profile.plain * len(counts)
+    assert stats.kstest(drawn, stats.norm(centre, scale).cdf).pvalue > 1e-6
+
+
+def test_never_worse_than_the_price_without_votes() -> None:
+    """The released bound is at most the data-independent one, and at least 0."""
+    noisy = [_unsanitised([[4, 3, 1]]).sanitised(order=8.0, delta=1e-5, sigma=1e4).rdp for _ in range(20)]
+    assert all(0 <= value <= 8.0 / 12.0**2 * (1 + 1e-12) for value in noisy)
+
+
+def test_agreement_is_cheap() -> None:
+    """1000 rounds of 1000 teachers, nine tenths agreed, at sigma 60: 0.9 published against 3.1 whatever the votes, delta 1e-5."""
+    counts = np.random.default_rng(1).multinomial(1000, [0.9] + [0.1 / 9] * 9, size=1000)
+    mechanism = pate.GNMax(sigma=60.0, labels=10)
+    private = pate.data_dependent(counts, mechanism, teachers=1000)
+    published = private.sanitised(order=16.0, delta=1e-5, rng=np.random.default_rng(2))
+    assert private.expose_private_epsilon(1e-5) < 0.2
+    assert private.expose_private_epsilon(1e-5) < published.epsilon < 1.0
+    assert (1000 * mechanism.curve).epsilon(1e-5) > 3
+
+
+def test_epsilon_is_that_of_labels_and_release_together() -> None:
+    """The published epsilon converts the released bound plus the cost of the release, at delta less the failure."""
+    published = _unsanitised([[90, 8, 2]] * 5).sanitised(order=8.0, delta=1e-5, rng=np.random.default_rng(2))
+    total, left = published.rdp + published.release.rdp, 1e-5 - published.release.failure
+    by_hand = total + math.log1p(-1 / 8) - math.log(8 * left) / 7
+    assert published.epsilon == pytest.approx(by_hand, rel=1e-9)
+    assert pate.SanitisedEpsilon.model_validate_json(published.model_dump_json()) == published
+
+
+@pytest.mark.parametrize("failure", [1e-5, 1e-3])
+def test_delta_must_exceed_the_failure(failure: float) -> None:
+    """A delta that the failure of the release uses up is refused."""
+    with pytest.raises(InvalidRequest, match="delta"):
+        _unsanitised([[90, 8, 2]]).sanitised(order=8.0, delta=1e-5, failure=failure)
+
+
+def _tested_divergence(
+    epsilon: float, limit: float, release: pate.SmoothRelease, bounds: tuple[float, float], ratio: float
+) -> float:
+    """Exact hockey-stick of: release the bound, and below `limit` also N(0, 1) against N(m, 1), which cost the smaller bound."""
+    scale, quantile = release.sigma, release.quantile
+    p = stats.norm(bounds[0] + quantile * scale, scale)
+    q = stats.norm(bounds[1] + quantile * scale * ratio, scale * ratio)
+    shift = math.sqrt(2 * min(bounds) / release.order)
+
+    def labels(y: float) -> float:
+        log_factor = epsilon + q.logpdf(y) - p.logpdf(y)
+        inside = stats.norm.cdf(shift / 2 - log_factor / shift) - math.exp(log_factor) * stats.norm.cdf(
+            -shift / 2 - log_factor / shift
+        )
+        return p.pdf(y) * max(inside, 0.0)
+
+    def alone(y: float) -> float:
+        return max(p.pdf(y) - math.exp(epsilon) * q.pdf(y), 0.0)
+
+    low, high = p.mean() - 12 * scale, p.mean() + 12 * scale
+    cut = min(max(limit, low), high)
+    return integrate.quad(labels, low, cut, limit=400)[0] + integrate.quad(alone, cut, high, limit=400)[0]
+
+
+@pytest.mark.parametrize("bounds", [(2.0, 2.5), (2.5, 2.0), (3.5, 4.5), (8.0, 8.5)])
+@pytest.mark.parametrize("ratio", [-1, 0, 1])
+def test_a_tested_release_keeps_its_curve(bounds: tuple[float, float], ratio: int) -> None:
+    """Labels released below a limit only keep `tested` on pairs below, across and above the limit, by quadrature."""
+    release = pate.SmoothRelease(order=4.0, beta=0.1, sigma=1.0, failure=1e-3)
+    limit = 3.0
+    curve = release.tested(limit)
+    assert Curve.from_json(curve.to_json()) == curve
+    for delta in (2e-3, 1e-2):
+        epsilon = best_epsilon(curve, delta).value
+        assert _tested_divergence(epsilon, limit, release, bounds, math.exp(0.1 * ratio)) <= delta
+
+
+def test_passing_is_a_comparison_with_the_limit() -> None:
+    """`passes` compares the released bound, not the private one."""
+    published = _unsanitised([[90, 8, 2]] * 5).sanitised(order=8.0, delta=1e-5, rng=np.random.default_rng(2))
+    assert published.passes(published.rdp)
+    assert not published.passes(published.rdp - 1e-6)

@@ -1,0 +1,284 @@
+"""A job that is killed, at chosen points and at random times: every round is charged once and drawn once for anybody to see."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+from accounting import Ledger
+from dpselect import pate
+from dpselect.cli import app
+from dpselect.cli.pate import request as pate_request
+from dpselect.mechanisms import Mechanism
+from dpselect.pate.labelling import spool
+from dpselect.pate.labelling.job import Job
+from dpselect.pate.labelling.payer import price_of
+
+MECHANISM = pate.GNMax(sigma=7.0, labels=3)
+_OWNERS = {
+    "charge": Ledger,
+    "release": Ledger,
+    "select_many": Mechanism,
+    "settle": spool,
+    "_write": spool,
+    "write_output": pate_request,
+}
+
+
+class Child:
+    """`dpselect pate` in a forked process: it starts at once, and what it prints is in files."""
+
+    def __init__(self, folder: Path, flags: Sequence[str], before: Callable[[], None]) -> None:
+        self._said = folder / f"said-{uuid.uuid4().hex}"
+        options = ["--mechanism", "gnmax", "--sigma", "7", "--batch-size", "4", "--ledger", f"sqlite:///{folder / 'l.db'}"]
+        options += ["--dataset", "teachers", "--key", "job", "--output", str(folder / "labels.jsonl"), *flags]
+        self.number = os.fork()
+        if self.number == 0:
+            status = 70
+            try:
+                before()
+                result = CliRunner().invoke(app, ["pate", str(folder / "votes.npz"), *options])
+                self._said.write_text(result.stderr)
+                status = result.exit_code
+            finally:
+                os._exit(status)
+
+    def wait(self, seconds: float = 120) -> tuple[int, str] | None:
+        """Status and what went to standard error; None if it is still at work after so many seconds."""
+        end = time.monotonic() + seconds
+        while (found := os.waitpid(self.number, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                return None
+            time.sleep(0.005)
+        return os.waitstatus_to_exitcode(found[1]), self._said.read_text() if self._said.exists() else ""
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        os.kill(self.number, signal.SIGKILL)
+        os.waitpid(self.number, 0)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _killing(point: str, moment: str, count: int) -> Callable[[], None]:
+    """In the child: die before, after or in the middle of the count-th call of one function."""
+
+    def install() -> None:
+        owner, calls = _OWNERS[point], itertools.count(1)
+        original = getattr(owner, point)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            now = next(calls) == count
+            if now and moment == "before":
+                _die()
+            if now and moment == "middle":
+                path, content = args
+                original(path, content[: len(content) // 2])
+                _die()
+            result = original(*args, **kwargs)
+            if now and moment == "after":
+                _die()
+            return result
+
+        setattr(owner, point, wrapped)
+
+    return install
+
+
+def _slow(seconds: float, hold: Path | None = None, started: Path | None = None) -> Callable[[], None]:
+    """In the child: every draw takes so long, and waits while there is a file `hold`."""
+
+    def install() -> None:
+        original = Mechanism.select_many
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if started is not None:
+                started.touch()
+            time.sleep(seconds)
+            while hold is not None and hold.exists():
+                time.sleep(0.01)
+            return original(*args, **kwargs)
+
+        Mechanism.select_many = wrapped  # type: ignore[method-assign]
+
+    return install
+
+
+def _process(folder: Path, *flags: str, before: Callable[[], None] = lambda: None) -> Child:
+    return Child(folder, flags, before)
+
+
+def _ran(process: Child) -> tuple[int, str]:
+    found = process.wait()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Votes of 18 rounds by 40 teachers, and a ledger that pays for one job; in memory, for no test here cuts the power."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="dpselect-job-", dir=memory) as name:
+        yield _furnished(Path(name))
+
+
+def _furnished(tmp_path: Path) -> Path:
+    votes = np.random.default_rng(8).multinomial(40, [0.4, 0.3, 0.3], size=18)
+    np.savez(tmp_path / "votes.npz", votes=votes, teachers=40)
+    with Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:
+        ledger.create_dataset("teachers", acc.Budget(rho=18.5 * MECHANISM.curve.rho), "replace_one")
+    return tmp_path
+
+
+def _kept(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (place / "labels.jsonl.job").glob("batch-*.json")}
+
+
+def _check_finished(place: Path, before: dict[str, bytes]) -> None:
+    """One charge and one release for each batch, the price of all rounds, and the labels of finished batches as they were."""
+    with Ledger.open(f"sqlite:///{place / 'l.db'}") as ledger:
+        steps = sorted((entry.key, entry.action) for entry in ledger.entries("teachers"))
+        assert steps == sorted((f"job/{batch}", action) for batch in range(5) for action in ("charge", "release"))
+        job = Job(key="job", mechanism=MECHANISM, rounds=18, batch_size=4, ledger="", dataset="teachers")
+        total = ledger.total("teachers")
+        assert total.spent == price_of(total.budget, job, list(range(5)))
+        assert ledger.verify().ok
+    after = _kept(place)
+    assert len(after) == 5
+    assert before.items() <= after.items()
+    assert len((place / "labels.jsonl").read_text().splitlines()) == 18
+    assert not list((place / "labels.jsonl.job").glob("*.new"))
+
+
+@pytest.mark.parametrize(
+    ("point", "moment", "count"),
+    [
+        ("_write", "middle", 1),
+        ("charge", "before", 1),
+        ("charge", "after", 2),
+        ("select_many", "after", 3),
+        ("_write", "middle", 3),
+        ("settle", "before", 3),
+        ("settle", "after", 4),
+        ("release", "before", 5),
+        ("release", "after", 2),
+        ("write_output", "before", 1),
+        ("write_output", "after", 1),
+    ],
+)
+def test_killed_at_a_point(place: Path, point: str, moment: str, count: int) -> None:
+    """Killed around any step, the job is completed by one more run, with --resume if it had begun."""
+    status, _ = _ran(_process(place, before=_killing(point, moment, count)))
+    assert status == -signal.SIGKILL
+    before = _kept(place)
+    begun = (place / "labels.jsonl.job" / "job.json").exists()
+    status, error = _ran(_process(place, *(["--resume"] if begun else [])))
+    assert (status, error) == (0, "")
+    _check_finished(place, before)
+
+
+def test_killed_at_random_times(place: Path) -> None:
+    """Killed again and again at random, the job is completed in the end; finished batches never change."""
+    rng, before = random.Random(3), dict[str, bytes]()
+    for _ in range(20):
+        begun = (place / "labels.jsonl.job" / "job.json").exists()
+        process = _process(place, *(["--resume"] if begun else []), before=_slow(0.01))
+        found = process.wait(0.02 + rng.random() * 0.15)
+        if found is None:
+            process.kill()
+        now = _kept(place)
+        assert before.items() <= now.items()
+        before = now
+        if found is not None:
+            assert found == (0, "")
+            break
+    else:
+        begun = (place / "labels.jsonl.job" / "job.json").exists()
+        assert _ran(_process(place, *(["--resume"] if begun else []))) == (0, "")
+    _check_finished(place, before)
+
+
+def test_two_processes_at_once(place: Path) -> None:
+    """While one works, another is refused with and without --resume, and the one draws every batch."""
+    hold, started = place / "hold", place / "started"
+    hold.touch()  # keeps the first one drawing, however slow the machine is
+    first = _process(place, before=_slow(0, hold, started))
+    while not started.exists():
+        assert first.wait(0.01) is None
+    for flags in ([], ["--resume"]):
+        status, error = _ran(_process(place, *flags))
+        assert status != 0
+        assert "another process" in error or "already" in error
+    hold.unlink()
+    assert _ran(first)[0] == 0
+    _check_finished(place, _kept(place))
+
+
+def test_two_processes_that_start_together(place: Path) -> None:
+    """Four that begin or resume one job at the same time charge and keep every batch once, whoever of them gets its turn."""
+    processes = [_process(place, before=_slow(0.005)) for _ in range(2)]
+    processes += [_process(place, "--resume", before=_slow(0.005)) for _ in range(2)]
+    statuses = [_ran(process)[0] for process in processes]
+    if 0 not in statuses:  # the one that would begin found the folder held by one that found nothing to resume
+        begun = (place / "labels.jsonl.job" / "job.json").exists()
+        assert _ran(_process(place, *(["--resume"] if begun else [])))[0] == 0
+    _check_finished(place, _kept(place))
+
+
+def _copied(place: Path) -> Path:
+    """A job that was interrupted after two batches, and a copy of its folder under the same ledger."""
+    assert _ran(_process(place, before=_killing("select_many", "before", 3)))[0] == -signal.SIGKILL
+    other = place / "copy"
+    shutil.copytree(place / "labels.jsonl.job", other / "labels.jsonl.job")
+    for name in ("votes.npz", "l.db"):
+        (other / name).symlink_to(place / name)
+    return other
+
+
+def test_a_copied_folder_draws_no_batch_twice(place: Path) -> None:
+    """Two copies of a folder that resume at once: the ledger takes one draw of each batch, the other is dropped unseen."""
+    other, hold = _copied(place), place / "hold"
+    hold.touch()
+    started = [place / "a", place / "b"]
+    both = [_process(at, "--resume", before=_slow(0, hold, mark)) for at, mark in zip((place, other), started, strict=True)]
+    while not all(mark.exists() for mark in started):  # both draw the same batch, under one charge
+        assert both[0].wait(0.01) is None
+    hold.unlink()
+    statuses = [_ran(process) for process in both]
+    assert any(status != 0 and "another copy" in error for status, error in statuses)
+    kept: dict[str, set[bytes]] = {}
+    for at in (place, other):
+        for path in (at / "labels.jsonl.job").glob("batch-*"):
+            kept.setdefault(path.name.removesuffix(".new"), set()).add(path.read_bytes())
+    assert all(len(versions) == 1 for versions in kept.values())
+    with Ledger.open(f"sqlite:///{place / 'l.db'}") as ledger:
+        claims = {entry.key: entry.label for entry in ledger.entries("teachers") if entry.action == "release"}
+        assert all(label is not None and label.startswith("labels sha256:") for label in claims.values())
+        assert ledger.verify().ok
+
+
+def test_a_stale_copy_is_refused(place: Path) -> None:
+    """A copy that is resumed after the original was finished draws nothing, and leaves no labels of its own."""
+    other = _copied(place)
+    assert _ran(_process(place, "--resume"))[0] == 0
+    status, error = _ran(_process(other, "--resume"))
+    assert status != 0
+    assert "other copy" in error
+    assert not (other / "labels.jsonl").exists()
+    _check_finished(place, _kept(place))
