@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from numbers import Real
 from typing import Any, ClassVar, Self, final
 
 from pydantic import Field, model_validator
@@ -10,19 +14,25 @@ from accounting import Relation, RelationMismatch
 from accounting.frozen import Count, Frozen, Positive
 from dpselect.errors import InvalidMechanism, SensitivityMismatch
 
+_PER_ITEM_UP = 1 + 2.0**-48  # above the roundings of one user's share
+
 
 @final
 class Sensitivity(Frozen):
-    """What neighbouring inputs may do to a score vector.
+    """What neighbouring inputs may do to a score vector: bounds on norms of its change d, each implying others.
 
-    The defaults are those of distinct-user counts: each user adds at most 1 to every count.
+    The defaults are those of distinct-user counts: each user adds at most 1 to every count. See `of_counts` and `of_clipped`.
 
     Args:
-        linf: the most that any one score changes, in score units, > 0.
+        linf: the most that any one score changes, in score units, > 0. Default: 1, or what l1 and l2 imply where one is stated.
         monotone: whether in every neighbouring pair all scores move in one direction. Default: True under add_remove, False under
             replace_one, where it cannot be asserted (a replaced user raises some counts and lowers others).
         l0: the most scores that one user can change; None if unbounded. Under replace_one both users' scores count.
         relation: "add_remove" or "replace_one".
+        l1: the most that the changes add up to, sum |d_i|, score units; None for what l0 and linf imply.
+        l2: the most that their Euclidean norm is, score units; None for what the others imply.
+        uniform: whether scores are sums over users of what each gives, and a user gives the same amount to each item that it
+            touches. Thresholds may rely on it. Under replace_one, l0, l1 and the square of l2 are then twice one user's.
 
     Raises:
         InvalidMechanism: a value is outside its domain, or `monotone` is asserted under replace_one.
@@ -31,6 +41,8 @@ class Sensitivity(Frozen):
         >>> import dpselect as dps
         >>> dps.Sensitivity().range, dps.Sensitivity(relation="replace_one").range
         (1.0, 2.0)
+        >>> dps.Sensitivity(l0=4).l2_of(None)
+        2.0
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
@@ -38,30 +50,108 @@ class Sensitivity(Frozen):
     monotone: bool = Field(default=True, strict=True, description="true or false")
     l0: Count | None = Field(default=None, description="a number of scores >= 1, or None")
     relation: Relation = Field(default="add_remove", description="'add_remove' or 'replace_one'")
+    l1: Positive | None = Field(default=None, description="a finite number > 0 in score units, or None")
+    l2: Positive | None = Field(default=None, description="a finite number > 0 in score units, or None")
+    uniform: bool = Field(default=False, strict=True, description="true or false")
+
+    @classmethod
+    def of_counts(cls, relation: Relation = "add_remove", items_per_user: int | None = None) -> Self:
+        """That of distinct-user counts where a user has at most `items_per_user` items; None if any number.
+
+        Raises:
+            InvalidMechanism: `items_per_user` is not an integer >= 1, or there is no such relation.
+        """
+        if items_per_user is None or relation != "replace_one":
+            return cls(l0=items_per_user, relation=relation)
+        return cls(l0=2 * _checked(items_per_user), relation=relation, uniform=True)
+
+    @classmethod
+    def of_clipped(
+        cls, clip: float, norm: str = "l2", relation: Relation = "add_remove", items_per_user: int | None = None
+    ) -> Self:
+        """That of counts clipped to a norm of `clip`: a user with t items adds min(1, clip/sqrt(t)) to each, or min(1, clip/t).
+
+        Args:
+            clip: the most that one user's vector measures in `norm`, > 0.
+            norm: "l2" or "l1".
+            relation: "add_remove" or "replace_one".
+            items_per_user: the most items that a user has; None if any number.
+
+        Raises:
+            InvalidMechanism: a value is outside its domain.
+        """
+        if norm not in ("l1", "l2"):
+            raise InvalidMechanism(f"norm={norm!r} must be 'l2' (for gaussian noise) or 'l1' (for laplace noise)")
+        one = cls(linf=1.0, l0=items_per_user, uniform=True, l1=clip if norm == "l1" else None, l2=clip if norm == "l2" else None)
+        if relation == "add_remove":
+            return one
+        l1 = None if one.l1 is None else 2 * one.l1
+        l2 = None if one.l2 is None else _sqrt_up(2 * Fraction(one.l2) ** 2)
+        return cls(linf=one.linf, l0=None if one.l0 is None else 2 * one.l0, relation=relation, l1=l1, l2=l2, uniform=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _counts_by_default(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("relation") != "replace_one":
-            return data
-        if data.get("monotone", False) is not False:
-            raise ValueError(
-                "monotone=True cannot hold under relation='replace_one': a replaced user raises some scores and lowers others, "
-                "so leave monotone out; the range is then 2 * linf"
-            )
-        return {**data, "monotone": False}
+    def _implied(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("relation") == "replace_one":
+            data = _never_monotone(data)
+        return _with_linf(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
     def _never_monotone_when_replaced(self) -> Self:
-        # Whatever form the input had: the rule above sees dictionaries only.
+        # Whatever form the input had: the rule above sees mappings only.
         if self.monotone and self.relation == "replace_one":
             raise ValueError("monotone=True cannot hold under relation='replace_one': leave monotone out")
         return self
 
     @property
     def range(self) -> float:
-        """The most that two scores can move against each other (score units): what ranking mechanisms pay for."""
-        return self.linf if self.monotone else 2 * self.linf
+        """The most that two scores can move against each other (score units): what ranking mechanisms pay for. Theorem H1."""
+        if self.monotone:
+            return self.linf
+        both = 2 * self.linf if self.l2 is None else min(2 * self.linf, _sqrt_up(2 * Fraction(self.l2) ** 2))
+        return min(both, self.l1_of(None))
+
+    def l1_of(self, count: int | None) -> float:
+        """The most that the changes of any `count` scores (all if None) add up to; inf if nothing bounds it. Rounded up."""
+        touched = self._touched(count)
+        bounds = [math.inf if touched is None else _up(touched * Fraction(self.linf))]
+        if self.l1 is not None:
+            bounds.append(self.l1)
+        if self.l2 is not None and touched is not None:
+            bounds.append(_sqrt_up(touched * Fraction(self.l2) ** 2))
+        return min(bounds)
+
+    def l2_of(self, count: int | None) -> float:
+        """The most that the Euclidean norm of the changes of any `count` scores is; inf if nothing bounds it. Rounded up."""
+        touched = self._touched(count)
+        bounds = [math.inf if touched is None else _sqrt_up(touched * Fraction(self.linf) ** 2)]
+        if self.l1 is not None:
+            bounds.append(_sqrt_up(Fraction(self.l1) * Fraction(self.linf)))
+        if self.l2 is not None:
+            bounds.append(self.l2)
+        return min(bounds)
+
+    def _touched(self, count: int | None) -> int | None:
+        stated = [number for number in (count, self.l0) if number is not None]
+        return min(stated) if stated else None
+
+    @property
+    def items_alone(self) -> int | None:
+        """The most scores that can be one user's alone; None if any number."""
+        return self.l0 // 2 if self.l0 is not None and self._halved else self.l0
+
+    def alone(self, items: int) -> float:
+        """The most that one user gives each of `items` scores to which nobody else gives, score units. Theorem H4."""
+        if not self.uniform:
+            return self.linf
+        users = 2 if self._halved else 1
+        shares = [math.inf if self.l1 is None else self.l1 / (users * items)]
+        shares.append(math.inf if self.l2 is None else self.l2 / math.sqrt(users * items))
+        return min(self.linf, min(shares) * _PER_ITEM_UP)
+
+    @property
+    def _halved(self) -> bool:
+        return self.uniform and self.relation == "replace_one"
 
     def require(self, scores: Sensitivity) -> None:
         """Check that a proof for this sensitivity covers scores that declare `scores`.
@@ -88,4 +178,49 @@ class Sensitivity(Frozen):
             ("linf", scores.linf > self.linf),
             ("monotone", self.monotone and not scores.monotone),
             ("l0", l0_wider),
+            # What is not stated but implied counts as stated: one item per user has an l2 norm of at most linf.
+            ("l1", scores.l1_of(None) > self.l1_of(None)),
+            ("l2", scores.l2_of(None) > self.l2_of(None)),
+            ("uniform", self.uniform and not scores.uniform),
         ]
+
+
+def _never_monotone(data: dict[str, Any]) -> dict[str, Any]:
+    if data.get("monotone", False) is not False:
+        raise ValueError(
+            "monotone=True cannot hold under relation='replace_one': a replaced user raises some scores and lowers others, "
+            "so leave monotone out; the range is then 2 * linf"
+        )
+    return {**data, "monotone": False}
+
+
+def _with_linf(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """No score changes by more than l1 or l2. What is not a number > 0 is left for its own field to refuse."""
+    norms = [data[name] for name in ("l1", "l2") if data.get(name) is not None]
+    stated = [*norms, data["linf"]] if "linf" in data else norms
+    if not norms or not all(isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0 for value in stated):
+        return data
+    return {**data, "linf": min(stated)}
+
+
+def _checked(items: int) -> int:
+    """An integer >= 1, or the error that a bound of one user's items deserves."""
+    return Sensitivity(l0=items).l0 or 1
+
+
+def _up(value: Fraction) -> float:
+    """The least float that is not below; inf beyond them."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _sqrt_up(square: Fraction) -> float:
+    """A float that is not below the root, nor more than two units in the last place above it; inf beyond them."""
+    places = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
+    scaled = square / Fraction(4) ** places  # near 1, whatever the size
+    root = math.sqrt(_up(scaled))
+    above = root if Fraction(root) ** 2 >= scaled else math.nextafter(root, math.inf)
+    return _up(Fraction(above) * Fraction(2) ** places)

@@ -138,8 +138,14 @@ def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ..
     steps = (0, 1) if sensitivity.monotone else (-1, 0, 1)
     for change in itertools.product(steps, repeat=candidates):
         touched = sum(step != 0 for step in change)
-        if touched and (sensitivity.l0 is None or touched <= sensitivity.l0):
+        if touched and _within(sensitivity, touched):
             yield change
+
+
+def _within(sensitivity: Sensitivity, touched: int) -> bool:
+    """Whether so many changes of linf are allowed."""
+    linf, few = sensitivity.linf, sensitivity.l0 is None or touched <= sensitivity.l0
+    return few and touched * linf <= sensitivity.l1_of(None) and touched * linf**2 <= sensitivity.l2_of(None) ** 2 * (1 + 1e-12)
 
 
 def _laws(mechanism: Mechanism, vectors: NDArray[np.int64], domain: Domain) -> Floats:

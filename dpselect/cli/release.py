@@ -116,7 +116,7 @@ def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
         return _checked(question.planned, question, catalogue)
     request = TopKRequest(
         k=question.k,
-        sensitivity=_sensitivity(question.relation, question.max_items_per_user),
+        sensitivity=Sensitivity.of_counts(question.relation, question.max_items_per_user),
         candidates=None if catalogue is None else len(catalogue),
         kbar=question.kbar,
         noise=question.noise,
@@ -128,16 +128,10 @@ def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
 
 def _checked(planned: Mechanism, question: Question, catalogue: list[Label] | None) -> Mechanism:
     """The planned mechanism, if it can do what is asked; said before a long read."""
-    planned.covers.require(_sensitivity(question.relation, question.max_items_per_user))
+    planned.covers.require(Sensitivity.of_counts(question.relation, question.max_items_per_user))
     if catalogue is None and not planned.unknown_domain:
         raise DomainMismatch(
             f"{type(planned).__name__} was planned for a public domain: give its catalogue (--domain, or domain in [data]), or "
             "plan with --unknown-domain"
         )
     return planned
-
-
-def _sensitivity(relation: Relation, limit: int | None) -> Sensitivity:
-    """That of distinct-user counts, as the scores will declare it; drawing fails if they declare more."""
-    most = None if limit is None else limit * (2 if relation == "replace_one" else 1)
-    return Sensitivity(l0=most, relation=relation)

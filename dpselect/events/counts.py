@@ -53,7 +53,7 @@ class EventCounts(NotPickled):
             EventLogError: the catalogue is empty, names an item twice, or holds something that cannot be an item of this log.
             InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
         """
-        sensitivity = _sensitivity(relation, self.max_items_per_user)
+        sensitivity = Sensitivity.of_counts(relation, self.max_items_per_user)
         if catalogue is None:
             return Scores(self.counts, sensitivity=sensitivity, labels=self.labels, domain="observed")
         names, values = aligned(self.labels, self.counts, catalogue)
@@ -61,9 +61,3 @@ class EventCounts(NotPickled):
 
     def __repr__(self) -> str:
         return f"EventCounts(<private figures hidden>, max_items_per_user={self.max_items_per_user}, salt={self.salt!r})"
-
-
-def _sensitivity(relation: Relation, limit: int | None) -> Sensitivity:
-    if relation == "replace_one":
-        return Sensitivity(linf=1.0, monotone=False, l0=None if limit is None else 2 * limit, relation=relation)
-    return Sensitivity(linf=1.0, monotone=True, l0=limit, relation=relation)

@@ -1,4 +1,4 @@
-"""What the largest of noisy scores costs, for every noise. Theorems C8, C9, C10, M2 and N7."""
+"""What the largest of noisy scores costs, for every noise. Theorems C8, C9, C10, H2, M2 and N7."""
 
 from __future__ import annotations
 
@@ -34,21 +34,56 @@ def best_one(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidate
     """The index of the largest of scores + scale * noise."""
     if noise == "gaussian":
         union = [] if candidates is None else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
-        return tighter(*union, *_projections(scale, sensitivity, candidates))
+        return tighter(*union, _projection(scale, sensitivity, candidates))
     epsilon = ratio_up(sensitivity.range, scale)
     return BoundedRange(epsilon=epsilon) if noise == "gumbel" else LaplaceDP(epsilon=epsilon)
 
 
+def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+    """All of scores + scale * noise, values and order included. Theorem H2.
+
+    Raises:
+        InvalidMechanism: the noise is neither gaussian nor laplace, or nothing bounds the norm that it pays for.
+    """
+    norms = {"gaussian": sensitivity.l2_of, "laplace": sensitivity.l1_of}
+    if noise not in norms:
+        raise InvalidMechanism(f"noise={noise!r} cannot show the values it was added to: use gaussian or laplace noise")
+    shift = norms[noise](candidates)
+    if shift == math.inf:
+        norm = "l2" if noise == "gaussian" else "l1"
+        raise InvalidMechanism(
+            f"nothing bounds how far a user moves the scores in {norm}, which noise={noise!r} pays for: state {norm}= or l0= in "
+            "the sensitivity, or candidates="
+        )
+    ratio = ratio_up(shift, scale)
+    return GaussianDP(mu=ratio) if noise == "gaussian" else LaplaceDP(epsilon=ratio)
+
+
+def shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int) -> bool:
+    """Whether what `best_set` charges pays for the order of the k largest too. Theorems C10 and H2."""
+    if noise != "laplace":
+        return noise in ("gumbel", "gaussian")
+    return sensitivity.l1_of(None) <= _times(noise, candidates, k) * sensitivity.range
+
+
 def best_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
-    """The k largest of scores + scale * noise drawn once: with their order for gumbel, as a set otherwise."""
+    """The k largest of scores + scale * noise drawn once: with their order where `shows_order`, as a set otherwise."""
     if noise == "gaussian":
-        return tighter(*_projections(scale, sensitivity, candidates))
+        return _projection(scale, sensitivity, candidates)
     if noise == "gumbel":
         return k * best_one(noise, scale, sensitivity, candidates)
-    times = k
-    if by_name(noise).symmetric and candidates is not None:
-        # With symmetric noise the set left out is the top set of the negated scores.
-        times = min(k, max(candidates - k, 0))
+    if noise == "laplace" and shows_order(noise, sensitivity, candidates, k):
+        return LaplaceDP(epsilon=ratio_up(sensitivity.l1_of(None), scale))
+    return _top_set(noise, scale, sensitivity, candidates, k)
+
+
+def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
+    # With symmetric noise the set left out is the top set of the negated scores.
+    return min(k, max(candidates - k, 0)) if by_name(noise).symmetric and candidates is not None else k
+
+
+def _top_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
+    times = _times(noise, candidates, k)
     whole = LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale))
     if noise != "laplace" or candidates is None or times == 0:
         return whole
@@ -74,27 +109,36 @@ def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) ->
     return tighter(whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0)))
 
 
+def fresh_values(scale: float, sensitivity: Sensitivity, k: int) -> Curve:
+    """Fresh Laplace noise on the scores of k candidates that are released already. Theorem H3."""
+    moved = k if sensitivity.l0 is None else min(k, sensitivity.l0)
+    one_by_one = moved * LaplaceDP(epsilon=ratio_up(sensitivity.linf, scale))
+    whole = LaplaceDP(epsilon=ratio_up(sensitivity.l1_of(k), scale))
+    return one_by_one if whole.epsilon0 >= one_by_one.pure_epsilon else tighter(one_by_one, whole)
+
+
 def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:
     """Refuse Gaussian noise whose cost nothing bounds.
 
     Raises:
         InvalidMechanism: neither the number of candidates nor the number of scores a user can change is stated.
     """
-    if noise == "gaussian" and candidates is None and sensitivity.l0 is None:
+    if noise == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
         raise InvalidMechanism(
-            "noise='gaussian' needs candidates= (the public number of candidates) or a sensitivity with l0=: without one of them "
-            "nothing bounds how far a user moves the scores in l2"
+            "noise='gaussian' needs candidates= (the public number of candidates) or a sensitivity with l0= or l2=: without one "
+            "of them nothing bounds how far a user moves the scores in l2"
         )
 
 
-def _projections(scale: float, sensitivity: Sensitivity, candidates: int | None) -> list[Curve]:
-    """The Gaussian mechanism on the scores without their mean, which rankings do not see."""
+def _projection(scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+    """The Gaussian mechanism on the scores, and without their mean, which rankings do not see."""
     squares = []
     if candidates is not None:
         squares.append(sensitivity.range**2 * candidates / 4)
     if sensitivity.l0 is not None:
         squares.append(sensitivity.linf**2 * _changed(sensitivity, sensitivity.l0, candidates))
-    return [GaussianDP(mu=ratio_up(math.nextafter(math.sqrt(square), math.inf), scale)) for square in squares]
+    shifts = [sensitivity.l2_of(candidates), *(math.nextafter(math.sqrt(square), math.inf) for square in squares)]
+    return GaussianDP(mu=ratio_up(min(shifts), scale))
 
 
 def _changed(sensitivity: Sensitivity, l0: int, candidates: int | None) -> float:

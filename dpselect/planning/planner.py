@@ -151,7 +151,7 @@ def _sensitivity(relation: Relation, limit: int | None, stated: Sensitivity | No
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1):
         raise InvalidRequest(f"max_items_per_user={limit!r} must be an integer >= 1, or None: every item of a user is counted")
     # Under replace_one a user takes up to so many items away and adds as many.
-    return Sensitivity(l0=None if limit is None else limit * (2 if relation == "replace_one" else 1), relation=relation)
+    return Sensitivity.of_counts(relation, limit)
 
 
 def _require_task(task: Task) -> None:

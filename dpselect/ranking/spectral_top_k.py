@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Self, final
 
 import scipy
@@ -10,11 +11,11 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import best_set, ratio_up
+from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
-from dpselect.noise.quadrature import top_set_probabilities
+from dpselect.noise.quadrature import ordered_probabilities
 from dpselect.ranking.chain import steps_for, transition, walk
 from dpselect.ranking.comparisons import Comparisons
 from dpselect.ranking.errors import InvalidComparisons
@@ -29,12 +30,12 @@ _MOST_ITEMS = 10_000
 
 @final
 class SpectralTopK(Mechanism):
-    """The k items with the largest rank centrality, one Laplace noise on each (Qiao, Su, Zhang 2021, Algorithm 3); a set.
+    """The k items with the largest rank centrality, in order, by Laplace noise on each (after Qiao, Su, Zhang 2021, Algorithm 3).
 
     `scores(comparisons)` computes the centralities and `select` releases from them. Neighbours differ in the winner of at most
-    `flips` comparisons; which pairs were compared, and how often, is public. Guarantee: that of one-shot Laplace noise of scale
-    2 k linf/epsilon, so at most LaplaceDP(epsilon), on scores that move by at most
-    linf = flips/(normaliser * per_pair * (1 - ergodicity)), Theorem K2.
+    `flips` comparisons; which pairs were compared, and how often, is public. Guarantee: LaplaceDP(epsilon), that of
+    Laplace noise of scale l1/epsilon on scores whose changes add up to at most
+    l1 = 2 flips/(normaliser * per_pair * (1 - ergodicity)), Theorems K2 and H2: k has no price.
 
     **Assumption.** Every input that could occur has an ergodicity coefficient of at most `ergodicity`; the guarantee holds for
     such inputs. It is yours to justify, and is never checked on the data, because a refusal would be a release. On a complete
@@ -47,7 +48,7 @@ class SpectralTopK(Mechanism):
         per_pair: L, at least 1: comparisons of every compared pair at least, or its total over its largest single weight.
         ergodicity: rho, in [0, 1): the assumed bound on the ergodicity coefficient.
         flips: comparisons whose winner one user may change, >= 1.
-        candidates: the public number of items at most; may sharpen the guarantee.
+        candidates: the public number of items at most.
     """
 
     kind: Literal["spectral_top_k"] = "spectral_top_k"
@@ -68,16 +69,17 @@ class SpectralTopK(Mechanism):
     @property
     def covers(self) -> Sensitivity:
         step = ratio_up(self.flips, self.normaliser * self.per_pair) * (1 + 1e-15) + _ROUNDING
-        return Sensitivity(linf=ratio_up(step, 1 - self.ergodicity) * (1 + 1e-15), relation="replace_one")
+        linf = ratio_up(step, 1 - self.ergodicity) * (1 + 1e-15)
+        return Sensitivity(linf=linf, l1=2 * linf, relation="replace_one")
 
     @property
     def curve(self) -> Curve:
-        return best_set("laplace", self.scale, self.covers, self.candidates, self.k)
+        return vector("laplace", self.scale, self.covers, self.candidates)
 
     @property
     def scale(self) -> float:
         """Scale of the Laplace noise, in units of probability."""
-        return ratio_up(self.k * self.covers.range, self.epsilon)
+        return ratio_up(self.covers.l1_of(None), self.epsilon)
 
     @property
     def least_candidates(self) -> int:
@@ -114,13 +116,13 @@ class SpectralTopK(Mechanism):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         best = largest(scores, by_name("laplace"), self.scale, self.k, source)
-        return release(scores, best, ordered=False, requested=self.k)
+        return release(scores, best, ordered=True, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         best = source.top_k_rows(matrix, by_name("laplace"), self.scale, self.k)
-        best.sort(axis=1)
-        return Selections(best, ordered=False, requested=self.k)
+        return Selections(best, ordered=True, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        enumerable(scores.size, 64)
-        return dict(top_set_probabilities(by_name("laplace"), self.scale, centred(scores.dense()), self.k))
+        values = centred(scores.dense())
+        enumerable(math.perm(len(values), self.k))
+        return dict(ordered_probabilities(by_name("laplace"), self.scale, values, self.k))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
@@ -18,11 +23,14 @@ import dpselect as dps
         (dps.Sensitivity(monotone=False), 2),
         (dps.Sensitivity(relation="replace_one"), 2),
         (dps.Sensitivity(linf=0.5, monotone=False, relation="replace_one"), 1),
+        (dps.Sensitivity(l0=1, monotone=False), 1),
+        (dps.Sensitivity(l1=1.5, linf=1, monotone=False), 1.5),
+        (dps.Sensitivity(l2=1, linf=0.75, monotone=False), 2**0.5),
     ],
 )
 def test_range(sensitivity: dps.Sensitivity, expected: float) -> None:
     """The range is linf where all scores move together and twice that where they need not: replacing a user costs double."""
-    assert sensitivity.range == expected
+    assert sensitivity.range == pytest.approx(expected, rel=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +47,10 @@ def test_range(sensitivity: dps.Sensitivity, expected: float) -> None:
         {"monotone": "yes"},
         {"monotone": True, "relation": "replace_one"},
         {"linf1": 2},
+        {"l1": 0},
+        {"l2": float("inf")},
+        {"l1": True},
+        {"uniform": 1},
     ],
 )
 def test_wrong_sensitivities_are_refused(fields: dict[str, object]) -> None:
@@ -97,3 +109,107 @@ def test_no_form_of_input_gets_around_the_relation() -> None:
         dps.Sensitivity.model_validate(fields)
     with pytest.raises(dps.InvalidMechanism):
         dps.ExponentialMechanism(epsilon=1, sensitivity=fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "count", "l1", "l2"),
+    [
+        ({}, None, math.inf, math.inf),
+        ({}, 9, 9, 3),
+        ({"l0": 4}, None, 4, 2),
+        ({"l0": 4, "linf": 0.5}, 3, 1.5, 0.5 * 3**0.5),
+        ({"l1": 3, "linf": 1}, None, 3, 3**0.5),
+        ({"l2": 2, "linf": 1}, None, math.inf, 2),
+        ({"l2": 2, "linf": 1, "l0": 100}, None, 20, 2),
+        ({"l2": 2}, 1, 2, 2),
+        ({"l1": 3}, 1, 3, 3),
+        ({"linf": 1e300, "l0": 4}, None, 4e300, 2e300),
+        ({"linf": 1e-300, "l0": 9}, None, 9e-300, 3e-300),
+    ],
+)
+def test_norms_imply_one_another(fields: dict[str, float], count: int | None, l1: float, l2: float) -> None:
+    """Theorem H1: each norm is the best that the stated ones imply, never below it and at most a few units above."""
+    sensitivity = dps.Sensitivity(**fields)  # type: ignore[arg-type]
+    assert sensitivity.l1_of(count) == pytest.approx(l1, rel=1e-15)
+    assert sensitivity.l2_of(count) == pytest.approx(l2, rel=1e-15)
+
+
+@given(
+    change=st.lists(st.floats(-4, 4).map(lambda x: round(x, 2)), min_size=1, max_size=6).filter(any),
+    stated=st.sets(st.sampled_from(["l0", "l1", "l2"])),
+    count=st.integers(1, 6),
+)
+def test_norms_bound_every_change_that_meets_what_is_stated(change: list[float], stated: set[str], count: int) -> None:
+    """Theorem H1 on random changes: whatever subset of its true norms is stated, range, l1 and l2 of its parts are covered."""
+    size = sorted((abs(x) for x in change), reverse=True)
+    exact = {"l0": sum(x > 0 for x in size), "l1": math.fsum(size), "l2": math.sqrt(math.fsum(x * x for x in size)) * (1 + 1e-15)}
+    of_one_sign = min(change) >= 0 or max(change) <= 0
+    bounds: Any = {"linf": size[0], "monotone": of_one_sign, **{name: exact[name] for name in stated}}
+    sensitivity = dps.Sensitivity(**bounds)
+    slack = 1 + 1e-14
+    assert max(change) - min(change) <= sensitivity.range * slack or of_one_sign
+    assert math.fsum(size[:count]) <= sensitivity.l1_of(count) * slack
+    assert math.hypot(*size[:count]) <= sensitivity.l2_of(count) * slack
+
+
+def test_stated_norms_imply_linf_and_old_texts_load() -> None:
+    """No score changes by more than l1 or l2; what was written before these fields existed reads as it did."""
+    assert dps.Sensitivity(l2=5).linf == 5
+    assert dps.Sensitivity(l2=0.5, linf=1).linf == 0.5
+    assert dps.Sensitivity(l1=np.float32(5)).linf == 5
+    old = '{"linf":1.0,"monotone":true,"l0":3,"relation":"add_remove"}'
+    assert dps.Sensitivity.model_validate_json(old) == dps.Sensitivity(l0=3)
+    new = dps.Sensitivity.of_clipped(1.5, "l2", "replace_one", 40)
+    assert dps.Sensitivity.model_validate_json(new.model_dump_json()) == new
+
+
+def test_counts_and_clipped_counts() -> None:
+    """The constructors state what one user, or two under replace_one, can do; shares are of one user."""
+    assert dps.Sensitivity.of_counts() == dps.Sensitivity()
+    assert dps.Sensitivity.of_counts("add_remove", 7) == dps.Sensitivity(l0=7)
+    replaced = dps.Sensitivity.of_counts("replace_one", 7)
+    assert (replaced.l0, replaced.items_alone, replaced.alone(3), replaced.range) == (14, 7, 1, 2)
+    clipped = dps.Sensitivity.of_clipped(1.5, items_per_user=10)
+    assert (clipped.linf, clipped.l2, clipped.l0, clipped.monotone) == (1, 1.5, 10, True)
+    assert [clipped.alone(t) for t in (1, 2, 9)] == pytest.approx([1, 1, 0.5])
+    two = dps.Sensitivity.of_clipped(1.5, "l2", "replace_one", 10)
+    assert (two.l2_of(None), two.l0) == (pytest.approx(1.5 * 2**0.5), 20)
+    assert [two.alone(t) for t in (1, 2, 9)] == pytest.approx([1, 1, 0.5])
+    pure = dps.Sensitivity.of_clipped(2.0, "l1", "replace_one")
+    assert (pure.l1_of(None), pure.alone(8), pure.items_alone) == (4, pytest.approx(0.25), None)
+    for wrong in (lambda: dps.Sensitivity.of_clipped(0.0), lambda: dps.Sensitivity.of_clipped(1.0, "l3")):
+        with pytest.raises(dps.InvalidMechanism):
+            wrong()
+    with pytest.raises(dps.InvalidMechanism):
+        dps.Sensitivity.of_counts("replace_one", 0)
+
+
+@pytest.mark.parametrize(
+    ("declared", "covered"),
+    [
+        ({"l2": 2, "linf": 1}, True),
+        ({"l2": 2.5, "linf": 1}, False),
+        ({"l0": 4}, True),
+        ({"l0": 5}, False),
+        ({"l1": 4}, False),
+        ({"l1": 4, "linf": 1}, True),
+        ({}, False),
+    ],
+)
+def test_stated_norms_are_part_of_the_guarantee(declared: dict[str, float], covered: bool) -> None:
+    """A mechanism proved for l2 = 2 takes scores that state, or imply, no more; and no others."""
+    mechanism = dps.OneshotTopK(k=1, noise="gaussian", scale=1, sensitivity=dps.Sensitivity(l2=2, linf=1))
+    scores = dps.Scores([1, 2], sensitivity=dps.Sensitivity(**declared))  # type: ignore[arg-type]
+    if covered:
+        mechanism.check(scores)
+    else:
+        with pytest.raises(dps.SensitivityMismatch):
+            mechanism.check(scores)
+
+
+def test_equal_shares_are_part_of_the_guarantee() -> None:
+    """What relies on a user giving the same to each item refuses scores that do not say so."""
+    uniform = dps.Sensitivity(l2=1, l0=9, uniform=True)
+    with pytest.raises(dps.SensitivityMismatch, match="uniform"):
+        uniform.require(dps.Sensitivity(l2=1, l0=9))
+    uniform.require(dps.Sensitivity(l2=1, l0=5, uniform=True))

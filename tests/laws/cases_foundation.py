@@ -38,6 +38,16 @@ def _oneshots() -> list[Case]:
     ]
 
 
+def _few_items() -> list[Case]:
+    """Users with few items, where one noisy vector pays for the order."""
+    settings = [(1, dps.Sensitivity(l0=1)), (2, dps.Sensitivity(l0=1)), (2, TWO_ITEMS), (3, TWO_ITEMS_TWO_SIDED)]
+    return [
+        Case(dps.OneshotTopK(k=k, noise=noise, scale=0.8, sensitivity=sensitivity), ((3, 2),))
+        for k, sensitivity in settings
+        for noise in ("gaussian", "laplace")
+    ] + [Case(dps.OneshotTopK(k=2, noise="laplace", scale=0.8, sensitivity=dps.Sensitivity(l1=1.5, linf=1.0)), ((3, 3),))]
+
+
 def _peelings() -> list[Case]:
     return [
         Case(
@@ -84,6 +94,7 @@ CASES: list[Case] = [
     ],
     *[Case(mechanism) for mechanism in _gaussians()],
     *_oneshots(),
+    *_few_items(),
     *_peelings(),
     *_limited_domains(),
 ]

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal, Self, final
 
 from pydantic import Field, model_validator
 
-from accounting import Curve, LaplaceDP
+from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import best_set, ratio_up, require_gaussian_width
+from dpselect.mechanisms.noise_curves import best_set, fresh_values, require_gaussian_width, shows_order
 from dpselect.mechanisms.noisy_max.oneshot_values import with_values
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.release import release
@@ -27,10 +27,12 @@ from dpselect.sensitivity import Sensitivity
 class OneshotTopK(Mechanism):
     """The k largest of score + scale * noise, all noise drawn once.
 
-    Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). The others
-    release the set: LaplaceDP(k R/scale), for laplace and logistic min(k, candidates - k) in place of k (Theorems C10 and N7);
-    gaussian is the Gaussian mechanism on the centred scores (Theorem C9). laplace with `candidates` stated also has the sqrt(k)
-    family of Qiao, Su and Zhang (2021), which joins the Laplace bound where it says more (Theorem M2).
+    Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). gaussian
+    releases the order and costs GaussianDP(l2/scale) whatever k, l2 being that of the change or, where it is less, of the change
+    without its mean (Theorems C9 and H2). The others release the set: LaplaceDP(k R/scale), for laplace and logistic
+    min(k, candidates - k) in place of k (Theorems C10 and N7). laplace with `candidates` stated also has the sqrt(k) family of
+    Qiao, Su and Zhang (2021), which joins the Laplace bound where it says more (Theorem M2). Where a stated l1 is no more than
+    those k R, laplace costs LaplaceDP(l1/scale) and releases the order (Theorem H2): users with few items in a long list.
 
     Args:
         k: how many candidates to release, >= 1.
@@ -39,7 +41,8 @@ class OneshotTopK(Mechanism):
         sensitivity: what one user may change.
         candidates: the public number of candidates at most, where the guarantee uses it.
         value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
-            score units, and adds k * LaplaceDP(linf/value_scale) to the price (Theorem M3): the noise that chose is never shown.
+            score units, and adds min(k, l0) * LaplaceDP(linf/value_scale), or LaplaceDP(l1/value_scale) where it is less, to the
+            price (Theorem H3): the noise that chose is never shown.
 
     Example:
         >>> import dpselect as dps
@@ -68,7 +71,7 @@ class OneshotTopK(Mechanism):
     @property
     def ordered(self) -> bool:
         """Whether the order of the selection is released."""
-        return self.noise == "gumbel"
+        return shows_order(self.noise, self.sensitivity, self.candidates, self.k)
 
     @property
     def covers(self) -> Sensitivity:
@@ -77,9 +80,7 @@ class OneshotTopK(Mechanism):
     @property
     def curve(self) -> Curve:
         chosen = best_set(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
-        if self.value_scale is None:
-            return chosen
-        return chosen + self.k * LaplaceDP(epsilon=ratio_up(self.sensitivity.linf, self.value_scale))
+        return chosen if self.value_scale is None else chosen + fresh_values(self.value_scale, self.sensitivity, self.k)
 
     def true_set_bound(self, gap: float, candidates: int) -> float:
         """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
