@@ -32,7 +32,7 @@ def _line(name: str, value: object) -> str:
 
 def _fields(value: object) -> str:
     fields = getattr(value, "model_fields", {})
-    names = [field.alias or name for name, field in fields.items() if name not in ("kind", "positions_private")]
+    names = [field.alias or name for name, field in fields.items() if name != "kind"]
     return f" (`{', '.join(names)}`)" if names else ""
 
 

@@ -7,17 +7,17 @@ from typing import Any, ClassVar, Self, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_serializer
+from pydantic import Field, model_serializer, model_validator
 
 from accounting.frozen import Frozen
-from dpselect.errors import DpSelectError
+from dpselect.errors import DomainMismatch, DpSelectError
 
 Label = int | str
 
 
 @final
 class Selection(Frozen):
-    """A released selection.
+    """A released selection, and nothing that was not released: pickled, copied, compared or listed, it is what its JSON says.
 
     Attributes:
         indices: positions of the selected candidates in the scores; best first if `ordered`, else in the candidates' fixed order.
@@ -28,8 +28,8 @@ class Selection(Frozen):
         values: noisy scores, where the mechanism releases them (and charges for them); score units.
         labels: the candidates' names, where the scores carry them.
 
-    With candidates read off private data, the position of an item tells how many other items there are. Positions of such
-    candidates therefore stay out of the repr and of the JSON: what is released is `labels`.
+    Of candidates read off private data a position tells how many other items there are, so a selection of them holds `labels`
+    and no positions: its `indices` raise `DomainMismatch`.
 
     Example:
         >>> import dpselect as dps
@@ -39,28 +39,56 @@ class Selection(Frozen):
     """
 
     error_class: ClassVar[type[DpSelectError]] = DpSelectError
-    indices: tuple[int, ...] = ()
+    positions: tuple[int, ...] | None = Field(default=None, alias="indices", description="positions in the scores")
     ordered: bool
     requested: int | None = None
     complete: bool = True
     reason: str | None = None
     values: tuple[float, ...] | None = None
     labels: tuple[Label, ...] | None = None
-    positions_private: bool = Field(default=False, exclude=True)
+
+    @model_validator(mode="after")
+    def _names_what_it_selects(self) -> Self:
+        if self.labels is None and self.positions is None:
+            object.__setattr__(self, "positions", ())
+        for name, given in (("labels", self.labels), ("values", self.values)):
+            if given is not None and self.positions is not None and len(given) != len(self.positions):
+                raise ValueError(f"{name} must have one entry per index")
+        return self
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Positions of the selected candidates in the scores.
+
+        Raises:
+            DomainMismatch: the candidates were read off private data, where positions are private.
+        """
+        if self.positions is None:
+            raise DomainMismatch("these candidates were read off private data, so that their positions are private: use labels")
+        return self.positions
+
+    def to_json(self) -> str:
+        """JSON of what was released; `Selection.from_json` reads it back to an equal selection."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The selection whose `to_json` is `text`.
+
+        Raises:
+            DpSelectError: it is no selection's JSON.
+        """
+        return cls.model_validate_json(text)
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.labels if self.positions is None and self.labels is not None else self.indices)
+
+    def __iter__(self) -> Any:
+        yield from self.model_dump().items()
 
     @model_serializer(mode="wrap")
     def _released_only(self, handler: Any) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        if self.positions_private:
-            data.pop("indices")
-        return {name: value for name, value in data.items() if value is not None}
-
-    def __repr_args__(self) -> Any:
-        hidden = {"positions_private", "indices"} if self.positions_private else {"positions_private"}
-        return [(name, value) for name, value in super().__repr_args__() if name not in hidden]
+        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 @final

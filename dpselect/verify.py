@@ -189,7 +189,8 @@ def _compare(
 
 
 def _outcome(selection: Any) -> Any:
-    return tuple(selection.indices) if selection.ordered else frozenset(selection.indices)
+    chosen = selection.labels if selection.labels is not None else selection.indices
+    return tuple(chosen) if selection.ordered else frozenset(chosen)
 
 
 def _best_event(first: Counter[Any], second: Counter[Any], delta: float, samples: int) -> list[Any]:

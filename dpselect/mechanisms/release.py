@@ -21,14 +21,14 @@ def release(
     indices = [int(i) for i in positions]
     if not ordered:
         indices.sort(key=lambda i: i if scores.labels is None else _label_key(scores.labels[i]))
+    hidden = scores.domain == "observed" and scores.labels is not None
     return Selection(
-        indices=tuple(indices),
+        indices=None if hidden else tuple(indices),
         ordered=ordered,
         requested=requested,
         complete=complete,
         reason=None if complete else reason,
         labels=None if scores.labels is None else tuple(scores.labels[i] for i in indices),
-        positions_private=scores.domain == "observed" and scores.labels is not None,
     )
 
 

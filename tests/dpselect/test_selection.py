@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -121,3 +124,59 @@ def test_batches_are_sequences_of_selections() -> None:
     assert batch[1].reason is not None
     assert batch[0].reason is None
     assert [s.indices for s in batch[1:]] == [(), (3, 1)]
+
+
+def _everything_that_leaves(selection: dps.Selection) -> str:
+    """A selection in every form in which it could be passed on."""
+    forms = (selection.to_json(), dict(selection), list(selection), vars(selection), pickle.dumps(selection), repr(selection))
+    return " ".join(map(repr, (*forms, selection.model_dump(), copy.deepcopy(selection), selection.__getstate__())))
+
+
+def test_nothing_of_a_selection_tells_how_many_other_items_there_are() -> None:
+    """Selections of the same items are the same object in every form, whatever other items were observed before them."""
+    mechanism = dps.LimitedDomain(k=1, kbar=2, epsilon=50, delta=0.01)
+    crowd = dps.Scores([1] * 70 + [90], sensitivity=S, labels=[f"x{i}" for i in range(70)] + ["b"], domain="observed")
+    few, many = (mechanism.select(scores) for scores in (OBSERVED, crowd))
+    assert few == many
+    assert hash(few) == hash(many)
+    assert pickle.dumps(few) == pickle.dumps(many)
+    assert _everything_that_leaves(few) == _everything_that_leaves(many)
+    assert "70" not in _everything_that_leaves(many)
+    assert len(many) == 1
+    assert many.labels == ("b",)
+    with pytest.raises(dps.DomainMismatch, match="labels"):
+        _ = many.indices
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        dps.LimitedDomain(k=1, kbar=2, epsilon=20, delta=0.01).select(OBSERVED),
+        dps.LimitedDomain(k=1, kbar=2, epsilon=1, delta=1e-9).select(OBSERVED),
+        dps.OneshotTopK(k=2, noise="gumbel", scale=1.0).select(SCORES),
+        dps.StabilityTest(k=2, scale=9.0, failure_delta=1e-9).select(SCORES),
+        dps.Selection(ordered=True, indices=(3, 1), values=(0.1, -2.5), labels=(7, "7")),
+        dps.Selection(ordered=False),
+    ],
+    ids=repr,
+)
+def test_a_selection_survives_json_and_pickle(selection: dps.Selection) -> None:
+    """from_json(to_json(s)) == s, and so does what pickle carries."""
+    assert dps.Selection.from_json(selection.to_json()) == selection
+    assert pickle.loads(pickle.dumps(selection)) == copy.deepcopy(selection) == selection
+    assert dict(selection) == selection.model_dump() == json.loads(selection.to_json(), object_hook=_tuples)
+
+
+def _tuples(data: dict[str, object]) -> dict[str, object]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+
+
+@pytest.mark.parametrize("take", [lambda s: s.values, lambda s: s.multiplicities])
+def test_scores_cannot_be_made_writable(take: Callable[[dps.Scores], np.ndarray]) -> None:
+    """No array that scores hand out, nor anything below it, can be written to."""
+    array = take(dps.Scores.grouped([3, 1], [2, 5], sensitivity=S))
+    while isinstance(array, np.ndarray):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.setflags(write=True)
+        array = array.base
+    assert isinstance(array, bytes)
