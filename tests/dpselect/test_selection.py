@@ -169,14 +169,3 @@ def test_a_selection_survives_json_and_pickle(selection: dps.Selection) -> None:
 
 def _tuples(data: dict[str, object]) -> dict[str, object]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-
-
-@pytest.mark.parametrize("take", [lambda s: s.values, lambda s: s.multiplicities])
-def test_scores_cannot_be_made_writable(take: Callable[[dps.Scores], np.ndarray]) -> None:
-    """No array that scores hand out, nor anything below it, can be written to."""
-    array = take(dps.Scores.grouped([3, 1], [2, 5], sensitivity=S))
-    while isinstance(array, np.ndarray):
-        with pytest.raises(ValueError, match="WRITEABLE"):
-            array.setflags(write=True)
-        array = array.base
-    assert isinstance(array, bytes)
