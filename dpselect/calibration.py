@@ -1,13 +1,10 @@
-"""From a budget for one release to a mechanism whose noise spends it, knowing only what is public.
-
-A mechanism states its noise in `scale`, `epsilon` or `rho`, and its chance of failure, if any, in `delta` or `failure_delta`.
-"""
+"""From a budget for one release to a mechanism whose noise spends it, knowing only what is public."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal, Self, final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, final
 
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
@@ -16,21 +13,17 @@ from accounting import Budget, CalibrationError, RelationMismatch, calibrate
 from accounting.frozen import Count, Frozen
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
+from dpselect.mechanisms.traits import INSTEAD, Knob, fields_of
 from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
 
 Family = Callable[[float], Mechanism]
 Bracket = tuple[float, float]
-Knob = Literal["scale", "epsilon", "rho"]
 
-_KNOBS: dict[Knob, Bracket] = {"scale": (1e-3, 1e9), "epsilon": (1e-9, 1e3), "rho": (1e-18, 1e5)}
-_FAILURES = ("delta", "failure_delta")
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
 # grid is below 2 % of the threshold.
 _SHARES = (1.0, 0.9, 0.75, 0.5)
-# Mechanisms without a parameter k that still release a top k: one item, or as many as they choose up to kbar, which is then k.
-_ONE_ITEM = ("exponential_mechanism", "permute_and_flip", "report_noisy_max")
-_UP_TO_KBAR = ("stable_top_k",)
+_ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
 # Standard deviations of the standard noises that `default_mechanism` weighs against each other.
 _DEVIATION: dict[NoiseName, float] = {"gumbel": math.pi / math.sqrt(6), "exponential": 1.0}
 
@@ -97,17 +90,16 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     """
     member = mechanism_class(kind)
     _require_known_options(member, request)
-    knob, failure = _knob(member), _failure(member)
+    knob = knob_of(member)
     settings = _settings(member, budget, request)
-    _require_complete(member, {*settings, knob, failure})
-    _require_domain(member, request)
-    low, high = _KNOBS[knob]
-    unit = request.sensitivity.range if knob == "scale" else 1.0
-    families = [_family(member, knob, {**settings, **split}, request) for split in _splits(member, failure, budget)]
-    choices = [found for family in families if (found := _affordable(family, budget, (low * unit, high * unit))) is not None]
+    _require_complete(member, set(settings))
+    _require_domain(member, request, takes_observed=member.traits.domain != "public")
+    families = [_family(member, {**settings, **split}, request) for split in _splits(member, budget)]
+    bracket = knob.bracket(request.sensitivity.range)
+    choices = [found for family in families if (found := _affordable(family, budget, bracket)) is not None]
     if not choices:
         raise CalibrationError(_unaffordable(member, settings, budget))
-    return min(choices, key=lambda mechanism: _height(mechanism, knob, failure))
+    return min(choices, key=_height)
 
 
 def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
@@ -145,11 +137,11 @@ def supports(kind: str, request: TopKRequest) -> bool:
     Raises:
         InvalidRequest: there is no such mechanism, or it is not one for such requests.
     """
-    try:
-        fitted(kind, Budget(rho=0.1, delta=1e-6), request)
-    except (RelationMismatch, DomainMismatch):
-        return False
-    return True
+    member = mechanism_class(kind)
+    _require_known_options(member, request)
+    _require_complete(member, set(_settings(member, _ANY, request)))
+    known = request.candidates is not None or member.traits.domain != "public"
+    return known and request.sensitivity.relation in member.traits.relations
 
 
 def mechanism_class(kind: str) -> type[Mechanism]:
@@ -165,81 +157,78 @@ def mechanism_class(kind: str) -> type[Mechanism]:
     raise InvalidRequest(f"mechanism {kind[:40]!r} does not exist: choose one of {', '.join(sorted(known))}")
 
 
-def noise_settings(mechanism: Mechanism) -> tuple[Knob, float]:
-    """The name of the field that sets the noise of `mechanism`, and its value."""
-    knob = _knob(type(mechanism))
-    return knob, getattr(mechanism, knob)
+def noise_settings(mechanism: Mechanism) -> tuple[str, float]:
+    """The name of the field that sets the noise of `mechanism`, and its value.
+
+    Raises:
+        InvalidRequest: no single field does.
+    """
+    knob = knob_of(type(mechanism))
+    return knob.field, getattr(mechanism, knob.field)
 
 
-def _knob(member: type[Mechanism]) -> Knob:
-    names = _fields(member)
-    for knob in _KNOBS:
-        if knob in names:
-            return knob
-    raise InvalidRequest(f"{member.__name__} has no single amount of noise to calibrate: configure it in the library")
+def knob_of(member: type[Mechanism]) -> Knob:
+    """What sets the noise of a mechanism.
 
-
-def _failure(member: type[Mechanism]) -> str | None:
-    return next((name for name in _FAILURES if name in _fields(member)), None)
-
-
-def _fields(member: type[Mechanism]) -> dict[str, FieldInfo]:
-    """The fields under the names that callers use."""
-    return {field.alias or name: field for name, field in member.model_fields.items()}
-
-
-def _kind(member: type[Mechanism]) -> str:
-    return str(member.model_fields["kind"].default)
+    Raises:
+        InvalidRequest: no single field does.
+    """
+    if member.traits.noise is None:
+        raise InvalidRequest(f"{member.__name__} has no single amount of noise to calibrate: configure it in the library")
+    return member.traits.noise
 
 
 def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> dict[str, Any]:
     """The fields of the mechanism that follow from the request; what is None keeps the mechanism's own default."""
-    fields = _fields(member)
+    fields = fields_of(member)
     public = {
         "k": request.k,
-        "kbar": request.kbar or (request.k if _kind(member) in _UP_TO_KBAR else default_kbar(request.k)),
+        "kbar": default_kbar(request.k),
         "noise": request.noise or _usual_noise(fields, budget),
         "candidates": request.candidates,
         "sensitivity": request.sensitivity,
         "relation": request.sensitivity.relation,
         "l0": request.sensitivity.l0,
-        "search": "from_k",  # TopStable: a stable set of k items before wider ones, of which only a random part is released
+        **member.traits.usual(request.k),
+        **({} if request.kbar is None else {"kbar": request.kbar}),
     }
     return {name: value for name, value in public.items() if name in fields and value is not None}
 
 
-def _usual_noise(fields: dict[str, FieldInfo], budget: Budget) -> NoiseName | None:
+def _usual_noise(fields: Mapping[str, FieldInfo], budget: Budget) -> NoiseName | None:
     if "noise" not in fields or not fields["noise"].is_required():
         return None
     return "exponential" if budget.form == "pure" else "gumbel"
 
 
 def _require_known_options(member: type[Mechanism], request: TopKRequest) -> None:
-    fields, kind = _fields(member), _kind(member)
-    if "k" not in fields and kind not in _ONE_ITEM + _UP_TO_KBAR:
-        raise InvalidRequest(f"{member.__name__} does not release a top k: use it in the library, or choose another mechanism")
-    if request.k > 1 and kind in _ONE_ITEM:
+    fields, traits = fields_of(member), member.traits
+    if traits.answers in INSTEAD:
+        raise InvalidRequest(f"{member.__name__} {INSTEAD[traits.answers]}: use it in the library, or choose another mechanism")
+    if request.k > 1 and traits.answers == "one_item":
         raise InvalidRequest(f"{member.__name__} releases one item: ask it for k=1, or choose another mechanism")
     for name in ("kbar", "noise"):
         if getattr(request, name) is not None and name not in fields:
             raise InvalidRequest(f"{member.__name__} has no {name}: leave it out, or choose another mechanism")
 
 
-def _require_complete(member: type[Mechanism], given: set[str | None]) -> None:
-    missing = [name for name, field in _fields(member).items() if field.is_required() and name not in given]
+def _require_complete(member: type[Mechanism], settings: set[str]) -> None:
+    given = {*settings, knob_of(member).field, member.traits.failure}
+    missing = [name for name, field in fields_of(member).items() if field.is_required() and name not in given]
     if missing:
         raise InvalidRequest(f"{member.__name__} also needs {', '.join(missing)}: configure it in the library")
 
 
-def _require_domain(member: type[Mechanism], request: TopKRequest) -> None:
-    if request.candidates is None and not member.unknown_domain:
+def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_observed: bool) -> None:
+    if request.candidates is None and not takes_observed:
         raise DomainMismatch(
             f"{member.__name__} needs a public domain, and items read off a log are private: a rare item shows that its user is "
             "there. Give a public catalogue (candidates= in the library, --domain at the command line), or use limited_domain"
         )
 
 
-def _splits(member: type[Mechanism], failure: str | None, budget: Budget) -> list[dict[str, float]]:
+def _splits(member: type[Mechanism], budget: Budget) -> list[dict[str, float]]:
+    failure = member.traits.failure
     if failure is None:
         return [{}]
     if budget.delta == 0:
@@ -252,10 +241,13 @@ def _splits(member: type[Mechanism], failure: str | None, budget: Budget) -> lis
     return [{failure: budget.delta if share == 1 else float(f"{share * budget.delta:.12g}")} for share in shares]
 
 
-def _family(member: type[Mechanism], knob: Knob, settings: dict[str, Any], request: TopKRequest) -> Family:
+def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequest) -> Family:
+    knob = knob_of(member).field
+
     def family(parameter: float) -> Mechanism:
         mechanism = member.model_validate({**settings, knob: parameter})
         _require_relation(mechanism, request)
+        _require_domain(member, request, takes_observed=mechanism.takes_observed)
         return mechanism
 
     return family
@@ -287,12 +279,13 @@ def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Bud
     return f"no amount of noise brings {member.__name__}{noise} within {limits}: {remedy}"
 
 
-def _height(mechanism: Mechanism, knob: Knob, failure: str | None) -> float:
+def _height(mechanism: Mechanism) -> float:
     """How high the threshold lies up to a constant, by which the splits of one mechanism are compared."""
+    failure, (_, amount) = mechanism.traits.failure, noise_settings(mechanism)
     if failure is None:
         return 0.0
-    surprise, amount = -math.log(getattr(mechanism, failure)), float(getattr(mechanism, knob))
-    return surprise * amount if knob == "scale" else surprise / amount
+    surprise = -math.log(getattr(mechanism, failure))
+    return surprise / amount if knob_of(type(mechanism)).rising else surprise * amount
 
 
 def _deviation(mechanism: Mechanism) -> float:

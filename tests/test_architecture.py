@@ -9,13 +9,14 @@ import pytest
 
 import accounting
 import dpselect
-from accounting.curves.base import _MEMBERS as CURVE_KINDS
+from accounting.curves.base import CURVES as CURVE_REGISTRY
 from dpselect.mechanisms.base import members
 
 ROOT = Path(__file__).resolve().parents[1]
 from cases import CASES
 from test_curves import CURVES
 
+CURVE_KINDS = CURVE_REGISTRY.members()
 SOURCES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for package in ("accounting", "dpselect")

@@ -15,6 +15,7 @@ from accounting.arguments import MOST_COUNT
 from accounting.conversion import bounds
 from accounting.errors import InvalidArgument, InvalidCurve
 from accounting.frozen import Frozen
+from accounting.registry import Registry
 from accounting.relation import Relation
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 _EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when they became floats
-_MEMBERS: dict[str, type[Curve]] = {}
 
 
 class Curve(Frozen, ABC):
@@ -43,9 +43,8 @@ class Curve(Frozen, ABC):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        kind = cls.model_fields.get("kind")
-        if kind is not None and _MEMBERS.setdefault(kind.default, cls) is not cls:
-            raise TypeError(f"curve kind {kind.default!r} is already taken by {_MEMBERS[kind.default].__name__}")
+        if "kind" in cls.model_fields:
+            CURVES.add(cls)
 
     # -- what a member supplies -------------------------------------------------------------------------------------
 
@@ -130,7 +129,8 @@ class Curve(Frozen, ABC):
     @final
     @staticmethod
     def from_json(text: str | bytes) -> Curve:
-        """The curve whose `to_json` is `text`. Only known kinds are built; nothing is imported or called by name.
+        """The curve whose `to_json` is `text`. Only known kinds are built: the library's, and those that installed
+        packages declare as entry points "accounting.curves".
 
         Raises:
             InvalidCurve: not JSON, an unknown kind, values that are no guarantee, or curves nested too deeply to be read.
@@ -171,6 +171,9 @@ class Curve(Frozen, ABC):
     @final
     def __rmul__(self, count: int) -> Curve:
         return _composed([(count, self)])
+
+
+CURVES: Registry[Curve] = Registry("curve", "accounting.curves", InvalidCurve)
 
 
 class Undoubted(Curve, ABC):
@@ -223,24 +226,14 @@ def counts_up(counts: Floats) -> Floats:
 
 
 def from_data(data: object) -> Curve:
-    """A curve from decoded JSON, or the curve itself. Dispatches on `kind` among the members that exist."""
-    if isinstance(data, Curve):
-        return data
-    kind = data.get("kind") if isinstance(data, dict) else None
-    member = _MEMBERS.get(kind) if isinstance(kind, str) else None
-    if member is None:
-        raise InvalidCurve(f"kind={_quoted(kind)} is no curve: it must be one of {', '.join(sorted(_MEMBERS))}")
-    return member.model_validate(data)
-
-
-def _quoted(kind: object) -> str:
-    return repr(kind[:40]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
+    """A curve from decoded JSON, or the curve itself."""
+    return data if isinstance(data, Curve) else CURVES.build(data)
 
 
 def _composed(parts: Sequence[tuple[int, Curve]]) -> Curve:
-    return _MEMBERS["composed"].of(parts)  # type: ignore[attr-defined]
+    return CURVES.member("composed").of(parts)  # type: ignore[attr-defined]
 
 
 AnyCurve = Annotated[SerializeAsAny[Curve], BeforeValidator(from_data)]
 
-__all__ = ["MOST_COUNT", "AnyCurve", "Curve", "Floats", "OneParameter", "Undoubted", "counts_up", "from_data"]
+__all__ = ["CURVES", "MOST_COUNT", "AnyCurve", "Curve", "Floats", "OneParameter", "Undoubted", "counts_up", "from_data"]

@@ -13,11 +13,12 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from accounting import AccountingError, Budget, Relation
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
+from accounting.registry import kind_of
 from dpselect.cli.printable import printable
 from dpselect.errors import InvalidRequest
 from dpselect.events import Format
-from dpselect.mechanisms import AnyMechanism, Mechanism, members
-from dpselect.planning.reasons import other_questions
+from dpselect.mechanisms import AnyMechanism, members
+from dpselect.mechanisms.traits import INSTEAD
 from dpselect.planning.task import Charged, Criterion, Part
 
 
@@ -64,19 +65,13 @@ class ReleaseTable(Table):
     def _releases_k_items(self) -> Self:
         if self.mechanism is None:
             return self
-        kind = str(type(self.mechanism).model_fields["kind"].default)
-        if kind in other_questions():
-            raise ValueError(f"mechanism kind={kind!r} {other_questions()[kind]}: choose one that 'dpselect plan' names")
-        size = _size(self.mechanism)
-        if self.k is not None and self.k != size:
+        other = INSTEAD.get(self.mechanism.traits.answers)
+        if other is not None:
+            raise ValueError(f"mechanism kind={kind_of(type(self.mechanism))!r} {other}: choose one that 'dpselect plan' names")
+        size = self.mechanism.most_released
+        if None not in (self.k, size) and self.k != size:
             raise ValueError(f"k={self.k} contradicts the mechanism, which is for k={size}: plan again, or make them equal")
         return self
-
-
-def _size(mechanism: Mechanism) -> int:
-    """How many items a mechanism is for: its k; what StableTopK stops at; or the one item of those that have neither."""
-    fields = dict(mechanism)
-    return int(fields.get("k") or fields.get("kbar") or 1)
 
 
 @final

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 from pydantic.fields import FieldInfo
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from accounting import Relation
+from accounting.registry import kind_of
 from dpselect.calibration import TopKRequest, mechanism_class, supports
 from dpselect.cli import json_output, options
 from dpselect.cli.text import facts
@@ -43,6 +44,7 @@ class Description:
     domain: str
     relations: tuple[Relation, ...]
     topk: bool
+    planned: bool
     parameters: tuple[Parameter, ...]
 
 
@@ -65,17 +67,16 @@ def mechanisms(
 
 def describe(member: type[Mechanism]) -> Description:
     """The description of a mechanism."""
-    kind = str(member.model_fields["kind"].default)
     summary, guarantee, explained = _documented(member)
-    relations = _relations(kind, member)
     return Description(
-        kind=kind,
+        kind=kind_of(member),
         name=member.__name__,
         summary=summary,
         guarantee=guarantee,
-        domain="unknown or public" if member.unknown_domain else "public",
-        relations=relations or (),
-        topk=relations is not None,
+        domain="public" if member.traits.domain == "public" else "unknown or public",
+        relations=member.traits.relations,
+        topk=_for_topk(member),
+        planned=member.traits.planned,
         parameters=tuple(_parameter(name, field, explained) for name, field in member.model_fields.items() if name != "kind"),
     )
 
@@ -111,17 +112,12 @@ def _parameter(name: str, field: FieldInfo, explained: dict[str, str]) -> Parame
     return Parameter(shown, explained.get(shown, field.description or ""), field.is_required(), default)
 
 
-def _relations(kind: str, member: type[Mechanism]) -> tuple[Relation, ...] | None:
-    """The relations under which `topk` can use the mechanism; None if it cannot."""
-    domain = None if member.unknown_domain else 100
+def _for_topk(member: type[Mechanism]) -> bool:
+    """Whether `topk` can configure it: it releases a top k, and nothing is needed that only the library can say."""
     try:
-        return tuple(relation for relation in get_args(Relation) if supports(kind, _example(relation, domain)))
+        return supports(kind_of(member), TopKRequest(k=1, sensitivity=Sensitivity(relation=member.traits.relations[0])))
     except InvalidRequest:
-        return None
-
-
-def _example(relation: Relation, candidates: int | None) -> TopKRequest:
-    return TopKRequest(k=1, sensitivity=Sensitivity(relation=relation), candidates=candidates)
+        return False
 
 
 def _show(description: Description, console: Console) -> None:
@@ -130,7 +126,7 @@ def _show(description: Description, console: Console) -> None:
         ("what", description.summary),
         ("guarantee", description.guarantee),
         ("domain", description.domain),
-        ("relations", ", ".join(description.relations) or "see the guarantee; configured in the library only"),
+        ("relations", ", ".join(description.relations)),
     ]
     console.print(facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
 

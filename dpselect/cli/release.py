@@ -129,7 +129,7 @@ def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
 def _checked(planned: Mechanism, question: Question, catalogue: list[Label] | None) -> Mechanism:
     """The planned mechanism, if it can do what is asked; said before a long read."""
     planned.covers.require(Sensitivity.of_counts(question.relation, question.max_items_per_user))
-    if catalogue is None and not planned.unknown_domain:
+    if catalogue is None and not planned.takes_observed:
         raise DomainMismatch(
             f"{type(planned).__name__} was planned for a public domain: give its catalogue (--domain, or domain in [data]), or "
             "plan with --unknown-domain"

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from accounting import Budget
-from dpselect.calibration import noise_settings
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words, route_in_words
 from dpselect.cli.printable import printable, rounded_up
 from dpselect.cli.release import Answer, Question
@@ -133,9 +132,11 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
 
 def noise_in_words(mechanism: Mechanism) -> str:
     """The amount of noise, fresh from the operating system."""
-    name, value = noise_settings(mechanism)
-    unit = {"scale": "users", "epsilon": "nats, for one item", "rho": "nats"}[name]
-    return f"{name} {value:.6g} ({unit}), drawn from the operating system's entropy"
+    knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"
+    if knob is None:
+        return f"as configured, {source}"
+    unit = f"nats{knob.each}" if knob.rising else "users"
+    return f"{knob.field} {getattr(mechanism, knob.field):.6g} ({unit}), {source}"
 
 
 def _settings(mechanism: Mechanism) -> str:

@@ -13,7 +13,9 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from accounting import Curve, Relation
 from accounting.frozen import Frozen
+from accounting.registry import Registry
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
+from dpselect.mechanisms.traits import Traits, require_whole, settings_of
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Numbers, Scores
@@ -21,7 +23,6 @@ from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
 Outcome = Hashable
-_MEMBERS: dict[str, type[Mechanism]] = {}
 
 
 class Mechanism(Frozen, ABC):
@@ -31,18 +32,17 @@ class Mechanism(Frozen, ABC):
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
-    unknown_domain: ClassVar[bool] = False
-    pads_with_zeros: ClassVar[bool] = False
-    draws_groups: ClassVar[bool] = False
-    """Whether grouped scores are drawn from as they are; if not they are expanded."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        kind = cls.model_fields.get("kind")
-        if kind is not None and _MEMBERS.setdefault(kind.default, cls) is not cls:
-            raise TypeError(f"mechanism kind {kind.default!r} is already taken by {_MEMBERS[kind.default].__name__}")
+        if "kind" in cls.model_fields:
+            require_whole(cls)
+            MECHANISMS.add(cls)
 
     # -- what a member supplies -------------------------------------------------------------------------------------
+
+    traits: ClassVar[Traits]
+    """What it answers, and how: declared once, in the member's class."""
 
     @property
     @abstractmethod
@@ -151,10 +151,35 @@ class Mechanism(Frozen, ABC):
         """What `select_many` was given, in the form that this kind of mechanism reads."""
         return data
 
+    @final
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the selection is released."""
+        return bool(self.traits.of("ordered", self))
+
+    @final
+    @property
+    def releases_values(self) -> bool:
+        """Whether noisy scores of the selected candidates are released."""
+        return bool(self.traits.of("values", self))
+
+    @final
+    @property
+    def takes_observed(self) -> bool:
+        """Whether the candidates may have been read off private data."""
+        return bool(self.traits.of("domain", self) == "unknown")
+
+    @final
+    @property
+    def most_released(self) -> int | None:
+        """How many items one release has at most; None for as many as the mechanism chooses."""
+        most = self.traits.of("most", self)
+        return settings_of(self)[most] if isinstance(most, str) else most
+
     @property
     def _counts_only(self) -> bool:
         """Whether a candidate beyond the list stands for a count of 0, which means nothing for other scores."""
-        return self.unknown_domain or self.pads_with_zeros
+        return self.takes_observed or bool(self.traits.of("zeros", self))
 
     @final
     def probabilities(self, scores: Scores | Rounds) -> dict[Any, float]:
@@ -198,7 +223,7 @@ class Mechanism(Frozen, ABC):
             self._check_size(scores.size)
         self._check_stated()
         self._check_values(scores.values)
-        if self.draws_groups and scores.multiplicities is not None:
+        if self.traits.of("groups", self) and scores.multiplicities is not None:
             source.require_drawable(scores.size)
         else:
             scores.require_dense()
@@ -211,7 +236,8 @@ class Mechanism(Frozen, ABC):
     @final
     @staticmethod
     def from_json(text: str | bytes) -> Mechanism:
-        """The mechanism whose `to_json` is `text`. Only known kinds are built.
+        """The mechanism whose `to_json` is `text`. Only known kinds are built: the library's, and those that
+        installed packages declare as entry points "dpselect.mechanisms".
 
         Raises:
             InvalidMechanism: not JSON, an unknown kind, or values outside their domain.
@@ -223,7 +249,7 @@ class Mechanism(Frozen, ABC):
         return from_data(data)
 
     def _check_observed(self) -> None:
-        if not self.unknown_domain:
+        if not self.takes_observed:
             raise DomainMismatch(
                 f"{type(self).__name__} needs a public domain, but these candidates were read off private data, where a rare "
                 "item shows that its user is there: give a public catalogue (count 0 where nobody touched a candidate), or use a "
@@ -249,21 +275,17 @@ class Mechanism(Frozen, ABC):
             )
 
 
+MECHANISMS: Registry[Mechanism] = Registry("mechanism", "dpselect.mechanisms", InvalidMechanism)
+
+
 def from_data(data: object) -> Mechanism:
-    """A mechanism from decoded JSON, or the mechanism itself. Dispatches on `kind` among the members that exist."""
-    if isinstance(data, Mechanism):
-        return data
-    kind = data.get("kind") if isinstance(data, dict) else None
-    member = _MEMBERS.get(kind) if isinstance(kind, str) else None
-    if member is None:
-        shown = repr(kind[:40]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
-        raise InvalidMechanism(f"kind={shown} is no mechanism: it must be one of {', '.join(sorted(_MEMBERS))}")
-    return member.model_validate(data)
+    """A mechanism from decoded JSON, or the mechanism itself."""
+    return data if isinstance(data, Mechanism) else MECHANISMS.build(data)
 
 
 def members() -> dict[str, type[Mechanism]]:
-    """All mechanisms by kind."""
-    return dict(_MEMBERS)
+    """All mechanisms by kind, those of installed packages included."""
+    return MECHANISMS.members()
 
 
 def enumerable(outcomes: float, limit: float = 2e5) -> None:

@@ -117,7 +117,7 @@ def _best(name: str, families: Sequence[Family], task: Task, judge: Judge) -> Pl
     by_part = [judge.judged(run, task, part) for run, part in zip(chosen.mechanisms, task.parts, strict=True)]
     return PlannedMechanism(
         name=name,
-        ordered=families[0].ordered,
+        ordered=chosen.mechanisms[0].ordered,
         mechanisms=chosen.mechanisms,
         quality=_averaged(by_part, task),
         by_part=tuple(by_part),

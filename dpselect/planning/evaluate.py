@@ -3,55 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from inspect import signature
+from pkgutil import resolve_name
 
-from dpselect.mechanisms import (
-    CanonicalTopK,
-    ExponentialMechanism,
-    JointTopK,
-    LargeMargin,
-    LimitedDomain,
-    Mechanism,
-    OneshotTopK,
-    PeelingTopK,
-    PermuteAndFlip,
-    ReportNoisyMax,
-    StabilityTest,
-    StableTopK,
-    StableTopKFixed,
-    TopStable,
-)
-from dpselect.planning.laws import canonical as laws_canonical
-from dpselect.planning.laws import joint as laws_joint
-from dpselect.planning.laws import noise as laws_noise
-from dpselect.planning.laws import stable as laws_stable
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
 from dpselect.planning.levels import Levels
 from dpselect.planning.quality import Outcomes, Quality
 from dpselect.planning.runs import Runs
 
-_EXACT: dict[type[Mechanism], Callable[[Any, Levels], Outcomes]] = {
-    JointTopK: laws_joint.joint,
-    StabilityTest: laws_stable.stability_test,
-    StableTopK: laws_stable.stable_top_k,
-    TopStable: laws_stable.top_stable,
-}
-_SIMULATED: dict[type[Mechanism], Callable[[Any, Levels, Runs], Outcomes]] = {
-    CanonicalTopK: laws_canonical.canonical,  # exact for Gumbel noise
-    ExponentialMechanism: laws_noise.exponential,
-    LargeMargin: laws_stable.large_margin,
-    LimitedDomain: laws_noise.limited_domain,
-    OneshotTopK: laws_noise.oneshot,
-    PeelingTopK: laws_noise.peeling,
-    PermuteAndFlip: laws_noise.permute_and_flip,
-    ReportNoisyMax: laws_noise.noisy_max,
-    StableTopKFixed: laws_stable.stable_top_k_fixed,
-}
-
 
 def outcomes(mechanism: Mechanism, levels: Levels, runs: Runs) -> Outcomes:
-    """What a release of `mechanism` may look like on this ranking."""
-    member = type(mechanism)
-    return _EXACT[member](mechanism, levels) if member in _EXACT else _SIMULATED[member](mechanism, levels, runs)
+    """What a release of `mechanism` may look like on this ranking.
+
+    Raises:
+        InvalidRequest: it is not planned yet.
+    """
+    place = mechanism.traits.law
+    if place is None:
+        raise InvalidRequest(f"{type(mechanism).__name__} is not planned yet: no law of its quality is known")
+    return _law(place)(mechanism, levels, runs)
+
+
+@cache
+def _law(place: str) -> Callable[[Mechanism, Levels, Runs], Outcomes]:
+    """The law; an exact one has no use for runs."""
+    function: Callable[..., Outcomes] = resolve_name(place)
+    if "runs" in signature(function).parameters:
+        return function
+    return lambda mechanism, levels, _: function(mechanism, levels)
 
 
 def quality(mechanism: Mechanism, levels: Levels, runs: Runs, level: float) -> Quality:

@@ -14,7 +14,7 @@ from accounting.curves import Composed
 from dpselect.errors import InvalidRequest
 from dpselect.planning.charts import Chart, Key, Line, Point
 from dpselect.planning.compare import Judge, Progress, compared
-from dpselect.planning.families import FAMILIES
+from dpselect.planning.families import families
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Part, Task
@@ -122,9 +122,9 @@ def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: 
 
 
 def _planned(names: list[str], task: Task, plan: ReleasePlan) -> list[PlannedMechanism]:
-    families = [family for family in FAMILIES if family.name in names]
+    named = [family for family in families() if family.name in names]
     judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by)
-    return compared(families, task, judge, None)[0]
+    return compared(named, task, judge, None)[0]
 
 
 def _point(x: float, planned: PlannedMechanism) -> Point:

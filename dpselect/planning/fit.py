@@ -13,14 +13,12 @@ from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves import Composed
 from accounting.decimal_sum import exact
 from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
-from dpselect.calibration import Knob
 from dpselect.mechanisms import Mechanism
 from dpselect.planning.families import Family
 from dpselect.planning.task import Task
 
 Cost = Callable[[float], float]
 
-_BRACKETS: dict[Knob, tuple[float, float]] = {"scale": (1e-3, 1e9), "epsilon": (1e-9, 1e3), "rho": (1e-18, 1e5)}
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon.
 _SHARES = (0.99, 0.75, 0.5)
 _COARSE, _FINE = 0.02, 1e-4  # of the logarithm of the parameter
@@ -134,9 +132,8 @@ class _Search:
 
     def __init__(self, family: Family, task: Task, failure: float | None) -> None:
         self._family, self._task, self._failure = family, task, failure
-        self._sign = -1.0 if family.knob == "scale" else 1.0
-        unit = task.sensitivity.range if family.knob == "scale" else 1.0
-        ends = sorted(self._sign * math.log(end * unit) for end in _BRACKETS[family.knob])
+        self._sign = 1.0 if family.knob.rising else -1.0
+        ends = sorted(self._sign * math.log(end) for end in family.knob.bracket(task.sensitivity.range))
         self._low, self._high = ends[0], ends[1]
 
     def run(self) -> float | None:

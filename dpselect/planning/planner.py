@@ -9,12 +9,13 @@ from typing import get_args
 import numpy as np
 
 from accounting import Budget, Relation
+from accounting.registry import kind_of
 from dpselect.calibration import mechanism_class
 from dpselect.errors import InvalidRequest
 from dpselect.planning.compare import Judge, Progress, compared
-from dpselect.planning.families import FAMILIES, Family
+from dpselect.planning.families import Family, families
 from dpselect.planning.fresh import tested
-from dpselect.planning.reasons import other_questions
+from dpselect.planning.reasons import not_planned
 from dpselect.planning.release_plan import ReleasePlan, Unsuited
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Charged, Criterion, Domain, Part, Task
@@ -104,7 +105,7 @@ def plan(
         seed=seed,
         level=level,
         ranked=tuple(tested(planned, task, judge)),
-        unsuited=(*others, *(Unsuited(name=name, reason=why) for name, why in other_questions().items())),
+        unsuited=(*others, *(Unsuited(name=name, reason=why) for name, why in not_planned().items())),
     )
 
 
@@ -185,11 +186,11 @@ def _judge(rounds: int, seed: int, level: float, rank_by: Criterion, task: Task)
 
 def _considered(kinds: Sequence[str] | None) -> list[Family]:
     if kinds is None:
-        return list(FAMILIES)
+        return list(families())
     named = [kinds] if isinstance(kinds, str) or not isinstance(kinds, Iterable) else list(kinds)
     if not named or not all(isinstance(kind, str) for kind in named):
         raise InvalidRequest("mechanisms must name one or more kinds, ['oneshot_top_k'] for example; leave it out to try all")
-    asked = {str(mechanism_class(kind).model_fields["kind"].default) for kind in named}
-    for kind in asked & other_questions().keys():
-        raise InvalidRequest(f"{kind} cannot be planned: it {other_questions()[kind]}")
-    return [family for family in FAMILIES if family.kind in asked]
+    asked = {kind_of(mechanism_class(kind)) for kind in named}
+    for kind in asked & not_planned().keys():
+        raise InvalidRequest(f"{kind} cannot be planned: it {not_planned()[kind]}")
+    return [family for family in families() if family.kind in asked]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import scipy
 from pydantic import Field, model_validator
@@ -14,6 +14,7 @@ from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities
 from dpselect.ranking.chain import steps_for, transition, walk
@@ -52,6 +53,9 @@ class SpectralTopK(Mechanism):
     """
 
     kind: Literal["spectral_top_k"] = "spectral_top_k"
+    traits: ClassVar[Traits] = Traits(
+        answers="comparisons", noise=EPSILON, ordered=True, most="k", domain="public", relations=("replace_one",)
+    )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     normaliser: Positive = Field(description="a finite number, at least the largest degree")

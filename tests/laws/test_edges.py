@@ -57,7 +57,7 @@ def divergence(p: dict[object, float], q: dict[object, float], epsilon: float) -
 @pytest.mark.parametrize("mechanism", TOPS, ids=str)
 def test_counts_beyond_float64_obey_the_curve(mechanism: dps.Mechanism, domain: Domain) -> None:
     """Adding one user to counts whose differences no float64 holds stays within the curve, in both directions."""
-    if domain == "observed" and not mechanism.unknown_domain:
+    if domain == "observed" and not mechanism.takes_observed:
         domain = "public"
     for pair in HUGE:
         laws = [mechanism.probabilities(Scores(v, sensitivity=mechanism.covers, domain=domain)) for v in pair]
@@ -95,7 +95,7 @@ def test_rows_and_scores_have_the_same_clamped_gaps() -> None:
 def test_utilities_are_refused(mechanism: dps.Mechanism, domain: Domain) -> None:
     """Where a missing candidate counts as 0, scores that may be negative are refused, in draws, laws and matrices."""
     scores = Scores([2**62, 2**62 - (2**63 - 1)], sensitivity=mechanism.covers, kind="utilities", domain=domain)
-    refusal = dps.InvalidScores if mechanism.unknown_domain else (dps.InvalidScores, dps.DomainMismatch)
+    refusal = dps.InvalidScores if mechanism.takes_observed else (dps.InvalidScores, dps.DomainMismatch)
     for call in (mechanism.select, mechanism.probabilities):
         with pytest.raises(refusal):
             call(scores)

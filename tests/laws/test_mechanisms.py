@@ -62,3 +62,15 @@ def test_json_round_trip(case: Case) -> None:
     assert again == case.mechanism
     assert hash(again) == hash(case.mechanism)
     assert again.curve == case.mechanism.curve
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_traits_are_true(case: Case) -> None:
+    """What a mechanism declares of itself is what it releases: order, values, how many, and for which relation and domain."""
+    mechanism, scores = case.mechanism, some_scores(case.mechanism, case.boxes[-1][0], case.domain)[-1]
+    released = mechanism.select(scores, rng=np.random.default_rng(20261121))
+    assert released.ordered == mechanism.ordered
+    assert (released.values is not None) == mechanism.releases_values
+    assert mechanism.most_released is None or len(released) <= mechanism.most_released
+    assert mechanism.relation in mechanism.traits.relations
+    assert mechanism.takes_observed or case.domain == "public"

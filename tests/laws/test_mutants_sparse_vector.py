@@ -36,7 +36,7 @@ def on_box(mechanism: dps.Mechanism, candidates: int, highest: int) -> verify.Wo
 
 
 def on_pair(mechanism: dps.Mechanism, first: list[float], second: list[float], epsilons: tuple[float, ...]) -> verify.WorstCase:
-    kind: Kind = "counts" if mechanism.unknown_domain else "utilities"
+    kind: Kind = "counts" if mechanism.takes_observed else "utilities"
     laws = [mechanism.probabilities(Scores(v, sensitivity=mechanism.covers, kind=kind)) for v in (first, second)]
     return worst([(laws[0], laws[1])], epsilons)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field
@@ -21,6 +21,7 @@ from dpselect.mechanisms.canonical.many import RowDraw, class_count, draw_rows
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import argmax_probabilities
 from dpselect.sampling import Sampler
@@ -51,6 +52,16 @@ class CanonicalTopK(Mechanism):
     """
 
     kind: Literal["canonical_top_k"] = "canonical_top_k"
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=EPSILON,
+        ordered=False,
+        most="k",
+        domain="public",
+        tried={"noise": ("gumbel", "exponential")},
+        law="dpselect.planning.laws.canonical:canonical",
+        variants="dpselect.planning.families:rules",
+    )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     gamma: Annotated[Real, Field(ge=0.5, le=1)] = Field(default=0.5, description="a number from 1/2 to 1")

@@ -6,7 +6,7 @@ import itertools
 import math
 import sys
 from fractions import Fraction
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from dpselect.mechanisms.joint.levels import Levels
 from dpselect.mechanisms.joint.sequences import draw_sequences
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores, centred
 from dpselect.selection import Selection, Selections
@@ -43,6 +44,14 @@ class JointTopK(Mechanism):
     """
 
     kind: Literal["joint_top_k"] = "joint_top_k"
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=EPSILON,
+        ordered=True,
+        most="k",
+        domain="public",
+        law="dpselect.planning.laws.joint:joint",
+    )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     beta: Probability | None = Field(default=None, description="a probability in (0, 1), or None")

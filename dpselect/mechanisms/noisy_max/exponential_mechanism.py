@@ -11,6 +11,7 @@ from accounting.frozen import Positive
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.noisy_max import positions as noisy_max
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -35,8 +36,16 @@ class ExponentialMechanism(Mechanism):
         0.8808
     """
 
-    draws_groups: ClassVar[bool] = True
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
+    traits: ClassVar[Traits] = Traits(
+        answers="one_item",
+        noise=EPSILON,
+        ordered=True,
+        most=1,
+        domain="public",
+        groups=True,
+        law="dpselect.planning.laws.noise:exponential",
+    )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 

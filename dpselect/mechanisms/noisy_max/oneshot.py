@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final, get_args
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ from dpselect.mechanisms.noise_curves import best_set, fresh_values, require_gau
 from dpselect.mechanisms.noisy_max.oneshot_values import with_values
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.noise.quadrature import ordered_probabilities, top_set_probabilities
 from dpselect.sampling import Sampler
@@ -52,8 +53,18 @@ class OneshotTopK(Mechanism):
         (2, 0)
     """
 
-    draws_groups: ClassVar[bool] = True
     kind: Literal["oneshot_top_k"] = "oneshot_top_k"
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=SCALE,
+        ordered=lambda mechanism: shows_order(mechanism.noise, mechanism.sensitivity, mechanism.candidates, mechanism.k),
+        most="k",
+        domain="public",
+        values=lambda mechanism: mechanism.value_scale is not None,
+        groups=True,
+        tried={"noise": get_args(NoiseName)},
+        law="dpselect.planning.laws.noise:oneshot",
+    )
     k: Count = Field(description="an integer >= 1")
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
     scale: Positive = Field(description="a finite scale > 0, in score units")
@@ -67,11 +78,6 @@ class OneshotTopK(Mechanism):
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
         return self
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the order of the selection is released."""
-        return shows_order(self.noise, self.sensitivity, self.candidates, self.k)
 
     @property
     def covers(self) -> Sensitivity:

@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import best_one, require_gaussian_width
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.noise.base import Noise
 from dpselect.noise.quadrature import argmax_probabilities
@@ -46,8 +47,17 @@ class PeelingTopK(Mechanism):
         0.5
     """
 
-    draws_groups: ClassVar[bool] = True
     kind: Literal["peeling_top_k"] = "peeling_top_k"
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=SCALE,
+        ordered=True,
+        most="k",
+        domain="public",
+        groups=True,
+        tried={"noise": get_args(NoiseName)[1:]},
+        law="dpselect.planning.laws.noise:peeling",
+    )
     k: Count = Field(description="an integer >= 1")
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
     scale: Positive = Field(description="a finite scale > 0, in score units")

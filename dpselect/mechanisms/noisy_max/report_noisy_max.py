@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final, get_args
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from accounting.frozen import Count, Positive
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import best_one, require_gaussian_width
 from dpselect.mechanisms.noisy_max import positions as noisy_max
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -37,8 +38,17 @@ class ReportNoisyMax(Mechanism):
         0.5
     """
 
-    draws_groups: ClassVar[bool] = True
     kind: Literal["report_noisy_max"] = "report_noisy_max"
+    traits: ClassVar[Traits] = Traits(
+        answers="one_item",
+        noise=SCALE,
+        ordered=True,
+        most=1,
+        domain="public",
+        groups=True,
+        tried={"noise": get_args(NoiseName)},
+        law="dpselect.planning.laws.noise:noisy_max",
+    )
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
     scale: Positive = Field(description="a finite scale > 0, in score units")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")

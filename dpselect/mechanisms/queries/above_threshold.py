@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,6 +17,7 @@ from dpselect.mechanisms.queries.threshold_law import Comparisons, scaled
 from dpselect.mechanisms.queries.threshold_run import first, margins, passing
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.many import blocks
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -56,6 +57,7 @@ class AboveThreshold(Mechanism):
     """
 
     kind: Literal["above_threshold"] = "above_threshold"
+    traits: ClassVar[Traits] = Traits(answers="queries", noise=SCALE, ordered=False, most="c", domain="public")
     threshold: Real = Field(description="a finite public number, in score units")
     scale: Positive = Field(description="a finite scale > 0, in score units")
     answer_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None")

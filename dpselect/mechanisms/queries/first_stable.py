@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field
@@ -15,6 +15,7 @@ from dpselect.mechanisms.queries.threshold_law import Comparisons, scaled
 from dpselect.mechanisms.queries.threshold_run import first, margins, passing
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.many import blocks
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -42,6 +43,7 @@ class FirstStable(Mechanism):
     """
 
     kind: Literal["first_stable"] = "first_stable"
+    traits: ClassVar[Traits] = Traits(answers="queries", noise=EPSILON, failure="delta", ordered=False, most=1, domain="public")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
     candidates: Count = Field(description="a public number of queries, >= 1")

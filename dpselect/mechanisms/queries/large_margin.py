@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dpselect.mechanisms.queries.threshold_law import Comparisons, laplace_sum
 from dpselect.mechanisms.queries.threshold_run import Floats, first, margins
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.many import blocks, ranked_rows
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.softmax import softmax
 from dpselect.sampling import Sampler
@@ -44,6 +45,15 @@ class LargeMargin(Mechanism):
     """
 
     kind: Literal["large_margin"] = "large_margin"
+    traits: ClassVar[Traits] = Traits(
+        answers="one_item",
+        noise=EPSILON,
+        failure="delta",
+        ordered=True,
+        most=1,
+        domain="public",
+        law="dpselect.planning.laws.stable:large_margin",
+    )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
     candidates: Count | None = Field(default=None, description="a public number of candidates, or None")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field
@@ -16,6 +16,7 @@ from dpselect.mechanisms.queries.stable_rule import StableRule, require_distance
 from dpselect.mechanisms.queries.threshold_run import Flags, first
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.many import blocks
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -43,6 +44,9 @@ class OnlineStableQueries(Mechanism):
     """
 
     kind: Literal["online_stable_queries"] = "online_stable_queries"
+    traits: ClassVar[Traits] = Traits(
+        answers="queries", noise=EPSILON, failure="delta", ordered=False, most=None, domain="public"
+    )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
     c: Count = Field(description="an integer >= 1")

@@ -15,6 +15,7 @@ from dpselect.mechanisms.stability.gaps import Rank, gap_sensitivity, read_top
 from dpselect.mechanisms.stability.many import count_blocks, row_gaps
 from dpselect.mechanisms.stability.pick import as_law, pick_law, pick_rows
 from dpselect.mechanisms.stability.regularizer import AnyRegularizer, require_sizes
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -36,7 +37,7 @@ class GaussianGap(Mechanism):
     """
 
     kind: Literal["gaussian_gap"] = "gaussian_gap"
-    unknown_domain: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(answers="gap", noise=SCALE, ordered=True, most=1, domain="unknown")
     scale: Positive = Field(description="a finite scale > 0, in counts")
     kbar: Rank = Field(description="an integer from 1 to 10,000,000")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")

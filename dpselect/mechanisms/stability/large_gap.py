@@ -15,6 +15,7 @@ from dpselect.mechanisms.stability.gaps import Rank, gap_shift, read_top
 from dpselect.mechanisms.stability.many import count_blocks, row_gaps
 from dpselect.mechanisms.stability.pick import as_law, pick_law, pick_rows
 from dpselect.mechanisms.stability.regularizer import AnyRegularizer, require_sizes
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -42,7 +43,7 @@ class LargeGap(Mechanism):
     """
 
     kind: Literal["large_gap"] = "large_gap"
-    unknown_domain: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(answers="gap", noise=EPSILON, ordered=True, most=1, domain="unknown")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     kbar: Rank = Field(description="an integer from 1 to 10,000,000")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")

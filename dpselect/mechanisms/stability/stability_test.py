@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
 from pydantic import Field
@@ -14,6 +14,7 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Floats, Rank, Top, read_top, top_set
 from dpselect.mechanisms.stability.many import release_rows
 from dpselect.mechanisms.stability.rule import NOT_PASSED, GapNoise, StabilityRule
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -44,7 +45,16 @@ class StabilityTest(Mechanism):
     """
 
     kind: Literal["stability_test"] = "stability_test"
-    unknown_domain: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=SCALE,
+        failure="failure_delta",
+        ordered=False,
+        most="k",
+        domain="unknown",
+        tried={"noise": get_args(GapNoise)},
+        law="dpselect.planning.laws.stable:stability_test",
+    )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     noise: GapNoise = Field(default="gaussian", description="gaussian or laplace")
     scale: Positive = Field(description="a finite scale > 0, in counts")

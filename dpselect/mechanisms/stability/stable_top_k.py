@@ -19,6 +19,7 @@ from dpselect.mechanisms.stability.pick import pick_law, pick_rows
 from dpselect.mechanisms.stability.regularizer import AnyRegularizer, require_sizes
 from dpselect.mechanisms.stability.rule import StabilityRule
 from dpselect.mechanisms.stability.stability_test import released, set_law
+from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -51,7 +52,17 @@ class StableTopK(Mechanism):
     """
 
     kind: Literal["stable_top_k"] = "stable_top_k"
-    unknown_domain: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=RHO,
+        failure="failure_delta",
+        ordered=False,
+        most="kbar",
+        domain="unknown",
+        usual=lambda k: {"kbar": k},
+        law="dpselect.planning.laws.stable:stable_top_k",
+        variants="dpselect.planning.families:targets",
+    )
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
     kbar: Rank = Field(description="an integer from 1 to 10,000,000")

@@ -19,6 +19,7 @@ from dpselect.mechanisms.stability.many import Flags, count_blocks, tested
 from dpselect.mechanisms.stability.pick import pick_law
 from dpselect.mechanisms.stability.regularizer_target import TargetSize
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import top_set_probabilities
 from dpselect.sampling import Sampler
@@ -53,8 +54,19 @@ class StableTopKFixed(Mechanism):
         [0, 1]
     """
 
-    pads_with_zeros: ClassVar[bool] = True
     kind: Literal["stable_top_k_fixed"] = "stable_top_k_fixed"
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=RHO,
+        failure="failure_delta",
+        ordered=False,
+        most="k",
+        domain="public",
+        zeros=True,
+        usual=lambda k: {"kbar": k, "penalty": 0.0},
+        law="dpselect.planning.laws.stable:stable_top_k_fixed",
+        variants="dpselect.planning.families:sizes_and_penalties",
+    )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")

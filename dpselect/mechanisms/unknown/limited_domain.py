@@ -17,6 +17,7 @@ from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, favoured, heights, read_counts
 from dpselect.mechanisms.stability.many import count_blocks, ranked_rows
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.softmax import softmax
 from dpselect.sampling import Sampler
@@ -56,7 +57,17 @@ class LimitedDomain(Mechanism):
     """
 
     kind: Literal["limited_domain"] = "limited_domain"
-    unknown_domain: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=EPSILON,
+        failure="delta",
+        ordered=True,
+        most="k",
+        domain="unknown",
+        relations=("add_remove",),
+        law="dpselect.planning.laws.noise:limited_domain",
+        variants="dpselect.planning.families:competitors",
+    )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     kbar: Rank = Field(description="an integer from k to 10,000,000")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")

@@ -19,6 +19,7 @@ from dpselect.mechanisms.queries.threshold_run import Floats, first, margins
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, Top, gaps_below, heights, read_top, top_set
 from dpselect.mechanisms.stability.many import count_blocks, highest, ranked_rows
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import top_set_probabilities
 from dpselect.sampling import Sampler
@@ -55,7 +56,19 @@ class TopStable(Mechanism):
     """
 
     kind: Literal["top_stable"] = "top_stable"
-    unknown_domain: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=EPSILON,
+        failure="delta",
+        ordered=False,
+        most="k",
+        domain="unknown",
+        relations=("add_remove",),
+        usual=lambda _: {"search": "from_k"},
+        tried={"split": (0.25, 0.37, 0.5)},
+        law="dpselect.planning.laws.stable:top_stable",
+        variants="dpselect.planning.families:searches",
+    )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     kbar: Rank = Field(description="an integer from k to 10,000,000")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")

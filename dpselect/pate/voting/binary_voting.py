@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 from pydantic import Field, model_validator
 
 from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive, Real
 from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.pate.voting import level
 from dpselect.pate.voting.vote import Vote, root_up
 from dpselect.sampling import Sampler
@@ -32,6 +33,7 @@ class BinaryVoting(Vote):
     """
 
     kind: Literal["binary_voting"] = "binary_voting"
+    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True)
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
     labels: Count = Field(description="the public number of labels, >= 1")
     threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")

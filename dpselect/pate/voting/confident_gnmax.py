@@ -13,6 +13,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.noisy_max import positions as noisy_max
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.voting.blocks import blocks
 from dpselect.pate.voting.coins import Coins
@@ -44,6 +45,7 @@ class ConfidentGNMax(Vote):
     """
 
     kind: Literal["confident_gnmax"] = "confident_gnmax"
+    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True)
     one_vote: ClassVar[bool] = True
     threshold: Real = Field(description="a finite number of votes")
     sigma_threshold: Positive = Field(description="a finite sigma_threshold > 0, in votes")

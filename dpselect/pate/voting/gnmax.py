@@ -10,6 +10,7 @@ from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.noisy_max import positions as noisy_max
+from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.voting.vote import Vote, root_up
 from dpselect.pate.voting.winners import winners
@@ -33,6 +34,7 @@ class GNMax(Vote):
     """
 
     kind: Literal["gnmax"] = "gnmax"
+    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True)
     one_vote: ClassVar[bool] = True
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
     labels: Count = Field(description="the public number of labels, >= 1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,6 +13,7 @@ from dpselect.mechanisms.stability.gaps import Rank
 from dpselect.mechanisms.stability.regularizer import AnyRegularizer
 from dpselect.mechanisms.stability.rule import NOT_PASSED
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.pate.voting.blocks import blocks, joined
 from dpselect.pate.voting.vote import Vote
 from dpselect.sampling import Sampler
@@ -41,6 +42,9 @@ class StableVoting(Vote):
     """
 
     kind: Literal["stable_voting"] = "stable_voting"
+    traits: ClassVar[Traits] = Traits(
+        answers="votes", noise=RHO, failure="failure_delta", ordered=False, most="labels", domain="public", zeros=True
+    )
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
     labels: Rank = Field(description="the public number of labels, from 1 to 10,000,000")

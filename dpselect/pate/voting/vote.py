@@ -17,7 +17,6 @@ from dpselect.scores import Scores
 class Vote(Mechanism, ABC):
     """A mechanism on counts of teachers' votes, of which one record changes one ballot per round. Theorem P8."""
 
-    pads_with_zeros: ClassVar[bool] = True
     one_vote: ClassVar[bool] = False
     if TYPE_CHECKING:
         labels: int  # a field of every member

@@ -152,7 +152,7 @@ def test_the_default_has_the_smaller_deviation() -> None:
 def test_an_unknown_domain_is_refused_where_the_proof_needs_a_public_one() -> None:
     """Every mechanism for public domains refuses an unknown one, with the remedy."""
     for kind in KINDS:
-        if not members()[kind].unknown_domain:
+        if members()[kind].traits.domain == "public":
             with pytest.raises(DomainMismatch, match="--domain"):
                 fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), request(kind, candidates=None))
 

@@ -168,7 +168,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 def test_a_planned_mechanism_is_found_by_name(whole: ReleasePlan) -> None:
     """By its name or its kind; of one that is not planned, the error says why."""
     assert whole.named("oneshot_top_k, laplace").name == "oneshot_top_k, laplace"
-    assert whole.named("limited_domain").mechanisms[0].unknown_domain
+    assert whole.named("limited_domain").mechanisms[0].takes_observed
     with pytest.raises(InvalidRequest, match="one item"):
         whole.named("permute_and_flip")
     with pytest.raises(InvalidRequest, match="no such mechanism"):

@@ -13,7 +13,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.planning import Shape, plan
 from dpselect.planning.evaluate import outcomes
-from dpselect.planning.families import FAMILIES
+from dpselect.planning.families import families
 from dpselect.planning.fit import failures, fits
 from dpselect.planning.levels import Levels
 from dpselect.planning.runs import Runs
@@ -83,8 +83,8 @@ def drawn(mechanism: dps.Mechanism, shape: Shape, k: int, known: str) -> float:
 def exhaustive(task: Task, levels: Levels) -> Iterator[dps.Mechanism]:
     """All families at the budget, with far more settings than the planner tries."""
     k = levels.k
-    for family in FAMILIES:
-        if family.one_item or (not task.known and not family.member.unknown_domain):
+    for family in families():
+        if family.one_item or (not task.known and family.member.traits.domain == "public"):
             continue
         assert failures(family, task)
         for fitted in fits(family, task):
