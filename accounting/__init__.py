@@ -38,7 +38,7 @@ from accounting.errors import (
     MissingExtra,
     NoEquivalent,
     OutputError,
-    OutputExists,
+    OutputRefused,
     RelationMismatch,
     Unaffordable,
 )
@@ -64,7 +64,7 @@ __all__ = [
     "MissingExtra",
     "NoEquivalent",
     "OutputError",
-    "OutputExists",
+    "OutputRefused",
     "Unaffordable",
     "poisson_sampled",
     "group_privacy",

@@ -75,8 +75,8 @@ class OutputError(AccountingError):
     """A file that was asked for cannot be written; nothing is left of it."""
 
 
-class OutputExists(OutputError):
-    """A file that was to be written exists already, or may not be one; it was left as it is."""
+class OutputRefused(OutputError):
+    """A file that was to be written exists already, has no folder, or may not be written there: nothing was touched."""
 
 
 class MissingExtra(AccountingError):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from accounting.errors import AccountingError, OutputError, OutputExists
+from accounting.errors import AccountingError, OutputError, OutputRefused
 
 PUBLIC, PRIVATE = 0o666, 0o600
 TEXT_BYTES = 2**26  # the longest text that is read as a whole: a plan's counts, heads, a configuration
@@ -52,18 +52,18 @@ def require_new(path: Path, what: str = "the file") -> None:
     """Check, before any work, that a new file can be made at `path`; `what` is how messages call it.
 
     Raises:
-        OutputExists: something is there already, a link that leads nowhere included.
-        OutputError: there is no such folder, or it may not be written to.
+        OutputRefused: something is there already, a link that leads nowhere included; there is no such folder, or it may not be
+            written to.
     """
     shown = f"{what} {_shown(path)}"
     if "\0" in str(path) or not path.name:
-        raise OutputError(f"{shown} is no name of a file: name one")
+        raise OutputRefused(f"{shown} is no name of a file: name one")
     if os.path.lexists(path):
-        raise OutputExists(f"{shown} exists and is not written over: name another file, or move that one away first")
+        raise OutputRefused(f"{shown} exists and is not written over: name another file, or move that one away first")
     if not os.access(path.parent / ".", os.F_OK):
-        raise OutputError(f"{shown} cannot be made: its folder does not exist; make it first")
+        raise OutputRefused(f"{shown} cannot be written: its folder does not exist; make it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise OutputError(f"{shown} cannot be made: its folder may not be written to; name another")
+        raise OutputRefused(f"{shown} cannot be written: its folder may not be written to; name another")
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def new_file(
         replace: whether a file that is there is replaced: only for a file that the same work has written before.
 
     Raises:
-        OutputExists: something is there already, or came there meanwhile.
+        OutputRefused: as `require_new`, before the block or after it.
         OutputError: it cannot be written.
     """
     if not replace:
@@ -95,7 +95,7 @@ def new_file(
             scratch.replace(path)
             sync_folder(path.parent)
         elif not settle(scratch, path):
-            raise OutputExists(f"{what} {_shown(path)} came to be meanwhile and is not written over: name another file")
+            raise OutputRefused(f"{what} {_shown(path)} came to be meanwhile and is not written over: name another file")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise OutputError(f"{what} {_shown(path)} cannot be written ({reason}); nothing is left of it") from None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
-from accounting.errors import InvalidArgument
-from accounting.ledger.errors import LedgerUnavailable
-from accounting.ledger.export import opened
+from accounting.errors import InvalidArgument, OutputError
+from accounting.files import new_file
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS
 from accounting.ledger.origin import package_version
@@ -36,25 +36,27 @@ def write_report(
     Sums are made by the store and the page is written piece by piece, so that time and memory do not grow with old entries.
 
     Args:
-        target: a path, or an open text file.
+        target: a path at which there is nothing yet, or an open text file.
         deltas: the deltas in (0, 1) at which epsilon is stated.
         latest: how many entries of each dataset are listed, at least 0.
         verification: the outcome of `Ledger.verify`, to be shown; None says that it was not run.
 
     Raises:
         InvalidArgument: a delta is outside (0, 1), or `latest` is negative.
-        LedgerUnavailable: the page cannot be written, or the store cannot be read.
+        OutputRefused, OutputError: the target exists, or the page cannot be written.
+        LedgerUnavailable: the store cannot be read.
     """
     if not all(0 < delta < 1 for delta in deltas):
         raise InvalidArgument("deltas must lie strictly between 0 and 1: 1e-6 is a common choice")
     if latest < 0:
         raise InvalidArgument(f"latest={latest} must be at least 0: how many entries of each dataset are listed")
     try:
-        with opened(target, "w") as file:
+        page = new_file(Path(target), "the report", encoding="utf-8") if isinstance(target, Path | str) else nullcontext(target)
+        with page as file:
             for piece in _page(ledger, deltas, latest, verification):
                 file.write(piece)
     except OSError as error:
-        raise LedgerUnavailable(f"the report cannot be written ({error.strerror})") from None
+        raise OutputError(f"the report cannot be written ({error.strerror})") from None
 
 
 def _page(ledger: Ledger, deltas: Sequence[float], latest: int, verification: Verification | None) -> Iterator[str]:

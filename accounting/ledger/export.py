@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
+from accounting.errors import OutputError
+from accounting.files import new_file
 from accounting.ledger import canonical
 from accounting.ledger.chain import Problem
-from accounting.ledger.errors import LedgerCorrupt, LedgerUnavailable
+from accounting.ledger.errors import LedgerCorrupt
 from accounting.ledger.heads import Head, Heads
 from accounting.ledger.rows import Declared, all_datasets
 from accounting.ledger.store import Store
@@ -23,29 +25,25 @@ def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> He
 
     Raises:
         LedgerCorrupt: the store cannot be read to the end, so no complete export exists.
-        LedgerUnavailable: the target cannot be written.
+        OutputRefused, OutputError: the target exists, or cannot be written.
     """
     with store.reader() as connection:
         declared = [row for row in all_datasets(connection) if row.dataset.name in heads.datasets]
     for row in declared:
         row.seq = heads.datasets[row.dataset.name].seq
     try:
-        with opened(target, "w") as file:
+        with _opened(target) as file:
             for line in _lines(store, heads, declared):
                 file.write(canonical.dumps(line) + "\n")
     except OSError as error:
-        raise LedgerUnavailable(f"the export cannot be written ({error.strerror}): what was written is incomplete") from None
+        raise OutputError(f"the export cannot be written ({error.strerror}): what was written is incomplete") from None
     return heads
 
 
-@contextmanager
-def opened(file: Path | str | IO[str], mode: str) -> Iterator[IO[str]]:
-    """The open file itself, or the file at a path."""
-    if isinstance(file, Path | str):
-        with Path(file).open(mode, encoding="utf-8", newline="\n") as handle:
-            yield handle
-    else:
-        yield file
+def _opened(target: Path | str | IO[str]) -> AbstractContextManager[IO[str]]:
+    if isinstance(target, Path | str):
+        return new_file(Path(target), "the export", encoding="utf-8")
+    return nullcontext(target)
 
 
 def head_data(heads: dict[str, Head]) -> dict[str, Any]:

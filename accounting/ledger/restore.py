@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,7 +13,7 @@ from accounting.ledger import canonical
 from accounting.ledger.chain import Chain
 from accounting.ledger.cross_checks import cross_checks
 from accounting.ledger.errors import ImportRefused, InvalidEntry, LedgerCorrupt
-from accounting.ledger.export import FORMAT, head_data, opened
+from accounting.ledger.export import FORMAT, head_data
 from accounting.ledger.heads import Head
 from accounting.ledger.model import ENTRY_FIELDS, Entry
 from accounting.ledger.rows import (
@@ -39,10 +40,21 @@ def import_lines(store: Store, source: Path | str | IO[str]) -> int:
         ImportRefused: the first thing that does not hold, with its line.
     """
     try:
-        with opened(source, "r") as file, store.writer() as connection:
+        with _opened(source) as file, store.writer() as connection:
             return _Importer(connection).run(_numbered(file))
     except OSError as error:
         raise ImportRefused(f"the export cannot be opened ({type(error).__name__}); nothing was imported") from None
+
+
+@contextmanager
+def _opened(source: Path | str | IO[str]) -> Iterator[IO[str]]:
+    if not isinstance(source, Path | str):
+        yield source
+        return
+    if Path(source).exists() and not Path(source).is_file():
+        raise ImportRefused(f"the export {str(source)[:200]!r} is no regular file; nothing was imported")
+    with Path(source).open(encoding="utf-8-sig", newline="\n") as file:
+        yield file
 
 
 def _numbered(file: IO[str]) -> Iterator[tuple[int, str]]:

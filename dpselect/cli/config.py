@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from pathlib import Path
@@ -12,6 +11,7 @@ import tomli_w
 from pydantic import BeforeValidator, Field, model_validator
 
 from accounting import AccountingError, Budget, Relation
+from accounting.files import new_file
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from accounting.registry import kind_of
 from dpselect.cli.printable import printable
@@ -194,20 +194,20 @@ def read(path: Path) -> Config:
         raise InvalidRequest(f"{str(path)!r}: {_in_tables(str(error))}") from None
 
 
-def write(config: Config, path: Path) -> None:
+def write(config: Config, path: Path, over: Path | None = None) -> None:
     """Write the file, all of it or nothing. Comments of an earlier version are lost.
 
+    Args:
+        over: the file that the configuration was read from, which alone may be replaced.
+
     Raises:
-        InvalidRequest: it cannot be written.
+        OutputRefused: there is another file.
+        OutputError: it cannot be written.
     """
-    path = path.resolve()  # of a link, the file that it leads to
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(config.to_toml(), encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise InvalidRequest(f"{str(path)!r} cannot be written ({error.strerror}): name another file") from None
+    replace = over is not None and path.exists() and path.samefile(over)
+    path = path.resolve() if replace else path  # of a link, the file that it leads to
+    with new_file(path, "--write", encoding="utf-8", replace=replace) as file:
+        file.write(config.to_toml())
 
 
 def _in_tables(message: str) -> str:

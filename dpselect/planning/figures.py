@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accounting import MissingExtra
+from accounting.files import new_file
 from dpselect.planning.charts import Chart, Line
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def save_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
 
     Raises:
         MissingExtra: matplotlib is not installed.
+        OutputRefused, OutputError: a file exists, or cannot be written.
     """
     written = []
     for chart in charts:
@@ -55,7 +57,8 @@ def save_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
         assert figure is not None
         for kind in ("png", "svg"):
             path = folder / f"plan-{chart.key}.{kind}"
-            figure.savefig(path, dpi=150)
+            with new_file(path, "the figure") as file:
+                figure.savefig(file, dpi=150, format=kind)
             written.append(path)
     return written
 

@@ -41,7 +41,7 @@ def demo(
     with _folder(keep) as folder:
         log = folder / _FILE
         made_up = check_ins(users, items)
-        _write(made_up, log)
+        made_up.write(log)
         question = Question(log=log, user="user_id", item="item_id", k=k, budget=budget)
         with progress.shown() as callback:
             released = answer(question, callback)
@@ -71,15 +71,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     except OSError as error:
         raise InvalidRequest(f"--keep={str(keep)!r} cannot be made: {error.strerror}; name a folder that can") from None
     yield keep
-
-
-def _write(made_up: CheckIns, log: Path) -> None:
-    try:
-        made_up.write(log)
-    except FileExistsError:
-        raise InvalidRequest(f"{str(log)!r} exists and is not written over: name another folder with --keep") from None
-    except OSError as error:
-        raise InvalidRequest(f"{str(log)!r} cannot be written: {error.strerror}") from None
 
 
 def _print_json(released: Answer, made_up: CheckIns) -> None:

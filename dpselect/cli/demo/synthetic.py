@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.files import new_file
+
 _VISITS = 8  # of one user, on average
 _SEED = 20190607  # of the made-up data; the noise of a release never has one
 
@@ -29,7 +31,7 @@ class CheckIns:
     def write(self, path: Path) -> None:
         """As CSV with the columns user_id, item_id and hour."""
         hours = np.arange(len(self.users)) // 500
-        with path.open("x", encoding="utf-8", newline="") as stream:
+        with new_file(path, "the log", encoding="utf-8") as stream:
             rows = csv.writer(stream)
             rows.writerow(["user_id", "item_id", "hour"])
             named = (self.names[place] for place in self.places)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from accounting import Curve
+from accounting.files import new_file, read_text
 from accounting.ledger import Heads, InvalidEntry, Ledger, Receipt, Window
 from accounting.relation import Relation
 from accounting.report import DELTAS, write_report
@@ -18,6 +19,7 @@ from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
 from dpselect.cli.ledger import file as ledger_file
 from dpselect.cli.ledger import text as ledger_text
+from dpselect.cli.output import require_targets
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 
@@ -36,7 +38,7 @@ Url = Annotated[
 ]
 Dataset = Annotated[str, typer.Option("--dataset", help="Name of a dataset that the ledger declares.")]
 Key = Annotated[str, typer.Option("--key", help="The charge's idempotency key.")]
-Output = Annotated[Path | None, typer.Option("--output", help="File to write; standard output if left out.")]
+Output = Annotated[Path | None, typer.Option("--output", help="New file to write; standard output if left out.")]
 Config = Annotated[
     Path | None, typer.Option("--config", help="TOML file with [ledger], [budget] and [data]; options override what it says.")
 ]
@@ -171,13 +173,20 @@ def verify(
 @app.command()
 def heads(url: Url, output: Output = None, _debug: options.Debug = False) -> None:
     """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify."""
+    require_targets({"--output": output}, url)
     with Ledger.open(url, create=False) as ledger:
-        _write(output, ledger.heads().to_json() + "\n")
+        text = ledger.heads().to_json() + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with new_file(output, "--output", encoding="utf-8") as file:
+        file.write(text)
 
 
 @app.command("export")
 def export_(url: Url, output: Output = None, _debug: options.Debug = False) -> None:
     """Write the whole ledger as JSON lines."""
+    require_targets({"--output": output}, url)
     with Ledger.open(url, create=False) as ledger:
         ledger.export(sys.stdout if output is None else output)
 
@@ -191,7 +200,7 @@ def import_(url: Url, source: Annotated[Path, typer.Argument(help="What export w
 
 @app.command()
 def report(
-    output: Annotated[Path, typer.Option("--output", help="The HTML file to write.")],
+    output: Annotated[Path, typer.Option("--output", help="The new HTML file to write.")],
     delta: Annotated[list[float] | None, typer.Option("--delta", help="State epsilon at this delta; may be repeated.")] = None,
     latest: Annotated[int, typer.Option("--latest", min=0, help="How many entries of each dataset to list.")] = 200,
     check: Annotated[bool, typer.Option("--verify/--no-verify", help="Verify first, and say so on the page.")] = True,
@@ -200,7 +209,9 @@ def report(
     _debug: options.Debug = False,
 ) -> None:
     """Write one self-contained page for an auditor. It needs no network."""
-    with Ledger.open(ledger_file.read(config).url_or(url), create=False) as ledger:
+    store = ledger_file.read(config).url_or(url)
+    require_targets({"--output": output}, store)
+    with Ledger.open(store, create=False) as ledger:
         found = ledger.verify() if check else None
         write_report(ledger, output, deltas=delta or DELTAS, latest=latest, verification=found)
 
@@ -216,17 +227,7 @@ def _text(argument: str) -> str:
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidEntry(f"{str(path)!r} cannot be read as text ({type(error).__name__})") from None
-
-
-def _write(path: Path | None, text: str) -> None:
-    try:
-        typer.echo(text, nl=False) if path is None else path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidEntry(f"{str(path)!r} cannot be written ({error.strerror})") from None
+    return read_text(path, InvalidEntry)
 
 
 def _echo_receipt(receipt: Receipt) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from accounting import Relation
 from dpselect.cli import json_output, options, progress
 from dpselect.cli.config import write as write_config
+from dpselect.cli.output import require_targets
 from dpselect.cli.plan import output as plan_output
 from dpselect.cli.plan import text as plan_text
 from dpselect.cli.plan.request import PlanQuestion, chosen, question
@@ -103,7 +104,7 @@ def plan(
     """
     stated = {name: value for name, value in locals().items() if name not in ("config", "write", "json", "_debug")}
     asked = question(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
-    _require_target(write, choose, config)
+    _require_target(write, choose, config, html)
     plan_output.require_targets(figures=figures, html=html)
     with progress.counted("planning") as callback:
         found = asked.answer(callback)
@@ -112,7 +113,7 @@ def plan(
     charts = _explored(asked, found) if curves or figures is not None or html is not None else ()
     plan_output.write_all(found, charts, figures=figures, html=html)
     if kept is not None and write is not None:
-        write_config(kept, write)
+        write_config(kept, write, over=config)
     if json:
         typer.echo(json_output.as_json(plan_output.as_data(found, charts)))
         return
@@ -126,14 +127,17 @@ def _explored(asked: PlanQuestion, found: ReleasePlan) -> tuple[Chart, ...]:
         return explore(found, asked.shape, progress=callback)
 
 
-def _require_target(target: Path | None, choose: str | None, source: Path | None) -> None:
+def _require_target(target: Path | None, choose: str | None, source: Path | None, page: Path | None) -> None:
     """Said before a plan is worked out, and not after."""
     if target is None:
         if choose is not None:
             raise InvalidRequest(f"--choose={choose!r} is what --write writes: give --write FILE too")
         return
-    if target.exists() and (source is None or not target.samefile(source)):
+    if target.exists() and source is not None and target.samefile(source):
+        return
+    if target.exists():
         raise InvalidRequest(
             f"--write={str(target)!r} exists and is not the file given with --config, so it is not written over: name another, "
             "or give it with --config too"
         )
+    require_targets({"--write": target, "--html": page})

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import dpselect
-from accounting import MissingExtra
-from dpselect.errors import InvalidRequest
+from accounting import MissingExtra, OutputError, OutputRefused
+from dpselect.cli.output import require_targets
 from dpselect.planning import ReleasePlan
 from dpselect.planning.charts import Chart
 
@@ -19,20 +19,32 @@ def require_targets(*, figures: Path | None, html: Path | None) -> None:
     """Look whether what was asked for can be written, before a plan is worked out.
 
     Raises:
-        InvalidRequest: the page has no folder, or is one.
+        OutputRefused: the page exists, the folder holds figures of a plan, or one of them cannot be made.
         MissingExtra: figures are asked for and matplotlib is not installed.
     """
+    require_targets({"--html": html})
+    if figures is not None:
+        _require_folder(figures)
     if figures is not None and importlib.util.find_spec("matplotlib") is None:
         raise MissingExtra("--figures needs matplotlib: install it with pip install 'dpselect[plot]'")
-    if html is not None and (html.is_dir() or not html.parent.is_dir()):
-        raise InvalidRequest(f"--html={str(html)!r} cannot be written: name a file in a folder that exists")
+
+
+def _require_folder(figures: Path) -> None:
+    try:
+        earlier = [path.name for path in figures.iterdir() if path.match("plan-*.png") or path.match("plan-*.svg")]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OutputRefused(f"--figures {str(figures)!r} cannot be used ({error.strerror}): name another folder") from None
+    if earlier:
+        raise OutputRefused(f"--figures {str(figures)!r} holds {earlier[0]!r}, which is not written over: name another folder")
 
 
 def write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | None, html: Path | None) -> None:
     """Write what was asked for.
 
     Raises:
-        InvalidRequest: a file cannot be written.
+        OutputRefused, OutputError: a file exists, or cannot be written.
         MissingExtra: figures are asked for and matplotlib is not installed.
     """
     # Imported here: a plan by itself needs neither.
@@ -47,7 +59,7 @@ def write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | Non
 
             write_page(plan, charts, html)
     except OSError as error:
-        raise InvalidRequest(f"the plan cannot be written ({error.strerror}): name another file or folder") from None
+        raise OutputError(f"the plan cannot be written ({error.strerror}): name another file or folder") from None
 
 
 def as_data(plan: ReleasePlan, charts: Sequence[Chart]) -> dict[str, Any]:

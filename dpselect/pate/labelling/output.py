@@ -36,7 +36,7 @@ def write_output(path: Path, rows: Iterable[Row], names: Sequence[Label] | None,
         record: of what the job has written to `path` before: that, and no other file, is replaced.
 
     Raises:
-        OutputExists: there is a file that the job has not written.
+        OutputRefused: there is a file that the job has not written.
         OutputError: it cannot be written.
     """
     suffix = path.suffix.lower()

@@ -7,6 +7,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from accounting.files import new_file
 from accounting.page.markup import table, text
 from dpselect.calibration import noise_settings
 from dpselect.planning.charts import Chart
@@ -20,9 +21,10 @@ def write_page(plan: ReleasePlan, charts: Sequence[Chart], target: Path) -> None
     """Write the page.
 
     Raises:
-        OSError: the file cannot be written.
+        OutputRefused, OutputError: the file exists, or cannot be written.
     """
-    target.write_text("".join(page(plan, charts)), encoding="utf-8")
+    with new_file(target, "the page", encoding="utf-8") as file:
+        file.write("".join(page(plan, charts)))
 
 
 def page(plan: ReleasePlan, charts: Sequence[Chart]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pytest
 
 import accounting as acc
 from accounting.conversion.bounds import Route
-from accounting.ledger import Ledger, LedgerUnavailable
+from accounting.ledger import Ledger
 from accounting.ledger.words import in_words
 from accounting.page.dataset import ROUTES, whole_epsilon
 from accounting.report import write_report
@@ -188,7 +188,7 @@ def test_every_bound_has_a_name() -> None:
 
 def test_a_page_that_cannot_be_written_is_an_error_of_the_ledger(filled: Ledger, tmp_path: Path) -> None:
     """No OSError leaves the report."""
-    with pytest.raises(LedgerUnavailable, match="cannot be written"):
+    with pytest.raises(acc.OutputRefused, match="cannot be written"):
         write_report(filled, tmp_path / "none" / "report.html")
 
 
