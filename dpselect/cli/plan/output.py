@@ -10,7 +10,7 @@ from typing import Any
 
 import dpselect
 from accounting import MissingExtra, OutputError, OutputRefused
-from dpselect.cli.output import require_targets
+from dpselect.cli.output import require_targets as require_new_files
 from dpselect.planning import ReleasePlan
 from dpselect.planning.charts import Chart
 
@@ -22,7 +22,7 @@ def require_targets(*, figures: Path | None, html: Path | None) -> None:
         OutputRefused: the page exists, the folder holds figures of a plan, or one of them cannot be made.
         MissingExtra: figures are asked for and matplotlib is not installed.
     """
-    require_targets({"--html": html})
+    require_new_files({"--html": html})
     if figures is not None:
         _require_folder(figures)
     if figures is not None and importlib.util.find_spec("matplotlib") is None:

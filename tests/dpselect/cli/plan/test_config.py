@@ -77,7 +77,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     """Writing to a link writes the file that it leads to."""
     link = tmp_path / "link.toml"
     link.symlink_to(tmp_path / "file.toml")
-    write(FULL, link)
+    write(FULL, link, over=link)
     assert link.is_symlink()
     assert read(tmp_path / "file.toml") == FULL
 
