@@ -176,17 +176,33 @@ def test_the_utility_of_the_large_margin_mechanism(size: int, failure: float) ->
         assert sum(p for i, p in law.items() if values[i] < best - error) <= failure
 
 
-def test_the_margins_are_the_papers() -> None:
-    """T(r) and the lead as printed, in score units; both grow with r."""
-    mechanism = LargeMargin(epsilon=0.5, delta=1e-3)
-    e, d = 0.5, 1e-3
-    for r in (1, 2, 10):
-        ahead = 6 * (1 + math.log(3 * r / d) / e)
-        fixed = 3 / e * math.log(3 / (2 * d)) + 6 / e * math.log(3 / d)
-        margin = fixed + 12 / e * math.log(3 * r * (r + 1) / d) + ahead
-        assert mechanism.margin(r) == pytest.approx(margin, rel=1e-12)
-        assert mechanism.needed_lead(r, 0.1) == pytest.approx(margin + 21 / e * math.log(30), rel=1e-12)
-        assert mechanism.error_bound(r, 0.1) == pytest.approx(6 * math.log(20 * r) / e, rel=1e-12)
+def test_the_margins_are_exact_to_a_few_counts() -> None:
+    """Theorem V7: T(r) and the lead in score units; the tail of the three noises is met exactly, the paper's margin is longer."""
+    for e, d in ((0.5, 1e-3), (1.0, 1e-6)):
+        mechanism = LargeMargin(epsilon=e, delta=d)
+        for r in (1, 2, 10):
+            ahead = 2 + 6 / e * math.log(3 * r / d)
+            beyond = (mechanism.margin(r) - ahead) * e
+            tail = 32 / 45 * math.exp(-beyond / 12) - 2 / 9 * math.exp(-beyond / 6) + 1 / 90 * math.exp(-beyond / 3)
+            allowed = 2 * d / (3 * r * (r + 1))
+            assert 0.99 * allowed <= tail <= allowed
+            paper = (3 * math.log(3 / (2 * d)) + 6 * math.log(3 / d) + 12 * math.log(3 * r * (r + 1) / d)) / e
+            assert mechanism.margin(r) < paper + 6 * (1 + math.log(3 * r / d) / e)
+            assert mechanism.needed_lead(r, 0.1) == pytest.approx(mechanism.margin(r) + 21 / e * math.log(30), rel=1e-12)
+            assert mechanism.error_bound(r, 0.1) == pytest.approx(6 * math.log(20 * r) / e, rel=1e-12)
+    assert LargeMargin(epsilon=1.0, delta=1e-6).margin(1) == pytest.approx(266, abs=1)
+
+
+def test_the_tail_of_the_three_noises() -> None:
+    """Theorem V7: the partial fractions are the tail of Lap(3) + Lap(6) + Lap(12), by two convolutions on a grid."""
+    step, reach = 0.02, 400.0
+    at = np.arange(-reach, reach + step / 2, step)
+    law = np.exp(-np.abs(at) / 3) / 6
+    for scale in (6, 12):
+        law = np.convolve(law, np.exp(-np.abs(at) / scale) / (2 * scale), mode="same") * step
+    for beyond in (5.0, 20.0, 60.0):
+        tail = 32 / 45 * math.exp(-beyond / 12) - 2 / 9 * math.exp(-beyond / 6) + 1 / 90 * math.exp(-beyond / 3)
+        assert float(law[at > beyond].sum() * step) == pytest.approx(tail, rel=5e-3)
 
 
 def _steps(mechanism: LargeMargin, values: tuple[int, ...], other: tuple[int, ...]) -> tuple[dict[Any, float], float]:

@@ -35,8 +35,8 @@ class AboveThreshold(Mechanism):
 
     `select(scores)` takes the answers of the queries as scores, in the order in which they are asked; `Selection.indices` are
     those found above. One noise is drawn for the threshold and kept for the whole run, which ends with the c-th answer above.
-    With D = linf and K = 1 for monotone scores, else 2: laplace costs SparseVectorDP(D/scale, c K D/answer_scale), Theorem V1,
-    however many queries are asked, or l0 * LaplaceDP(D/answer_scale) where one user changes few answers. gaussian is the
+    With D = linf and K = 1 for monotone scores, else 2: laplace costs SparseVectorDP(D/scale, c K D/answer_scale, c), Theorems V1
+    and V8, however many queries are asked, or l0 * LaplaceDP(D/answer_scale) where one user changes few answers. gaussian is the
     variant of Zhu and Wang (2020), Theorem V2, and pays for `candidates`.
 
     Args:
@@ -85,7 +85,7 @@ class AboveThreshold(Mechanism):
         if self.candidates is not None and self.noise == "gaussian":
             return self._gaussian_curve(self.candidates)
         answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
-        sparse = SparseVectorDP(epsilon1=ratio_up(self.sensitivity.linf, self.scale), epsilon2=answers)
+        sparse = SparseVectorDP(epsilon1=ratio_up(self.sensitivity.linf, self.scale), epsilon2=answers, positives=self.c)
         if self.sensitivity.l0 is None:
             return sparse
         return tighter(sparse, self.sensitivity.l0 * LaplaceDP(epsilon=ratio_up(self.sensitivity.linf, self.noise_on_answers)))

@@ -71,7 +71,7 @@ class LargeMargin(Mechanism):
     def core(self) -> Curve:
         """What the three steps cost unless a candidate is released that one user could push out of the top l."""
         top, threshold, comparison, choice = self._scales
-        search = SparseVectorDP(epsilon1=ratio_up(1, threshold), epsilon2=ratio_up(2, comparison))
+        search = SparseVectorDP(epsilon1=ratio_up(1, threshold), epsilon2=ratio_up(2, comparison), positives=1)
         return LaplaceDP(epsilon=ratio_up(1, top)) + search + BoundedRange(epsilon=ratio_up(2, choice))
 
     @property
@@ -120,11 +120,10 @@ class LargeMargin(Mechanism):
 
     def _margins(self, sizes: Floats) -> Floats:
         e, d = self.epsilon, self.delta
-        fixed = 3 / e * math.log(3 / (2 * d)) + 6 / e * math.log(3 / d)
-        growing = 12 / e * (np.log(3 * sizes) + np.log1p(sizes) - math.log(d))
-        ahead = 6 * (1 + np.log(3 * sizes / d) / e)
+        noise = 12 / e * (np.log(16 / 15 * sizes) + np.log1p(sizes) - math.log(d))
+        ahead = 2 + 6 / e * np.log(3 * sizes / d)
         # A few ulps up, so that rounding cannot let a margin pass too easily.
-        return (fixed + growing + ahead) * (1 + 1e-14)
+        return (noise + ahead) * (1 + 1e-14)
 
     def _leads(self, descending: Numbers) -> Floats:
         """(rows, m - 1) lead of the best over every lower rank, beyond T; in float64, for the law."""

@@ -55,7 +55,7 @@ class StableRule:
     @property
     def curve(self) -> SparseVectorDP:
         """What one run costs unless something unstable passes."""
-        return SparseVectorDP(epsilon1=self.epsilon1, epsilon2=self.epsilon2)
+        return SparseVectorDP(epsilon1=self.epsilon1, epsilon2=self.epsilon2, positives=1)
 
     @property
     def scale(self) -> float:
