@@ -8,9 +8,10 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
+from accounting.curves import Curve
 from accounting.errors import BudgetExceeded, InvalidArgument, Unaffordable
 from accounting.ledger.errors import KeyConflict, SharedRows
-from accounting.ledger.item import Item
+from accounting.ledger.item import Item, binding_of
 from accounting.ledger.model import Action, Dataset, Entry, Receipt
 from accounting.ledger.origin import Origin
 from accounting.ledger.rows import (
@@ -144,9 +145,11 @@ def _first_step(request: Request, period: str, price: Price) -> Step:
 def _replay(dataset: Dataset, request: Request, earlier: list[Entry]) -> Receipt:
     opening = openings(earlier)
     first, item = opening[0], request.item
-    asked = (request.action, item.curve_json, item.mechanism_json, item.count, request.periods)
-    stored = (first.action, first.curve, first.mechanism, first.count, tuple(entry.period for entry in opening))
-    if asked != stored:
+    # Not the mechanism's JSON: a later version writes more into it, and a retry across an upgrade is still the same charge. The
+    # relation is the dataset's, as of every item that comes here.
+    asked = (request.action, item.count, request.periods, binding_of(item.mechanism_json))
+    stored = (first.action, first.count, tuple(entry.period for entry in opening), binding_of(first.mechanism))
+    if asked != stored or Curve.from_json(first.curve or "") != item.curve:
         raise KeyConflict(
             f"key={request.key!r} has already paid for a different charge of dataset={dataset.name!r} (entry {first.seq}): "
             "give every charge a key of its own, and a retried one the same arguments"

@@ -18,7 +18,10 @@ MOST_RUNS = 10**12
 
 
 class Chargeable(Protocol):
-    """A mechanism: a curve, the relation it holds for, and JSON that describes it."""
+    """A mechanism: a curve, the relation it holds for, and JSON that describes it.
+
+    The description is provenance and may grow with the version; a text under "binding" in it is part of what is charged.
+    """
 
     @property
     def curve(self) -> Curve: ...
@@ -33,8 +36,8 @@ class Terms(TypedDict, total=False):
     Attributes:
         count: how many times it runs, 1 by default.
         relation: of a bare curve, checked against the dataset's; a mechanism states its own.
-        key: idempotency key. A second call with it charges nothing and gives back the first one's receipt, marked `replayed`:
-            it pays for one draw, so do not draw again.
+        key: idempotency key. A second call with it, the same curve, count and periods charges nothing and gives back the first
+            one's receipt, marked `replayed`: it pays for one draw, so do not draw again.
         period: whose rows are read, where the dataset has a window; several are charged each.
         label: what for, in words.
         actor: on whose behalf; by default the operating system's user.
@@ -98,6 +101,12 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
     mechanism = _short("mechanism", item.to_json())
     canonical.loads(mechanism)
     return Item(curve, runs, same_relation(item.relation, relation), _short("curve", curve.to_json()), mechanism)
+
+
+def binding_of(mechanism_json: str | None) -> str | None:
+    """What a description binds its charge to: one job's draw, say, that no other job may make under the same key."""
+    bound = None if mechanism_json is None else canonical.loads(mechanism_json).get("binding")
+    return bound if isinstance(bound, str) else None
 
 
 def _short(field: str, text: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from accounting import Curve, Relation
 from accounting.frozen import Count, Frozen
+from accounting.registry import kind_of
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism
 
@@ -69,8 +70,9 @@ class Job(Frozen):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of all of it: what is resumed must be what was begun."""
-        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+        """Hash of all that is not at its default, to which a later version adds nothing: what is resumed is what was begun."""
+        stated = {"kind": kind_of(type(self.mechanism)), **self.model_dump(mode="json", exclude_defaults=True)}
+        return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()
 
     def rows(self, batch: int) -> slice:
         """The rounds of a batch."""

@@ -87,6 +87,36 @@ def test_a_key_is_for_one_charge(ledger: Ledger, other: tuple[acc.Curve, int]) -
         ledger.charge("clicks", other[0], count=other[1], key="job 7")
 
 
+class Described:
+    """A mechanism with this description."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    relation = "add_remove"
+    curve = HALF
+
+    def to_json(self) -> str:
+        return self._text
+
+
+def test_a_retry_is_the_same_charge_after_an_upgrade(ledger: Ledger) -> None:
+    """A later version of the mechanism writes a new field with its default: the key finds what it has paid for."""
+    first = ledger.charge("clicks", Described('{"kind": "toy", "k": 3}'), key="job 7")
+    again = ledger.charge("clicks", Described('{"kind": "toy", "k": 3, "ties": "random"}'), key="job 7")
+    assert again.replayed
+    assert again.entries == first.entries
+
+
+def test_a_key_is_for_one_binding(ledger: Ledger) -> None:
+    """A description that binds its charge to one job's draw pays for no other job."""
+    ledger.charge("clicks", Described('{"kind": "batch", "binding": "a"}'), key="job 7")
+    assert ledger.charge("clicks", Described('{"kind": "batch", "binding": "a", "new": 1}'), key="job 7").replayed
+    for other in ('{"kind": "batch", "binding": "b"}', '{"kind": "batch"}'):
+        with pytest.raises(KeyConflict, match="job 7"):
+            ledger.charge("clicks", Described(other), key="job 7")
+
+
 def test_a_mechanism_is_stored_as_provenance(url: str) -> None:
     """A mechanism's JSON, relation and curve go into the entry, with who, where, when and with which version."""
     now = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)

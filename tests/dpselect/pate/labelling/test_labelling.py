@@ -258,3 +258,13 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
     ledger.create_dataset("teachers", acc.Budget(rho=10.0), "add_remove")
     with pytest.raises(acc.RelationMismatch):
         _run(tmp_path / "job", Payer(ledger, "teachers"))
+
+
+def test_a_job_is_told_by_what_it_states_and_by_its_kind() -> None:
+    """Equal settings of two kinds are two jobs; a setting at its default, as a later version's new one is, changes nothing."""
+    terms = {"key": "k", "rounds": 1, "batch_size": 1, "ledger": "l", "dataset": "d"}
+    jobs = [Job(mechanism=kind(sigma=1.0, labels=3), **terms) for kind in (pate.GNMax, pate.BinaryVoting)]
+    assert jobs[0].fingerprint != jobs[1].fingerprint
+    assert Job(mechanism=pate.GNMax(sigma=1.0, labels=3, relation="replace_one"), salt="", **terms) == jobs[0]
+    assert "relation" not in str(jobs[0].model_dump(mode="json", exclude_defaults=True))
+    assert Job(mechanism=pate.GNMax(sigma=2.0, labels=3), **terms).fingerprint != jobs[0].fingerprint
