@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Generic, TypeVar, final
 
@@ -27,10 +28,11 @@ class Registry(Generic[M]):
         what: the family, in words.
         group: of the entry points.
         error: raised for an unknown kind.
+        homes: the library's own packages of members, whose names are imported when first asked for.
     """
 
-    def __init__(self, what: str, group: str, error: type[AccountingError]) -> None:
-        self._what, self._group, self._error = what, group, error
+    def __init__(self, what: str, group: str, error: type[AccountingError], *, homes: tuple[str, ...] = ()) -> None:
+        self._what, self._group, self._error, self._homes = what, group, error, homes
         self._known: dict[str, type[M]] = {}
 
     def add(self, member: type[M]) -> None:
@@ -45,6 +47,7 @@ class Registry(Generic[M]):
 
     def members(self) -> dict[str, type[M]]:
         """All of them by kind. A package that cannot be loaded is left out, with a warning that says why."""
+        self._import_homes()
         for point in _points(self._group, tuple(sys.path)):
             try:
                 self._load(point)
@@ -58,6 +61,8 @@ class Registry(Generic[M]):
         Raises:
             The family's error: no member has it, or its package cannot be loaded.
         """
+        if isinstance(kind, str) and kind not in self._known:
+            self._import_homes()
         if isinstance(kind, str) and kind not in self._known:
             for point in _points(self._group, tuple(sys.path)).select(name=kind):
                 self._load(point)
@@ -73,6 +78,12 @@ class Registry(Generic[M]):
             The family's error: an unknown kind, or values outside their domain.
         """
         return self.member(data.get("kind") if isinstance(data, Mapping) else None).model_validate(data)
+
+    def _import_homes(self) -> None:
+        for home in self._homes:
+            module = import_module(home)
+            for name in module.__all__:
+                getattr(module, name)
 
     def _load(self, point: EntryPoint) -> None:
         if point.name in self._known:

@@ -1,11 +1,5 @@
 """Event logs: how many distinct users touched each item, and what one user may change about it."""
 
-from __future__ import annotations
+import lazy_loader
 
-from dpselect.events.catalogue import read_catalogue
-from dpselect.events.counts import EventCounts
-from dpselect.events.doors.files import Format
-from dpselect.events.reader import ProgressCallback, read
-from dpselect.events.report import ReadReport
-
-__all__ = ["EventCounts", "Format", "ProgressCallback", "ReadReport", "read", "read_catalogue"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

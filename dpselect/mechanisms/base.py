@@ -275,7 +275,9 @@ class Mechanism(Frozen, ABC):
             )
 
 
-MECHANISMS: Registry[Mechanism] = Registry("mechanism", "dpselect.mechanisms", InvalidMechanism)
+MECHANISMS: Registry[Mechanism] = Registry(
+    "mechanism", "dpselect.mechanisms", InvalidMechanism, homes=("dpselect.mechanisms", "dpselect.pate", "dpselect.ranking")
+)
 
 
 def from_data(data: object) -> Mechanism:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accounting.calibrate import calibrate, calibrate_count
+from accounting.calibration import calibrate, calibrate_count
 from accounting.curves import ZCDP, ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable
 from accounting.errors import CalibrationError, InvalidArgument, InvalidCurve
 from accounting.spending.budget import Budget

@@ -23,7 +23,7 @@ from dp_accounting import dp_event, mechanism_calibration
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from accounting.calibrate import calibrate
+from accounting.calibration import calibrate
 from accounting.conversion.bounds import best_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP
 from accounting.spending.budget import Budget

@@ -1,0 +1,43 @@
+"""What an import loads: names cost what they need, when they are first used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# What takes longest to import of all that the packages use.
+HEAVY = ("scipy.special", "scipy.stats", "scipy.signal", "scipy.sparse", "dp_accounting", "duckdb", "sqlalchemy", "matplotlib", "pandas")
+CURVES = "acc.LaplaceDP(epsilon=1.0), acc.BoundedRange(epsilon=1.0), acc.GaussianDP(mu=1.0), acc.ZCDP(rho=0.1)"
+RELEASE = "dps.OneshotTopK(k=1, noise='gumbel', scale=1.0).select(dps.Scores([5, 1], sensitivity=dps.Sensitivity()))"
+
+
+def _loaded(code: str) -> set[str]:
+    """The heavy modules that a fresh interpreter holds after `code`."""
+    script = f"import sys\n{code}\nprint(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import accounting, dpselect, dpselect.cli", set()),
+        (f"import accounting as acc\n{CURVES}", set()),
+        (f"import dpselect as dps\n{RELEASE}", set()),
+        ("import accounting as acc\nacc.ZCDP(rho=0.1).epsilon(1e-6)", {"scipy.special"}),
+        ("import accounting as acc\nacc.Ledger", {"sqlalchemy"}),
+    ],
+    ids=["import", "curves", "a release", "a conversion", "ledger"],
+)
+def test_an_import_loads_no_more_than_is_used(code: str, allowed: set[str]) -> None:
+    """Heavy dependencies are loaded by what needs them: an import by none, dp-accounting only where it converts."""
+    assert _loaded(code) <= allowed
+
+
+def test_a_plan_is_converted_by_dp_accounting() -> None:
+    """The accountant reaches dp-accounting when it converts, not before."""
+    composed = "import accounting as acc\nplan = acc.Accountant().compose(acc.ZCDP(rho=0.1), 3)"
+    assert "dp_accounting" not in _loaded(composed)
+    assert "dp_accounting" in _loaded(f"{composed}\nplan.epsilon(1e-6)")
