@@ -8,7 +8,17 @@ import sys
 import pytest
 
 # What takes longest to import of all that the packages use.
-HEAVY = ("scipy.special", "scipy.stats", "scipy.signal", "scipy.sparse", "dp_accounting", "duckdb", "sqlalchemy", "matplotlib", "pandas")
+HEAVY = (
+    "scipy.special",
+    "scipy.stats",
+    "scipy.signal",
+    "scipy.sparse",
+    "dp_accounting",
+    "duckdb",
+    "sqlalchemy",
+    "matplotlib",
+    "pandas",
+)
 CURVES = "acc.LaplaceDP(epsilon=1.0), acc.BoundedRange(epsilon=1.0), acc.GaussianDP(mu=1.0), acc.ZCDP(rho=0.1)"
 RELEASE = "dps.OneshotTopK(k=1, noise='gumbel', scale=1.0).select(dps.Scores([5, 1], sensitivity=dps.Sensitivity()))"
 

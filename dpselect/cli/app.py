@@ -4,34 +4,84 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-import dpselect
-from dpselect.cli import mechanisms, schema
-from dpselect.cli.demo import command as demo
 from dpselect.cli.guard import GuardedGroup
-from dpselect.cli.ledger import command as ledger
 from dpselect.cli.options import Debug
-from dpselect.cli.pate import command as pate
-from dpselect.cli.plan import command as plan
-from dpselect.cli.topk import command as topk
+
+# Its tracebacks show local variables, and those are private data.
+_PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+
+
+class _Verb(NamedTuple):
+    """A command: the module that is imported when it is called, its function or `app`, and a line of help."""
+
+    module: str
+    member: str
+    help: str
+
+
+_VERBS: Final = {
+    "topk": _Verb("dpselect.cli.topk.command", "topk", "Release the top k of a log, with its price."),
+    "plan": _Verb("dpselect.cli.plan.command", "plan", "Say which mechanism to use for a budget, before any data are read."),
+    "schema": _Verb("dpselect.cli.schema", "schema", "Print the schema of the configuration file."),
+    "demo": _Verb("dpselect.cli.demo.command", "demo", "The same on a log that is made up first."),
+    "mechanisms": _Verb("dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."),
+    "pate": _Verb("dpselect.cli.pate.command", "pate", "Label items by teachers' votes, resumably."),
+    "ledger": _Verb("dpselect.cli.ledger.command", "app", "Keep a privacy budget that many processes spend and an auditor can check."),
+}
+
+
+class _Imported(Mapping[str, Any]):
+    """The commands by name, each imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        verb = _VERBS[name]
+        member = getattr(import_module(verb.module), verb.member)
+        if not isinstance(member, typer.Typer):
+            function, member = member, typer.Typer(**_PLAIN)
+            member.command(name, short_help=verb.help)(function)
+        return typer.main.get_command(member)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_VERBS)
+
+    def __len__(self) -> int:
+        return len(_VERBS)
+
+
+class _Verbs(GuardedGroup):
+    """Help and errors at the top import no command."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = _Imported()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_VERBS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.help) for name, verb in _VERBS.items()])
+
 
 app = typer.Typer(
     name="dpselect",
-    cls=GuardedGroup,
+    cls=_Verbs,
     help="Which items are the most popular, told with differential privacy and with the price of telling.",
     invoke_without_command=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,  # its tracebacks show local variables, and those are private data
+    **_PLAIN,
 )
 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"dpselect {dpselect.__version__}")
+        typer.echo(f"dpselect {version('dpselect')}")
         raise typer.Exit
 
 
@@ -45,15 +95,6 @@ def _common(
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-app.command("topk", short_help="Release the top k of a log, with its price.")(topk.topk)
-app.command("plan", short_help="Say which mechanism to use for a budget, before any data are read.")(plan.plan)
-app.command("schema", short_help="Print the schema of the configuration file.")(schema.schema)
-app.command("demo", short_help="The same on a log that is made up first.")(demo.demo)
-app.command("mechanisms", short_help="What the mechanisms are and guarantee.")(mechanisms.mechanisms)
-app.command("pate", short_help="Label items by teachers' votes, resumably.")(pate.pate)
-app.add_typer(ledger.app)
 
 
 def main() -> None:

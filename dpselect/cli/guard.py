@@ -10,7 +10,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from accounting import AccountingError, CalibrationError, InvalidArgument, InvalidBudget, OutputRefused, RelationMismatch
+from accounting.errors import AccountingError, CalibrationError, InvalidArgument, InvalidBudget, OutputRefused, RelationMismatch
 from dpselect.cli.printable import printable
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 

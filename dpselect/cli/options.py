@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accounting import Budget, InvalidBudget
+from accounting.errors import InvalidBudget
 from dpselect.cli.guard import remember_debug
+
+if TYPE_CHECKING:
+    from accounting import Budget
 
 Debug = Annotated[
     bool,
@@ -52,6 +55,8 @@ def budget(epsilon: float | None, delta: float | None, rho: float | None) -> Bud
             raise InvalidBudget(f"{name}={value:g} must be a finite number above 0, in nats; 1 is a common choice")
     if delta is not None and not 0 < delta < 1:
         raise InvalidBudget(f"--delta={delta:g} must lie strictly between 0 and 1; leave it out for a budget without delta")
+    from accounting import Budget  # the help of a command does without it
+
     return Budget(epsilon=epsilon, delta=delta or 0.0, rho=rho)
 
 
