@@ -9,3 +9,4 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 DISTRIBUTION = "dpselect"
+__all__ += ["DISTRIBUTION"]

@@ -1,7 +1,6 @@
 from . import curves as curves
 from . import errors as errors
 from . import ledger as ledger
-from . import plots as plots
 from .accountant import Accountant as Accountant
 from .accountant import Breakdown as Breakdown
 from .accountant import Share as Share

@@ -33,7 +33,9 @@ _VERBS: Final = {
     "demo": _Verb("dpselect.cli.demo.command", "demo", "The same on a log that is made up first."),
     "mechanisms": _Verb("dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."),
     "pate": _Verb("dpselect.cli.pate.command", "pate", "Label items by teachers' votes, resumably."),
-    "ledger": _Verb("dpselect.cli.ledger.command", "app", "Keep a privacy budget that many processes spend and an auditor can check."),
+    "ledger": _Verb(
+        "dpselect.cli.ledger.command", "app", "Keep a privacy budget that many processes spend and an auditor can check."
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accounting import Budget, Relation
 from dpselect import events
@@ -14,7 +15,9 @@ from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Sensitivity
-from dpselect.session import Session
+
+if TYPE_CHECKING:
+    from dpselect.session import Session
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ def answer(question: Question, progress: ProgressCallback | None = None) -> Answ
 
 def _session(question: Question) -> Session | None:
     if question.ledger is not None and question.dataset is not None:
+        from dpselect.session import Session  # a release without a ledger does without a database
+
         return Session.open(question.ledger, question.dataset, period=question.period or None)
     if question.ledger is not None or question.dataset is not None or question.period or question.key is not None:
         raise InvalidRequest("--ledger and --dataset go together: name both to charge a ledger (--period and --key are theirs)")

@@ -28,6 +28,7 @@ app = typer.Typer(
     cls=GuardedGroup,
     help="Keep a privacy budget that many processes spend and an auditor can check.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
