@@ -14,7 +14,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.queries.online_stable_session import StableSession
+from dpselect.mechanisms.queries.online_stable_queries import StableSession
 from dpselect.sampling import Sampler
 from dpselect.sampling.errors import EntropyUnavailable
 

@@ -15,10 +15,8 @@ import accounting as acc
 import dpselect as dps
 from accounting.conversion.renyi import rdp_to_epsilon
 from dpselect.divergence import hockey_stick
-from dpselect.mechanisms.stability.gaps import gaps_below
+from dpselect.mechanisms.stability.gaps import StabilityRule, gaps_below, pick_law
 from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
-from dpselect.mechanisms.stability.pick import pick_law
-from dpselect.mechanisms.stability.rule import StabilityRule
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 
 RHO, DELTA, FAILURE = 0.1, 1e-6, 1e-12

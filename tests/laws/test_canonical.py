@@ -16,11 +16,9 @@ import accounting as acc
 import dpselect as dps
 from dpselect import verify
 from dpselect.divergence import log_ratio, renyi
-from dpselect.mechanisms.canonical import blocks as canonical_blocks
 from dpselect.mechanisms.canonical import draw as canonical_draw
-from dpselect.mechanisms.canonical.binomial import log_binomial
-from dpselect.mechanisms.canonical.classes import Classes
-from dpselect.mechanisms.canonical.noise import noise_at
+from dpselect.mechanisms.canonical.classes import Classes, log_binomial
+from dpselect.mechanisms.canonical.draw import noise_at
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.ranks import Ranked
@@ -121,8 +119,8 @@ def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
 )
 def test_splitting_blocks_follows_the_law(monkeypatch: pytest.MonkeyPatch, gamma: float, noise: str, children: int) -> None:
     """Drawn by branch and bound from whole rows, the classes of 60 candidates have their exact probabilities."""
-    monkeypatch.setattr(canonical_blocks, "_FEW", 0)
-    monkeypatch.setattr(canonical_blocks, "_CHILDREN", children)
+    monkeypatch.setattr(canonical_draw, "_FEW", 0)
+    monkeypatch.setattr(canonical_draw, "_CHILDREN", children)
     values = np.sort(np.random.default_rng(3).integers(0, 30, 60))[::-1]
     mechanism = CanonicalTopK(k=3, epsilon=1.5, gamma=gamma, noise=noise)
     classes = Classes(Ranked(counts(values)), 3, gamma, "tied")

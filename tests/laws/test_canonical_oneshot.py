@@ -10,7 +10,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.divergence import hockey_stick, log_ratio
-from dpselect.mechanisms.canonical.binomial import log_binomial
+from dpselect.mechanisms.canonical.classes import log_binomial
 from dpselect.mechanisms.noise_curves import best_set
 from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.noise import by_name

@@ -15,15 +15,12 @@ from mechanism_laws import misfit
 from slow_reference import BITS, exact, inverse
 
 import dpselect as dps
-from dpselect.mechanisms.canonical import blocks as canonical_blocks
 from dpselect.mechanisms.canonical import draw as canonical_draw
 from dpselect.mechanisms.canonical import many as canonical_rows
-from dpselect.mechanisms.canonical.blocks import luck
 from dpselect.mechanisms.canonical.classes import Classes
-from dpselect.mechanisms.canonical.noise import noise_bounds
+from dpselect.mechanisms.canonical.draw import luck, noise_bounds
 from dpselect.mechanisms.joint import levels as joint_levels
-from dpselect.mechanisms.joint.counts import Counts
-from dpselect.mechanisms.joint.levels import Levels
+from dpselect.mechanisms.joint.levels import Counts, Levels
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.mechanisms.stability.gaps import heights
 from dpselect.noise import by_name
@@ -122,7 +119,7 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
         count = classes.rows * (len(values) - classes.first + 1) + int(classes.separate_top)
         with ctx.workprec(BITS):
             expected = canonical_reference(mechanism, values, sampler(case).words(count).tolist())
-        blocks = canonical_blocks.roots(classes, sampler(case).words)
+        blocks = canonical_draw.roots(classes, sampler(case).words)
         chosen = classes.chosen(int(blocks.row[expected]), int(blocks.start[expected]))
         for by in (0.0, mechanism.scale, np.inf):
             monkeypatch.setattr(canonical_draw, "totals", widened(real, by))
@@ -147,10 +144,10 @@ def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> 
 @pytest.mark.parametrize(("gamma", "noise"), [(0.5, "gumbel"), (0.8, "laplace"), (1.0, "exponential")])
 def test_blocks_that_floats_never_decide_follow_the_law(gamma: float, noise: Any, monkeypatch: Patch) -> None:
     """Split from whole rows, every heir picked and every winner found by ball arithmetic, the sets have their exact law."""
-    monkeypatch.setattr(canonical_blocks, "_FEW", 0)
-    monkeypatch.setattr(canonical_blocks, "_CHILDREN", 2)
+    monkeypatch.setattr(canonical_draw, "_FEW", 0)
+    monkeypatch.setattr(canonical_draw, "_CHILDREN", 2)
     monkeypatch.setattr(canonical_draw, "totals", widened(canonical_draw.totals, np.inf))
-    monkeypatch.setattr(canonical_blocks, "picked_rows", nowhere)
+    monkeypatch.setattr(canonical_draw, "picked_rows", nowhere)
     scores = dps.Scores([5, 3, 3, 2, 1, 0], sensitivity=ANY)
     mechanism = dps.CanonicalTopK(k=2, epsilon=1.5, gamma=gamma, noise=noise)
     drawn: list[object] = [frozenset(mechanism.select(scores, rng=np.random.default_rng(i)).indices) for i in range(1500)]

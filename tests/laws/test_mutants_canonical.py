@@ -15,17 +15,15 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.divergence import hockey_stick
-from dpselect.mechanisms.canonical import blocks as canonical_blocks
 from dpselect.mechanisms.canonical import classes as canonical_classes
 from dpselect.mechanisms.canonical import draw as canonical_draw
 from dpselect.mechanisms.canonical import many as canonical_rows
 from dpselect.mechanisms.canonical import top_k as canonical
 from dpselect.mechanisms.canonical.classes import Chosen, Classes
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
-from dpselect.mechanisms.joint import cells as joint_cells
-from dpselect.mechanisms.joint import sequences as joint_sequences
-from dpselect.mechanisms.joint.counts import Counts
-from dpselect.mechanisms.joint.levels import Levels
+from dpselect.mechanisms.joint import levels as joint_levels
+from dpselect.mechanisms.joint import top_k as joint_sequences
+from dpselect.mechanisms.joint.levels import Counts, Levels
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.noise_curves import best_set
 from dpselect.sampling import Sampler
@@ -106,15 +104,15 @@ def test_forgotten_class_sizes_are_caught_in_rows(monkeypatch: Patch) -> None:
 
 def test_unsplit_luck_is_caught(monkeypatch: Patch) -> None:
     """Children of a block that do not inherit the block's largest noise contradict the exact law."""
-    monkeypatch.setattr(canonical_blocks, "_FEW", 0)
+    monkeypatch.setattr(canonical_draw, "_FEW", 0)
     assert not drawn_wrongly(HALF, [4, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0], 1500)
-    monkeypatch.setattr(canonical_blocks, "_heirs", lambda _, __, edges, *___: (np.diff(edges, axis=1) > 0).argmax(axis=1))
+    monkeypatch.setattr(canonical_draw, "_heirs", lambda _, __, edges, *___: (np.diff(edges, axis=1) > 0).argmax(axis=1))
     assert drawn_wrongly(HALF, [4, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0], 1500)
 
 
 def test_a_wrong_lower_bound_is_caught(monkeypatch: Patch) -> None:
     """Blocks judged by the wrong end of their run contradict the exact law."""
-    monkeypatch.setattr(canonical_blocks, "_FEW", 0)
+    monkeypatch.setattr(canonical_draw, "_FEW", 0)
     real = Classes.half_score
 
     def always_first(self: Classes, row: Any, lowest: Any) -> Any:
@@ -136,7 +134,7 @@ def test_joint_places_that_forget_each_other_are_caught(monkeypatch: Patch) -> N
         self._cells = self._refined()
 
     monkeypatch.setattr(Levels, "__init__", forgetful)
-    monkeypatch.setattr(joint_cells, "log_product", lambda allowed: np.log(allowed).sum(axis=1))
+    monkeypatch.setattr(joint_levels, "log_product", lambda allowed: np.log(allowed).sum(axis=1))
     assert drawn_wrongly(wide, [6, 5, 2, 1, 0])
 
 

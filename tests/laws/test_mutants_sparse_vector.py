@@ -19,7 +19,7 @@ from dpselect.mechanisms.queries.first_stable import FirstStable
 from dpselect.mechanisms.queries.large_margin import LargeMargin
 from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
 from dpselect.mechanisms.queries.stable_rule import StableRule
-from dpselect.mechanisms.queries.threshold_run import margins
+from dpselect.mechanisms.queries.threshold_law import margins
 from dpselect.mechanisms.stability.gaps import Top, read_top
 from dpselect.mechanisms.unknown import top_stable
 from dpselect.mechanisms.unknown.top_stable import TopStable

@@ -13,13 +13,10 @@ from test_stability_pay import SESSIONS, overspent, pay
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.stability import pick as gaps_pick
-from dpselect.mechanisms.stability import rule as gaps_rule
-from dpselect.mechanisms.stability import stability_test, stable_top_k, stable_top_k_fixed
-from dpselect.mechanisms.stability.gaps import Top, read_top, top_set
+from dpselect.mechanisms.stability import gaps, stability_test, stable_top_k, stable_top_k_fixed
+from dpselect.mechanisms.stability.gaps import StabilityRule, Top, read_top, top_set
 from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
 from dpselect.mechanisms.stability.large_gap import LargeGap
-from dpselect.mechanisms.stability.rule import StabilityRule
 from dpselect.mechanisms.stability.stability_test import StabilityTest
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
@@ -144,12 +141,12 @@ def threshold_without_quantile(patch: Patch) -> None:
 
 def shift_of_add_remove(patch: Patch) -> None:
     """Takes g = 1 for both relations."""
-    patch.setattr(gaps_rule, "gap_shift", lambda _: 1.0)
+    patch.setattr(gaps, "gap_shift", lambda _: 1.0)
 
 
 def shift_of_add_remove_everywhere(patch: Patch) -> None:
     """Takes g = 1 for both relations, in the noise too: Example 14 of Zhu and Wang."""
-    patch.setattr(gaps_rule, "gap_shift", lambda _: 1.0)
+    patch.setattr(gaps, "gap_shift", lambda _: 1.0)
     patch.setattr(stable_top_k, "gap_shift", lambda _: 1.0)
 
 
@@ -159,7 +156,7 @@ def no_noise_in_the_choice(patch: Patch) -> None:
     def widest(gaps: Any, regularizer: Any, noise: Any, scale: float) -> Any:
         return np.eye(len(gaps))[int(np.argmax(gaps))]
 
-    for module in (gaps_pick, stable_top_k, stable_top_k_fixed):
+    for module in (gaps, stable_top_k, stable_top_k_fixed):
         patch.setattr(module, "pick_law", widest)
 
 

@@ -16,10 +16,9 @@ import accounting as acc
 import dpselect as dps
 from dpselect import verify
 from dpselect.divergence import hockey_stick, renyi
-from dpselect.mechanisms.stability.gaps import Top, gap_shift, read_top, top_set
+from dpselect.mechanisms.stability.gaps import Top, gap_shift, pick_law, read_top, top_set
 from dpselect.mechanisms.stability.large_gap import LargeGap
-from dpselect.mechanisms.stability.pick import pick_law
-from dpselect.mechanisms.stability.regularizer_target import TargetSize
+from dpselect.mechanisms.stability.regularizer import TargetSize
 from dpselect.mechanisms.stability.stability_test import StabilityTest
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed

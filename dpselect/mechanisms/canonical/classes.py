@@ -9,18 +9,113 @@ A row is the run of classes that share h, with t from `first` to m.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb, ctx, fmpq, fmpz
 from numpy.typing import NDArray
 
-from dpselect.mechanisms.canonical.binomial import binomial_ball, log_binomial, log_binomial_bounds, log_difference_bounds
-from dpselect.mechanisms.canonical.totals import half_scores
 from dpselect.mechanisms.ranks import Ranked
-from dpselect.sampling.lazy import rational
+from dpselect.noise.numerics import log1mexp
+from dpselect.sampling.heights import Floats
+from dpselect.sampling.lazy import precision, rational
 
-Floats = NDArray[np.float64]
+# Logarithms of binomial coefficients that keep their relative accuracy at any size.
+_EXACT = 16  # below it the remainder of Stirling's formula is read from a table
+_ALLOWANCE = 2.0**-44  # of 1 + ln C: far above the roundings of the saddle-point form
+_SHORT = 64  # coefficients C(n, r) of r up to here are computed as integers
+_LOST = 64  # bits that the differences of log-gammas may lose, for n below 2^60
+_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
+
+
+def log_binomial(n: Any, r: Any) -> Floats:
+    """ln C(n, r) elementwise for integers n >= -1; -inf where r is not in 0..n. Relative error about 1e-14.
+
+    The saddle-point form (Loader 2000): differences of log-gammas would lose n ln n / ln C(n, r) of the accuracy.
+    """
+    n, r = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(r, dtype=np.float64))
+    r = np.minimum(r, n - r)  # the smaller part, whose logarithms lose nothing
+    rest = n - r
+    inside = (r > 0) & (rest > 0)
+    size, part, other = (np.where(inside, x, y) for x, y in ((n, 2.0), (r, 1.0), (rest, 1.0)))
+    entropy = -part * np.log(part / size) - other * np.log1p(-part / size)
+    spread = 0.5 * np.log(size / (2 * math.pi * part * other))
+    found = entropy + spread + _remainder(size) - _remainder(part) - _remainder(other)
+    edge = (r >= 0) & (rest >= 0)
+    return np.where(inside, np.maximum(found, 0.0), np.where(edge, 0.0, -np.inf))
+
+
+def log_binomial_bounds(n: Any, r: Any) -> tuple[Floats, Floats]:
+    """Bounds on ln C(n, r), elementwise; both -inf where r is not in 0..n. Theorem M9."""
+    found = log_binomial(n, r)
+    slack = np.where(found > 0, _ALLOWANCE * (1.0 + found), 0.0)
+    return found - slack, found + slack
+
+
+def log_difference_bounds(larger: tuple[Floats, Floats], smaller: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Bounds on ln(exp(x) - exp(y)) from bounds on x > y, where y may be -inf. Theorem M9."""
+    with np.errstate(divide="ignore"):
+        low = larger[0] + log1mexp(np.maximum(larger[0] - smaller[1], 0.0))
+        high = larger[1] + log1mexp(larger[1] - smaller[0])
+    return low - _ALLOWANCE * (1.0 + np.abs(low)), high + _ALLOWANCE * (1.0 + np.abs(high))
+
+
+def binomial_ball(n: int, r: int) -> arb:
+    """A ball around C(n, r) that shrinks to it as Arb's working precision grows; 0 where r is not in 0..n."""
+    if not 0 <= r <= n:
+        return arb(0)
+    if min(r, n - r) <= _SHORT:
+        return arb(fmpz.bin_uiui(n, min(r, n - r)))
+    with ctx.workprec(ctx.prec + _LOST):
+        return (arb(n + 1).lgamma() - arb(r + 1).lgamma() - arb(n - r + 1).lgamma()).exp()
+
+
+def _stirling_remainder(n: int) -> float:
+    """ln n! minus Stirling's formula, rounded once."""
+    with precision(128):
+        stirling = (arb(n) + 0.5) * arb(n).log() - n + (2 * arb.pi()).log() / 2
+        return float((arb(n + 1).lgamma() - stirling).mid())
+
+
+_TABLE = np.array([0.0] + [_stirling_remainder(n) for n in range(1, _EXACT)])
+
+
+def _remainder(n: Floats) -> Floats:
+    """ln n! minus Stirling's formula, for n >= 1."""
+    inverse = 1 / np.maximum(n, _EXACT)
+    series = np.zeros_like(inverse)
+    for coefficient in reversed(_SERIES):
+        series = coefficient + series * inverse * inverse
+    return np.where(n < _EXACT, _TABLE[np.minimum(n, _EXACT - 1).astype(np.int64)], series * inverse)
+
+
+# Bounds on half the noisy scores of sets; halves, because scores at both ends of float64 would overflow. Theorem M9.
+
+_ROUNDING = 2.0**-50  # of the terms of a sum: above its roundings and those that its terms have had
+_TINY = 2.0**-1000  # more than any underflow
+
+Bounds = tuple[Floats, Floats]
+
+
+def half_scores(least: Floats, missing: Floats, gamma: float) -> Bounds:
+    """Bounds on gamma * least - (1 - gamma) * missing, for heights <= 0 that have been rounded once."""
+    middle = gamma * least - (1 - gamma) * missing
+    slack = _ROUNDING * (gamma * np.abs(least) + (1 - gamma) * np.abs(missing)) + _TINY
+    return middle - slack, middle + slack
+
+
+def totals(scores: Bounds, noise: Bounds, scale: float) -> Bounds:
+    """Bounds on half of score + scale * noise, from those on half scores and on the noise."""
+    half = 0.5 * scale
+    with np.errstate(over="ignore", invalid="ignore"):
+        (low, high), (least, most) = scores, (half * noise[0], half * noise[1])
+        least = low + least - _ROUNDING * (np.abs(low) + np.abs(least))
+        most = high + most + _ROUNDING * (np.abs(high) + np.abs(most))
+    # Beyond the floats nothing is bounded.
+    return np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)
+
+
 Indices = NDArray[np.int64]
 TopSet = Literal["tied", "gap"]
 

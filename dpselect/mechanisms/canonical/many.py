@@ -9,11 +9,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.mechanisms.canonical.binomial import binomial_ball, log_binomial, log_binomial_bounds
-from dpselect.mechanisms.canonical.blocks import luck
-from dpselect.mechanisms.canonical.classes import TopSet
-from dpselect.mechanisms.canonical.noise import noise_at, noise_bounds
-from dpselect.mechanisms.canonical.totals import half_scores, totals
+from dpselect.mechanisms.canonical.classes import TopSet, binomial_ball, half_scores, log_binomial, log_binomial_bounds, totals
+from dpselect.mechanisms.canonical.draw import luck, noise_at, noise_bounds
 from dpselect.mechanisms.ranks import half_below
 from dpselect.noise import by_name
 from dpselect.noise.base import Noise

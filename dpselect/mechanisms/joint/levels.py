@@ -9,25 +9,189 @@ at the largest loss. Theorem M8. float64 enclosures decide what they can, more b
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import final
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb, fmpq, fmpz
 from numpy.typing import NDArray
 
-from dpselect.mechanisms.joint.cells import Cells, product
-from dpselect.mechanisms.joint.counts import Counts
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.sampling import Sampler
-from dpselect.sampling.categorical import flipped
-from dpselect.sampling.heights import Floats, Indices
-from dpselect.sampling.lazy import LazyUniform, WordSource, bernoulli, precision
+from dpselect.sampling.categorical import flipped, uniforms
+from dpselect.sampling.heights import Floats, Indices, Words
+from dpselect.sampling.lazy import LazyUniform, WordSource, bernoulli, precision, rational
+
+# How many of the best ranks may stand in each place of a sequence whose loss is at most a given level.
+#
+# Losses and levels are halved, so that no scores make them overflow. Place i may take the ranks r with x_[i] - x_[r] <= level.
+
+_COMPARED = 2.0**-49  # of |height| + level: above the roundings of a comparison
+_TINY = 2.0**-1000  # more than any underflow
+
+
+@final
+class Counts:
+    """Counts for one score vector and sequences of k."""
+
+    def __init__(self, ranked: Ranked, k: int) -> None:
+        self._ranked, self._size, self._k = ranked, ranked.size, k
+        self._ascending = ranked.half_below_top(np.arange(ranked.size, 0, -1))
+        self._top = self._ascending[::-1][:k]
+        self.largest_loss = math.nextafter(float(-self._ascending[0]) + _TINY, math.inf)
+
+    def between(self, low: Floats, high: Floats) -> tuple[Indices, Indices]:
+        """(levels, k) bounds on the counts at every level from low to high, elementwise; (levels,) each. Theorem M10."""
+        least = np.maximum(self._reaching(low, self._slack(low)), np.arange(1, self._k + 1))
+        return least, self.most(high)
+
+    def most(self, level: Floats) -> Indices:
+        """(levels, k) upper bounds on the counts at each level."""
+        return self._reaching(level, -self._slack(level))
+
+    def margin(self, level: Floats) -> Floats:
+        """(levels,) a distance in level that is certainly told apart from none."""
+        return 8.0 * (_COMPARED * np.abs(self._top[-1]) + _COMPARED * level + _TINY)
+
+    def jump(self, level: Floats) -> tuple[Floats, Floats]:
+        """(levels,) the last level up to each at which a count rises, and the first one after it (inf if none); rounded."""
+        count = self.most(level)
+        last = (self._top - self._ascending[self._size - count]).max(axis=1)
+        after = np.where(count < self._size, self._top - self._ascending[np.maximum(self._size - count - 1, 0)], np.inf)
+        return last, after.min(axis=1)
+
+    def at(self, level: arb, least: Indices, most: Indices) -> Indices | None:
+        """(k,) the counts at a level, not halved, known as a ball, between these bounds; None where the ball does not tell."""
+        counts = least.copy()
+        for place in np.flatnonzero(least < most).tolist():
+            count = self._rising(level, place, int(least[place]), int(most[place]))
+            if count is None:
+                return None
+            counts[place] = count
+        return counts
+
+    def _rising(self, level: arb, place: int, count: int, most: int) -> int | None:
+        best = rational(self._ranked.value(place + 1))
+        while count < most:
+            value = self._ranked.value(count + 1)
+            loss: fmpq = best - rational(value)
+            if level < arb(loss):
+                return count
+            if not level > arb(loss):
+                return None
+            count = self._ranked.reaching(value)
+        return count
+
+    def _reaching(self, level: Floats, slack: Floats) -> Indices:
+        with np.errstate(over="ignore"):
+            return self._size - np.searchsorted(self._ascending, self._top - level[:, None] + slack, side="left")
+
+    def _slack(self, level: Floats) -> Floats:
+        return np.asarray(_COMPARED * np.abs(self._top) + _COMPARED * level[:, None] + _TINY)
+
+
+# The envelope from which levels of loss are proposed: cells of levels, each with a constant count of sequences. Theorem M10.
+#
+# Levels are halved, and the rate is doubled, so that no scores make them overflow.
+
+_LOGARITHM = 2.0**-45  # of 1 + the terms of a logarithm: above their roundings
+_CELL = 2.0**-53
+_FAR = 1e300  # nats beyond which exp(-nats) is zero in any case
+_NARROW = 2.0**-900  # nats; of narrower cells float64 says nothing but that they weigh less than one as wide as this
+
+
+@final
+@dataclass(frozen=True)
+class Cells:
+    """Levels from edges[i] up to edges[i + 1], and beyond the last edge one atom at which everything is allowed.
+
+    Attributes:
+        edges: (cells + 1,) half levels.
+        allowed: (cells, k) ranks allowed in each place; at least as many as at any level of the cell.
+        everything: (k,) the same for the atom.
+        rate: nats per score unit of loss.
+    """
+
+    edges: Floats
+    allowed: Indices
+    everything: Indices
+    rate: float
+
+    def __len__(self) -> int:
+        return len(self.allowed)
+
+    def log_weights(self, allowed: Indices) -> tuple[Floats, Floats]:
+        """(cells + 1,) ln of the weight of every cell with these counts, and of the atom; and bounds on the error.
+
+        Cells narrower than `_NARROW` are weighed as if they were that wide.
+        """
+        counts = log_product(np.vstack([allowed, self.everything]))
+        spent = np.minimum(self._nats(self.edges), _FAR)
+        width = np.append(np.log(-np.expm1(-np.maximum(self._widths(), _NARROW))), 0.0)
+        return counts - spent + width, _LOGARITHM * (1.0 + counts + spent + np.abs(width))
+
+    def picked(self, count: int, source: Sampler) -> Indices:
+        """(count,) cells in proportion to their weights; the atom is the one after the last."""
+        value, error = self.log_weights(self.allowed)
+        narrow = np.append(self._widths() < _NARROW, False)
+        return source.categorical(np.where(narrow, -np.inf, value - error), value + error, self._balls, count)
+
+    def within(self, cell: Indices, words: Words) -> tuple[Floats, Floats]:
+        """(count,) bounds on half levels whose density falls exponentially, given the first bits of a uniform number each."""
+        low, high = self.edges[cell], self.edges[cell + 1]
+        place, width = uniforms(words), self._widths()[cell]
+        with np.errstate(divide="ignore", over="ignore"):
+            share = -np.expm1(-width)
+            least = -0.5 * np.log1p(-share * place * (1.0 - _LOGARITHM)) / self.rate
+            most = -0.5 * np.log1p(-np.minimum(share * (place + _CELL) * (1.0 + _LOGARITHM), 1.0)) / self.rate
+            first, last = (low + least) * (1.0 - _LOGARITHM), (low + most * (1.0 + _LOGARITHM)) * (1.0 + _LOGARITHM)
+        narrow = width < _NARROW
+        first, last = np.where(narrow, low, first - _TINY), np.where(narrow, high, last + _TINY)
+        return np.clip(first, low, high), np.clip(last, low, high)
+
+    def level(self, cell: int, uniform: arb) -> arb:
+        """A ball around the level, not halved, for one cell and a ball around its uniform number."""
+        low, high = self._edge(cell), self._edge(cell + 1)
+        rate = rational(self.rate)
+        return arb(low) - (uniform * (arb(-rate * (high - low))).expm1()).log1p() / arb(rate)
+
+    def _widths(self) -> Floats:
+        """(cells,) widths in nats."""
+        return self._nats(np.diff(self.edges))
+
+    def _nats(self, half: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            return np.asarray(2.0 * half * self.rate)
+
+    def _balls(self) -> list[arb]:
+        rate, edges = rational(self.rate), [self._edge(i) for i in range(len(self.edges))]
+        falls = [arb(-rate * edge).exp() for edge in edges]
+        counts = [product(row) for row in [*self.allowed, self.everything]]
+        steps = [a - b for a, b in zip(falls, [*falls[1:], arb(0)], strict=True)]
+        return [arb(count) * step for count, step in zip(counts, steps, strict=True)]
+
+    def _edge(self, i: int) -> fmpq:
+        return 2 * rational(float(self.edges[i]))
+
+
+def product(allowed: Indices) -> fmpz:
+    """The number of sequences, if place i, from 0, may take the best allowed[i] ranks."""
+    total = fmpz(1)
+    for place, ranks in enumerate(allowed.tolist()):
+        total *= ranks - place
+    return total
+
+
+def log_product(allowed: Indices) -> Floats:
+    """(rows,) its logarithm for (rows, k) counts, rounded; none is below its place."""
+    return np.asarray(np.log(allowed - np.arange(allowed.shape[1])).sum(axis=1))
+
 
 _WASTE = 0.5  # share of the envelope that may lie above the density
 _ROUNDS = 200
 _FARTHEST = 2.0**40  # nats: levels beyond are so rare that cells for them are idle
-_ROUNDING = 2.0**-46  # of k and of a logarithm of a product of k ratios: above its roundings
+_RATIOS = 2.0**-46  # of k and of a logarithm of a product of k ratios: above its roundings
 
 
 @final
@@ -89,7 +253,7 @@ class Levels:
     def _accepted(self, allowed: Indices, envelope: Indices, words: WordSource) -> NDArray[np.bool_]:
         """(count,) True with probability N at the level over the envelope."""
         chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
-        error = _ROUNDING * (len(self._places) + np.abs(chance))
+        error = _RATIOS * (len(self._places) + np.abs(chance))
         drawn = words(len(chance))
         accepted, unsure = flipped(chance, error, drawn)
         for i in unsure.tolist():

@@ -17,7 +17,6 @@ from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.joint.levels import Levels
-from dpselect.mechanisms.joint.sequences import draw_sequences
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
@@ -129,3 +128,26 @@ class JointTopK(Mechanism):
 def _losses(values: NDArray[np.float64], sequences: Positions) -> NDArray[np.float64]:
     best = np.sort(values)[::-1][: sequences.shape[1]]
     return np.asarray((best - values[sequences]).max(axis=1))
+
+
+# Uniformly random sequences in which place i takes one of the best allowed[i] ranks, no rank twice.
+
+Indices = NDArray[np.int64]
+
+
+def draw_sequences(allowed: Indices, source: Sampler) -> Indices:
+    """(rounds, k) ranks from 1, for (rounds, k) non-decreasing `allowed` with allowed[i] > i.
+
+    What a place may take includes what earlier places may, so each place is uniform over what is left: the first swaps of a
+    Fisher-Yates shuffle.
+    """
+    place = np.arange(allowed.shape[1])
+    picks = source.below((allowed - place).ravel()).reshape(allowed.shape) + place
+    return np.array([_swaps(row) for row in picks.tolist()], dtype=np.int64) + 1
+
+
+def _swaps(picks: list[int]) -> list[int]:
+    moved: dict[int, int] = {}
+    for place, pick in enumerate(picks):
+        moved[place], moved[pick] = moved.get(pick, pick), moved.get(place, place)
+    return [moved[place] for place in range(len(picks))]

@@ -10,7 +10,7 @@ from accounting import BoundedRange
 from accounting.frozen import Positive
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max import positions as noisy_max
+from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
@@ -74,10 +74,10 @@ class ExponentialMechanism(Mechanism):
         _ = self.scale  # refused before a charge, not at the draw
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return noisy_max.select(scores, by_name("gumbel"), self.scale, source)
+        return positions.select(scores, by_name("gumbel"), self.scale, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return noisy_max.select_many(matrix, by_name("gumbel"), self.scale, source)
+        return positions.select_many(matrix, by_name("gumbel"), self.scale, source)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return noisy_max.probabilities(scores, by_name("gumbel"), self.scale)
+        return positions.probabilities(scores, by_name("gumbel"), self.scale)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self, final, get_args
 
 from pydantic import Field, model_validator
@@ -12,7 +15,6 @@ from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import best_set, fresh_values, require_gaussian_width, shows_order
-from dpselect.mechanisms.noisy_max.oneshot_values import with_values
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
@@ -135,3 +137,30 @@ class OneshotTopK(Mechanism):
             return dict(ordered_probabilities(noise, self.scale, values, self.k))
         enumerable(math.comb(len(values), self.k))
         return dict(top_set_probabilities(noise, self.scale, values, self.k))
+
+
+# Noisy values of selected candidates, with noise of their own.
+
+_LARGEST = 2**53  # beyond it a float64 is no longer every integer
+_LEAST_EXPONENT = -1074  # of the smallest float64
+_STEPS_EXPONENT = 10  # 1024 grid points or more in one unit of scale
+
+
+def with_values(selection: Selection, scores: Scores, scale: float, source: Sampler) -> Selection:
+    """`selection` with the scores of its candidates plus fresh Laplace noise, in the order of its indices. Theorem M3.
+
+    Values are clamped to +-2^53, which no sensitivity notices, and the noisy ones rounded to a public grid of at most
+    scale/1024, exactly (Theorem X7): the low bits of a float64 sum would show the noise (Mironov 2012).
+    """
+    held = _held(scores, selection.indices).clip(-_LARGEST, _LARGEST)
+    grid = 2.0 ** max(math.frexp(scale)[1] - 1 - _STEPS_EXPONENT, _LEAST_EXPONENT)
+    noisy = source.rounded(held, by_name("laplace"), scale, grid)
+    return selection.model_copy(update={"values": tuple(noisy.tolist())})
+
+
+def _held(scores: Scores, positions: Sequence[int]) -> Numbers:
+    """The scores at these positions; grouped ones are not expanded."""
+    if scores.multiplicities is None:
+        return scores.values[list(positions)]
+    ends = list(itertools.accumulate(scores.multiplicities.tolist()))
+    return scores.values[[bisect.bisect_right(ends, position) for position in positions]]

@@ -10,7 +10,7 @@ from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import best_one, require_gaussian_width
-from dpselect.mechanisms.noisy_max import positions as noisy_max
+from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import Sampler
@@ -76,10 +76,10 @@ class ReportNoisyMax(Mechanism):
         return self.candidates
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return noisy_max.select(scores, by_name(self.noise), self.scale, source)
+        return positions.select(scores, by_name(self.noise), self.scale, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return noisy_max.select_many(matrix, by_name(self.noise), self.scale, source)
+        return positions.select_many(matrix, by_name(self.noise), self.scale, source)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return noisy_max.probabilities(scores, by_name(self.noise), self.scale)
+        return positions.probabilities(scores, by_name(self.noise), self.scale)

@@ -13,8 +13,7 @@ from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.threshold_law import Comparisons, scaled
-from dpselect.mechanisms.queries.threshold_run import first, margins, passing
+from dpselect.mechanisms.queries.threshold_law import Comparisons, first, margins, passing, scaled
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.many import blocks
 from dpselect.mechanisms.traits import SCALE, Traits

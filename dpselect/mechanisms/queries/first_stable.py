@@ -11,8 +11,7 @@ from accounting import Approximate, Relation
 from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.queries.stable_rule import StableRule, require_distances
-from dpselect.mechanisms.queries.threshold_law import Comparisons, scaled
-from dpselect.mechanisms.queries.threshold_run import first, margins, passing
+from dpselect.mechanisms.queries.threshold_law import Comparisons, first, margins, passing, scaled
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.many import blocks
 from dpselect.mechanisms.traits import EPSILON, Traits

@@ -15,8 +15,7 @@ from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.threshold_law import Comparisons, laplace_sum
-from dpselect.mechanisms.queries.threshold_run import Floats, first, margins
+from dpselect.mechanisms.queries.threshold_law import Comparisons, Floats, first, laplace_sum, margins
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.many import blocks, ranked_rows
 from dpselect.mechanisms.traits import EPSILON, Traits

@@ -11,9 +11,8 @@ from accounting import BoundedRange, Relation
 from accounting.frozen import Positive
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.stability.gaps import Rank, gap_shift, read_top
+from dpselect.mechanisms.stability.gaps import Rank, as_law, gap_shift, pick_law, pick_rows, read_top
 from dpselect.mechanisms.stability.many import count_blocks, row_gaps
-from dpselect.mechanisms.stability.pick import as_law, pick_law, pick_rows
 from dpselect.mechanisms.stability.regularizer import AnyRegularizer, require_sizes
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import InvalidScores
-from dpselect.mechanisms.stability.gaps import Floats, gaps_below
-from dpselect.mechanisms.stability.rule import NOT_PASSED, StabilityRule
+from dpselect.mechanisms.stability.gaps import NOT_PASSED, Floats, StabilityRule, gaps_below
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers
 from dpselect.selection import Selections

@@ -11,9 +11,8 @@ from accounting import Curve, Relation
 from accounting.frozen import Positive, Probability
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import Floats, Rank, Top, read_top, top_set
+from dpselect.mechanisms.stability.gaps import NOT_PASSED, Floats, GapNoise, Rank, StabilityRule, Top, read_top, top_set
 from dpselect.mechanisms.stability.many import release_rows
-from dpselect.mechanisms.stability.rule import NOT_PASSED, GapNoise, StabilityRule
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores

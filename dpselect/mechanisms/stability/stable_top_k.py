@@ -13,11 +13,18 @@ from accounting import Approximate, BoundedRange, Curve, GaussianDP, Relation
 from accounting.frozen import Positive, Probability
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import best_one, ratio_up
-from dpselect.mechanisms.stability.gaps import Floats, Rank, gap_sensitivity, gap_shift, read_top
+from dpselect.mechanisms.stability.gaps import (
+    Floats,
+    Rank,
+    StabilityRule,
+    gap_sensitivity,
+    gap_shift,
+    pick_law,
+    pick_rows,
+    read_top,
+)
 from dpselect.mechanisms.stability.many import release_rows
-from dpselect.mechanisms.stability.pick import pick_law, pick_rows
 from dpselect.mechanisms.stability.regularizer import AnyRegularizer, require_sizes
-from dpselect.mechanisms.stability.rule import StabilityRule
 from dpselect.mechanisms.stability.stability_test import released, set_law
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.sampling import Sampler

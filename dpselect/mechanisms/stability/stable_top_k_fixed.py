@@ -14,10 +14,9 @@ from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import Rank, read_top, top_set
+from dpselect.mechanisms.stability.gaps import Rank, pick_law, read_top, top_set
 from dpselect.mechanisms.stability.many import Flags, count_blocks, tested
-from dpselect.mechanisms.stability.pick import pick_law
-from dpselect.mechanisms.stability.regularizer_target import TargetSize
+from dpselect.mechanisms.stability.regularizer import TargetSize
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.noise import by_name

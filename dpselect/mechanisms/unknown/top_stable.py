@@ -15,7 +15,7 @@ from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.queries.first_stable import first_law
 from dpselect.mechanisms.queries.stable_rule import StableRule
-from dpselect.mechanisms.queries.threshold_run import Floats, first, margins
+from dpselect.mechanisms.queries.threshold_law import Floats, first, margins
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, Top, gaps_below, heights, read_top, top_set
 from dpselect.mechanisms.stability.many import count_blocks, highest, ranked_rows

@@ -11,7 +11,7 @@ from accounting import Curve, GaussianDP, Relation
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max import positions as noisy_max
+from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
@@ -87,7 +87,7 @@ class ConfidentGNMax(Vote):
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         highest = scores.values.max(keepdims=True)
         if source.exceeds(highest, by_name("gaussian"), self.sigma_threshold, self.threshold)[0]:
-            return noisy_max.select(scores, by_name("gaussian"), self.sigma, source)
+            return positions.select(scores, by_name("gaussian"), self.sigma, source)
         return release(scores, (), ordered=True, requested=1, complete=False, reason=ABSTAINED)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
@@ -103,7 +103,7 @@ class ConfidentGNMax(Vote):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         below = (self.threshold - float(scores.values.max())) / self.sigma_threshold
         noise = by_name("gaussian")
-        winner = noisy_max.probabilities(scores, noise, self.sigma)
+        winner = positions.probabilities(scores, noise, self.sigma)
         passes = float(noise.sf(below))
         return {(): float(noise.cdf(below)), **{(label,): passes * chance for label, chance in winner.items()}}
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max import positions as noisy_max
+from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.voting.vote import Vote, root_up
@@ -53,13 +53,13 @@ class GNMax(Vote):
         return self
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return noisy_max.select(scores, by_name("gaussian"), self.sigma, source)
+        return positions.select(scores, by_name("gaussian"), self.sigma, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         return Selections(winners(matrix, self.sigma, source)[:, None], ordered=True, requested=1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return noisy_max.probabilities(scores, by_name("gaussian"), self.sigma)
+        return positions.probabilities(scores, by_name("gaussian"), self.sigma)
 
 
 def one_vote(relation: Relation) -> Sensitivity:

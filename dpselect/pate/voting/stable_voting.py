@@ -9,9 +9,8 @@ from pydantic import Field, model_validator
 
 from accounting import Curve, Relation
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.stability.gaps import Rank
+from dpselect.mechanisms.stability.gaps import NOT_PASSED, Rank
 from dpselect.mechanisms.stability.regularizer import AnyRegularizer
-from dpselect.mechanisms.stability.rule import NOT_PASSED
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.pate.voting.blocks import blocks, joined

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpselect.mechanisms import LargeMargin, StabilityTest, StableTopK, StableTopKFixed, TopStable
 from dpselect.mechanisms.queries.first_stable import first_law
-from dpselect.mechanisms.stability.pick import pick_law
+from dpselect.mechanisms.stability.gaps import pick_law
 from dpselect.noise import by_name
 from dpselect.planning.levels import Floats, Indices, Levels
 from dpselect.planning.quality import Outcomes
