@@ -14,8 +14,8 @@ from .queries.large_margin import LargeMargin as LargeMargin
 from .queries.online_stable_queries import OnlineStableQueries as OnlineStableQueries
 from .stability.gaussian_gap import GaussianGap as GaussianGap
 from .stability.large_gap import LargeGap as LargeGap
-from .stability.regularizer_listed import ListedSizes as ListedSizes
-from .stability.regularizer_target import TargetSize as TargetSize
+from .stability.regularizer import ListedSizes as ListedSizes
+from .stability.regularizer import TargetSize as TargetSize
 from .stability.stability_test import StabilityTest as StabilityTest
 from .stability.stable_top_k import StableTopK as StableTopK
 from .stability.stable_top_k_fixed import StableTopKFixed as StableTopKFixed
