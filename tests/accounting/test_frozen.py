@@ -5,21 +5,17 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cases import CASES
+from test_curves import CURVES
 
 import accounting as acc
 import dpselect as dps
 from accounting.spending.price import itemised
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "laws"))
-from cases import CASES
-from test_curves import CURVES
 
 MODELS = list({type(model): model for model in [*CURVES, *(case.mechanism for case in CASES)]}.values())  # one of each kind
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +10,6 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms.noise_curves import best_set, fresh_values, vector
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 EPSILONS = (0.0, 0.2, 0.5, 0.9)
 

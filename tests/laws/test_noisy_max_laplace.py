@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from case import COUNTS, HALF, REPLACED
 
 import accounting as acc
 import dpselect as dps
 from dpselect.divergence import hockey_stick
 from dpselect.sensitivity import Sensitivity
-
-sys.path.insert(0, str(Path(__file__).parent))
-from case import COUNTS, HALF, REPLACED
 
 NOISES = ("exponential", "laplace", "logistic", "half_logistic")
 ONE_OF_TWO = [

@@ -1,7 +1,8 @@
 """A process that releases until it is killed. Run as a script: `killed.py URL OUTBOX KILLS random|steps`.
 
-It forks releasing children by itself and kills each with SIGKILL: after a random time, or at the n-th thing it does to the store.
-A child writes the key of a selection to OUTBOX once it holds it: that is the release.
+It forks releasing children by itself and kills each with SIGKILL: at the n-th thing it does to the store, or at a random moment
+of the release that follows the n-th line of the outbox, whatever the machine's speed. A child writes the key of a selection to
+OUTBOX once it holds it: that is the release. Prints, for every kill, how many lines the outbox has gained.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ MECHANISM = dps.ExponentialMechanism(epsilon=0.001, sensitivity=dps.Sensitivity(
 SCORES = dps.Scores([3, 1, 2], sensitivity=dps.Sensitivity())
 
 
-def release(url: str, outbox: int, how: str) -> None:
-    """Release for ever, by a direct charge or by a schedule."""
+def release(url: str, outbox: int, events: int, how: str) -> None:
+    """Release for ever, by a direct charge or by a schedule; say so when ready, and after every release."""
     session = Session.open(url, "clicks")
+    os.write(events, b".")
     while True:
         key = f"{how}-{uuid.uuid4().hex}"
         if how == "schedule":
@@ -35,6 +37,7 @@ def release(url: str, outbox: int, how: str) -> None:
         else:
             session.select(MECHANISM, SCORES, key=key)
         os.write(outbox, f"{key}\n".encode())
+        os.write(events, b".")
 
 
 def die_at(step: int) -> None:
@@ -51,24 +54,38 @@ def die_at(step: int) -> None:
     event.listen(Engine, "commit", count)
 
 
+def kill_after(child: int, events: int, lines: int, share: float) -> None:
+    """Kill the child in the release that follows its `lines`-th: after this share of the time that the one before took."""
+    os.read(events, 1)
+    before = now = time.monotonic()
+    for _ in range(lines):
+        os.read(events, 1)
+        before, now = now, time.monotonic()
+    time.sleep(share * (now - before))
+    os.kill(child, signal.SIGKILL)
+
+
 def main(url: str, outbox: str, kills: int, mode: str) -> None:
     """Fork, kill, and look at what is left, as often as asked."""
     generator = random.Random(5)
+    target = os.open(outbox, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     for number in range(kills):
-        how = ("charge", "schedule")[number % 2]
+        how, size = ("charge", "schedule")[number % 2], os.fstat(target).st_size
+        read, write = os.pipe()
         child = os.fork()
         if child == 0:
             if mode == "steps":
                 die_at(1 + number // 2)
-            release(url, os.open(outbox, os.O_WRONLY | os.O_APPEND | os.O_CREAT), how)
+            release(url, target, write, how)
         if mode == "random":
-            time.sleep(generator.uniform(0.002, 0.06))
-            os.kill(child, signal.SIGKILL)
+            kill_after(child, read, number // 2 % 3, generator.random())
         _, status = os.waitpid(child, 0)
         assert os.WTERMSIG(status) == signal.SIGKILL, f"the child ended by itself with status {status}"
+        os.close(read)
+        os.close(write)
         with Ledger.open(url, create=False) as ledger:
             ledger.total("clicks")  # opens, and rolls a hot journal back
-        print(number, flush=True)
+        print(os.pread(target, 1 << 20, size).count(b"\n"), flush=True)
 
 
 if __name__ == "__main__":

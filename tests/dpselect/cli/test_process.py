@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
+
+from processes import Forked, fresh
 
 import dpselect
 from dpselect.cli import app, main
-
-ROOT = Path(dpselect.__file__).resolve().parents[1]
-
 
 _SLOW = """
 import time
@@ -29,24 +25,21 @@ main()
 """
 
 
-def run_python(code: str, *arguments: object, **environment: str) -> subprocess.Popen[str]:
-    known = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **environment}
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=known)
+_CALL = "import runpy; runpy.run_module('dpselect.cli', run_name='__main__')"
 
 
-def ran(*arguments: object, **environment: str) -> tuple[int, str, str]:
-    process = run_python("import runpy; runpy.run_module('dpselect.cli', run_name='__main__')", *arguments, **environment)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
+def ran(*arguments: object) -> tuple[int, str, str]:
+    return Forked(_CALL, *arguments).finish()
 
 
 def test_a_release(log: Path) -> None:
-    """A process prints the answer on stdout, nothing on stderr, and leaves with 0."""
-    budget = ("--epsilon", 400, "--delta", "1e-6")
-    status, out, err = ran("topk", log, "--user", "person", "--item", "shop", "--k", 2, *budget, "--json")
-    assert (status, err) == (0, "")
-    assert json.loads(out)["selection"]["labels"] == ["hit", "fair"]
+    """A fresh process prints the answer on stdout, nothing on stderr, and leaves with 0."""
+    budget = ("--epsilon", 400, "--delta", "1e-6", "--json")
+    done = fresh(
+        "-W", "error", "-m", "dpselect.cli", "topk", log, "--user", "person", "--item", "shop", "--k", 2, *budget, "--json"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["selection"]["labels"] == ["hit", "fair"]
 
 
 def test_an_error(tmp_path: Path) -> None:
@@ -65,19 +58,17 @@ def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "log.tsv"
     path.write_text("".join(f"{user}\tcaf\u00e9\n" for user in range(300)), encoding="utf-8")
     arguments = ("topk", path, "--user", 1, "--item", 2, "--k", 1, "--epsilon", 400, "--delta", "1e-6")
-    status, out, _ = ran(*arguments, PYTHONIOENCODING="ascii")
-    assert status == 0
-    assert "caf\\xe9" in out
+    done = fresh("-m", "dpselect.cli", *arguments, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "caf\\xe9" in done.stdout
 
 
 def test_an_interrupt(log: Path) -> None:
     """Ctrl-C while the log is read ends with status 130 and one line, without a traceback."""
-    process = run_python(_SLOW, "topk", log, "--user", "person", "--item", "shop", "--k", 1, "--epsilon", 1, "--delta", 0.1)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "reading\n"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "error: interrupted\n")
+    process = Forked(_SLOW, "topk", log, "--user", "person", "--item", "shop", "--k", 1, "--epsilon", 1, "--delta", 0.1)
+    assert process.line() == "reading\n"
+    process.send(signal.SIGINT)
+    assert process.finish() == (130, "reading\n", "error: interrupted\n")
 
 
 def test_version_and_bare_call() -> None:

@@ -28,6 +28,7 @@ from dpselect.pate.labelling import spool
 from dpselect.pate.labelling.job import Job
 from dpselect.pate.labelling.payer import price_of
 
+pytestmark = pytest.mark.serial
 MECHANISM = pate.GNMax(sigma=7.0, labels=3)
 _OWNERS = {
     "charge": Ledger,
@@ -193,24 +194,23 @@ def test_killed_at_a_point(place: Path, point: str, moment: str, count: int) -> 
     _check_finished(place, before)
 
 
-def test_killed_at_random_times(place: Path) -> None:
-    """Killed again and again at random, the job is completed in the end; finished batches never change."""
-    rng, before = random.Random(3), dict[str, bytes]()
-    for _ in range(20):
+def test_killed_again_and_again(place: Path) -> None:
+    """Killed at a random one of the next steps each time, the job is completed in the end; finished batches never change."""
+    rng, before, statuses = random.Random(3), dict[str, bytes](), []
+    points = [("_write", "middle"), ("charge", "after"), ("select_many", "after"), ("settle", "before"), ("release", "before")]
+    for point, moment in [*rng.choices(points, k=10), ("release", "never")]:
         begun = (place / "labels.jsonl.job" / "job.json").exists()
-        process = _process(place, *(["--resume"] if begun else []), before=_slow(0.01))
-        found = process.wait(0.02 + rng.random() * 0.15)
-        if found is None:
-            process.kill()
+        child = _process(place, *(["--resume"] if begun else []), before=_killing(point, moment, rng.choice([1, 1, 2])))
+        status, error = _ran(child)
+        assert (status, error) in ((0, ""), (-signal.SIGKILL, ""))
+        statuses.append(status)
         now = _kept(place)
         assert before.items() <= now.items()
         before = now
-        if found is not None:
-            assert found == (0, "")
+        if status == 0:
             break
-    else:
-        begun = (place / "labels.jsonl.job" / "job.json").exists()
-        assert _ran(_process(place, *(["--resume"] if begun else []))) == (0, "")
+    assert statuses.count(-signal.SIGKILL) >= 5
+    assert statuses[-1] == 0
     _check_finished(place, before)
 
 

@@ -1,0 +1,116 @@
+"""Processes of their own for tests: forked from one warm process that has imported the library, or started afresh.
+
+A fresh process imports for seconds what a forked one has. Neither sees the checkout before what is installed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import dpselect
+
+# Where the packages under test lie: site-packages for a wheel, the checkout for an editable installation.
+HOME = Path(dpselect.__file__).resolve().parents[1]
+TIMEOUT = 300.0
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["dpselect.cli", "dpselect.cli.release", "dpselect.session", "accounting.ledger", "pytest"])
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This environment, with a path on which the packages under test are found first."""
+    return {**os.environ, "PYTHONPATH": str(HOME), **more}
+
+
+def fresh(*arguments: object, timeout: float = TIMEOUT, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a new interpreter with these arguments to its end."""
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment(**more), check=False)
+
+
+class Forked:
+    """`python -c CODE ARGUMENTS`, forked from the warm process; warnings are errors."""
+
+    def __init__(self, code: str, *arguments: object, **more: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="forked-", ignore_cleanup_errors=True)
+        self._out, self._err = (Path(self._folder.name) / name for name in ("out", "err"))
+        self._out.touch()
+        argv = ["-c", *map(str, arguments)]
+        given = environment(**more)
+        self.process = _FORKS.Process(target=_run, args=(code, argv, given, str(Path.cwd()), str(self._out), str(self._err)))
+        self.process.start()
+
+    def finish(self, timeout: float = TIMEOUT) -> tuple[int, str, str]:
+        """Wait for the end. Returns the status (-n if signal n ended it), stdout and stderr; kills what does not end."""
+        self.process.join(timeout)
+        if self.process.is_alive():
+            said = self._err.read_text()
+            self.kill()
+            raise TimeoutError(f"still running after {timeout} s: {said}")
+        status = self.process.exitcode
+        assert status is not None
+        texts = [path.read_text() if path.exists() else "" for path in (self._out, self._err)]
+        self._folder.cleanup()
+        return status, texts[0], texts[1]
+
+    def line(self, number: int = 0, timeout: float = TIMEOUT) -> str:
+        """The given line of stdout, as soon as it is complete."""
+        end = time.monotonic() + timeout
+        while len(lines := self._out.read_text().splitlines(keepends=True)) <= number or not lines[number].endswith("\n"):
+            if not self.process.is_alive() or time.monotonic() > end:
+                raise AssertionError(f"line {number} never came: {lines}, {self._err.read_text()}")
+            time.sleep(0.005)
+        return lines[number]
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def kill(self) -> None:
+        """End it at once, and wait until it is gone."""
+        self.process.kill()
+        self.process.join()
+        self._folder.cleanup()
+
+
+def _run(code: str, argv: Sequence[str], given: Mapping[str, str], folder: str, out: str, err: str) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(given)
+    for path, number in ((out, 1), (err, 2)):
+        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(target, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = list(argv)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        os._exit(_status(code))
+
+
+def _status(code: str) -> int:
+    """What the interpreter would exit with."""
+    status = 0
+    try:
+        exec(compile(code, "<forked>", "exec"), {"__name__": "__main__"})
+    except SystemExit as left:
+        if isinstance(left.code, str):
+            print(left.code, file=sys.stderr)
+        status = left.code if isinstance(left.code, int) else int(left.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
