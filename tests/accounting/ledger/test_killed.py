@@ -47,8 +47,9 @@ def test_killed_at_random(tmp_path: Path, kills: int) -> None:
     """Killed in the first, second or third release: no release without a charge, no ledger that does not open."""
     url, outbox = f"sqlite:///{tmp_path / 'privacy.db'}", tmp_path / "outbox"
     gained = killed(url, outbox, kills, "random")
-    assert min(gained[releases] for releases in (0, 1, 2)) >= kills // 8
-    check(url, outbox)
+    assert sum(gained.elements()) >= kills * 0.9  # each was let go on for 0, 1 or 2 lines before it was killed
+    last = check(url, outbox)
+    assert last["reserve"] + last["charge"] + last["commit"] >= 1, "no release was interrupted, about 4 in 10 are"
 
 
 def test_killed_at_every_step(tmp_path: Path) -> None:
@@ -63,5 +64,5 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
 def test_killed_on_postgresql(postgres_url: str, tmp_path: Path) -> None:
     """The same on PostgreSQL, where the server ends a dead client's transaction."""
     gained = killed(postgres_url, tmp_path / "outbox", 20, "random")
-    assert min(gained[releases] for releases in (0, 1, 2)) >= 2
+    assert sum(gained.elements()) >= 18
     check(postgres_url, tmp_path / "outbox")
