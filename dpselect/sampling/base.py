@@ -11,9 +11,10 @@ from flint import arb
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
-from dpselect.sampling import categorical, comparisons, exact, lazy, plain
+from dpselect.sampling import categorical, comparisons, exact, lazy, passing, plain
 from dpselect.sampling import many as rows
-from dpselect.sampling.contest import Problem
+from dpselect.sampling.contest import Entries, Problem
+from dpselect.sampling.drawn import Drawn, LazyDrawn, PlainDrawn
 from dpselect.sampling.heights import Floats, Indices, Numbers, numbers
 from dpselect.sampling.thresholds import LazyThresholds, PlainThresholds, Thresholds
 
@@ -62,8 +63,42 @@ class Sampler(ABC):
         values = numbers(values)
         if not self.exact:
             return plain.top_k(values, self._draw(noise), scale, k)
+        return self._ranked(values, noise, scale, k).index
+
+    @final
+    def _ranked(self, values: Numbers, noise: Noise, scale: float, k: int) -> Entries:
         problem = Problem(values, noise, float(scale), k, self.words)
         return exact.drawn_all(problem) if self.constant_work else exact.top_k(problem)
+
+    @final
+    def ranking(self, values: Numbers, noise: Noise, scale: float, k: int, multiplicities: Indices | None = None) -> Drawn:
+        """The k largest values + scale * noise, largest first, each with its noise; grouped if there are `multiplicities`.
+
+        As `top_k` and `top_k_grouped`. Exact if `self.exact`, whatever is asked of the result: Theorem X13.
+
+        Raises:
+            TooManyCandidates: as for `top_k_grouped`.
+        """
+        values = numbers(values)
+        if multiplicities is not None:
+            return LazyDrawn(values, noise, scale, self._grouped(values, multiplicities, noise, scale, k), self.words)
+        if not self.exact:
+            return PlainDrawn(*plain.ranked(values, self._draw(noise), scale, k))
+        return LazyDrawn(values, noise, scale, self._ranked(values, noise, scale, k), self.words)
+
+    @final
+    def above(self, values: Numbers, noise: Noise, scale: float, level: float, k: int | None = None) -> Drawn:
+        """Those values + scale * noise above `level`, at most the k largest of them (all if None), largest first; score units.
+
+        Exact if `self.exact`, whatever is asked of the result: Theorem X13.
+        """
+        values = numbers(values)
+        if not self.exact:
+            return PlainDrawn(*plain.above(values, self._draw(noise), scale, level, k))
+        few = len(values) if k is None else min(k, len(values))
+        problem = Problem(values, noise, float(scale), max(few, 1), self.words)
+        entries = passing.drawn_all(problem, level) if self.constant_work else passing.above(problem, level)
+        return LazyDrawn(values, noise, scale, entries[:few], self.words)
 
     @final
     def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
@@ -98,11 +133,13 @@ class Sampler(ABC):
         Raises:
             TooManyCandidates: `self.constant_work`, and more than 50,000,000 candidates.
         """
-        problem = Problem(values, noise, float(scale), k, self.words)
-        if self.constant_work:
-            return exact.grouped_drawn_all(problem, multiplicities)
-        chosen = exact.grouped(problem, multiplicities)
+        chosen = self._grouped(values, multiplicities, noise, scale, k)
         return chosen.index, chosen.member
+
+    @final
+    def _grouped(self, values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int) -> Entries:
+        problem = Problem(values, noise, float(scale), k, self.words)
+        return (exact.grouped_drawn_all if self.constant_work else exact.grouped)(problem, multiplicities)
 
     @final
     def require_drawable(self, candidates: int) -> None:

@@ -12,34 +12,67 @@ from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
+from dpselect.sampling.contest import Entries
 from dpselect.sampling.heights import Floats, Indices, Numbers, Words, contest_bounds
 from dpselect.sampling.lazy import LazyUniform, WordSource, precision, rational, sign_of_total
 
 _WIDER = 2.0**-48  # of the size of every term: more than the few roundings of their sum
 _TINY = 2.0**-1000  # more than any underflow
+_WHOLE = 2.0**51  # half of where floats stop being able to tell a number from its half
 
 
 def exceeds(values: Numbers, noise: Noise, scale: float, level: float, words: WordSource) -> NDArray[np.bool_]:
     """(count,) whether value + scale * Z > level, each with a draw of its own. Theorem X2."""
-    drawn = words(len(values))
+    return exceeding(values, noise, scale, level, Entries.at(np.arange(len(values)), words(len(values))), words)
+
+
+def exceeding(
+    values: Numbers, noise: Noise, scale: float, level: float, entries: Entries, words: WordSource
+) -> NDArray[np.bool_]:
+    """(entries,) the same for (entries,) values and what is known of their noise already."""
     with np.errstate(over="ignore", invalid="ignore"):
-        low, high = scaled(noise, scale, drawn)
+        low, high = scaled(noise, scale, entries.words, entries.level)
         middle = values.astype(np.float64) - level
         result, unsure = certain(low + middle, high + middle, np.abs(values.astype(np.float64)) + abs(level))
     for i in unsure.tolist():
         rest = rational(values[i].item()) - rational(level)
-        result[i] = sign_of_total(rest, noise, [(rational(scale), LazyUniform(words, word=int(drawn[i])))]) > 0
+        result[i] = sign_of_total(rest, noise, [(rational(scale), entries.draw(i, words))]) > 0
     return result
 
 
 def rounded(values: Numbers, noise: Noise, scale: float, grid: float, words: WordSource) -> Floats:
     """(count,) the multiples of `grid` nearest to values + scale * Z. Theorem X7."""
-    drawn = words(len(values))
-    multiples = [
-        _nearest(rational(value) / rational(grid), rational(scale) / rational(grid), noise, LazyUniform(words, word=int(word)))
-        for value, word in zip(values.tolist(), drawn, strict=True)
-    ]
-    return np.array([_as_float(multiple * Fraction(grid)) for multiple in multiples])
+    return nearest(values, noise, scale, grid, Entries.at(np.arange(len(values)), words(len(values))), words)
+
+
+def nearest(values: Numbers, noise: Noise, scale: float, grid: float, entries: Entries, words: WordSource) -> Floats:
+    """(entries,) the same for (entries,) values and what is known of their noise already.
+
+    The whole multiples of the grid in a value are set apart, exactly: what is left is as small as the noise, and so are its
+    roundings. Where these leave two multiples possible, or a multiple is no float, the bits decide.
+    """
+    whole, rest, moderate = _split(values, grid)
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = scaled(noise, scale / grid, entries.words, entries.level)
+        margin = _WIDER * (2.0 + np.maximum(np.abs(low), np.abs(high)))
+        below, above = np.floor(low + rest + 0.5 - margin), np.floor(high + rest + 0.5 + margin)
+        result: Floats = (whole + below) * grid
+        sure = moderate & (below == above) & (np.abs(below) < _WHOLE) & (scale / grid < _WHOLE)
+    for i in np.flatnonzero(~sure).tolist():
+        value, ratio = rational(values[i].item()) / rational(grid), rational(scale) / rational(grid)
+        result[i] = _as_float(_nearest(value, ratio, noise, entries.draw(i, words)) * Fraction(grid))
+    return result
+
+
+def _split(values: Numbers, grid: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """values / grid as a whole number and a rest in [0, 1), both exact where the third is True."""
+    floats = values.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        multiples = floats / grid  # by a power of two: exact unless beyond the floats or below them
+        whole = np.floor(multiples)
+        same = floats == values if values.dtype != np.int64 else np.abs(floats) < _WHOLE
+        exact = same & (np.abs(multiples) < _WHOLE) & ((np.abs(multiples) > _TINY) | (floats == 0))
+        return whole, multiples - whole, exact
 
 
 def _as_float(value: Fraction) -> float:
@@ -48,10 +81,10 @@ def _as_float(value: Fraction) -> float:
     return float(min(max(value, -Fraction(largest)), Fraction(largest)))
 
 
-def scaled(noise: Noise, scale: float, words: Words) -> tuple[Floats, Floats]:
-    """Bounds on scale * isf(V) up to two roundings, for words of any shape."""
+def scaled(noise: Noise, scale: float, words: Words, level: Indices | None = None) -> tuple[Floats, Floats]:
+    """Bounds on scale * isf(V) up to two roundings, for words of any shape; V = 2^-level * 0.w, of level 0 if None."""
     nothing = np.zeros(words.shape)
-    low, high = contest_bounds(noise, nothing, nothing.astype(np.int64), words)
+    low, high = contest_bounds(noise, nothing, nothing.astype(np.int64) if level is None else level, words)
     return low * scale, high * scale
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 from typing import Self, final
 
@@ -53,24 +53,54 @@ class Problem:
 @final
 @dataclass(frozen=True)
 class Entries:
-    """Candidates: which value each has, which member of that value's group it is, and what is known of its noise."""
+    """Candidates: which value each has, which member of that value's group it is, and what is known of its noise.
+
+    Attributes:
+        refined: draws of which more than the word is known, by index and member. Shared by all entries cut from these, so that
+            no bit is drawn twice.
+    """
 
     index: Indices
     member: Indices
     level: Indices
     words: Words
+    refined: dict[tuple[int, int], LazyUniform] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def at(cls, index: Indices, words: Words, level: int = 0) -> Self:
+        """Candidates that stand for themselves, each with a word of its V = 2^-level * 0.w."""
+        return cls(index, np.zeros_like(index), np.full_like(index, level), words)
 
     def __len__(self) -> int:
         return len(self.index)
 
     def __getitem__(self, kept: Indices | slice) -> Self:
-        return type(self)(self.index[kept], self.member[kept], self.level[kept], self.words[kept])
+        return type(self)(self.index[kept], self.member[kept], self.level[kept], self.words[kept], self.refined)
 
     @classmethod
     def concatenate(cls, parts: list[Self]) -> Self:
         """All parts in order."""
         columns = ("index", "member", "level", "words")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+        index, member, level, words = (np.concatenate([getattr(part, name) for part in parts]) for name in columns)
+        return cls(index, member, level, words, {key: draw for part in parts for key, draw in part.refined.items()})
+
+    def split(self, group: Indices, first: Indices) -> Self:
+        """The same where `index` was a place in the row of all members of all groups, those of group g from `first[g]` on."""
+        refined = {(int(group[at]), int(at - first[group[at]])): draw for (at, _), draw in self.refined.items()}
+        chosen = group[self.index]
+        return type(self)(chosen, self.index - first[chosen], self.level, self.words, refined)
+
+    def among(self, candidates: Indices) -> Self:
+        """The same where `index` was a place among `candidates`."""
+        refined = {(int(candidates[index]), member): draw for (index, member), draw in self.refined.items()}
+        return type(self)(candidates[self.index], self.member, self.level, self.words, refined)
+
+    def draw(self, place: int, words: WordSource) -> LazyUniform:
+        """The V of one entry, with every bit of it that has been looked at."""
+        key = int(self.index[place]), int(self.member[place])
+        if key not in self.refined:
+            self.refined[key] = LazyUniform(words, level=int(self.level[place]), word=int(self.words[place]))
+        return self.refined[key]
 
 
 @final
@@ -128,10 +158,7 @@ class Contest:
         """Exact descending order of a few entries, as positions among them."""
         problem = self._problem
         scores = [rational(problem.values[i].item()) for i in entries.index]
-        draws = [
-            LazyUniform(problem.words, level=int(level), word=int(word))
-            for level, word in zip(entries.level, entries.words, strict=True)
-        ]
+        draws = [entries.draw(place, problem.words) for place in range(len(entries))]
         scale = rational(problem.scale)
 
         def descending(a: int, b: int) -> int:

@@ -21,8 +21,8 @@ _SAMPLE = 4096
 _MOST_EXPANDED = 50_000_000
 
 
-def top_k(problem: Problem) -> Indices:
-    """(k,) positions, largest first."""
+def top_k(problem: Problem) -> Entries:
+    """The k largest, largest first."""
     return swept(problem) if worth_sweeping(problem) else drawn_all(problem)
 
 
@@ -31,7 +31,7 @@ def worth_sweeping(problem: Problem) -> bool:
     return len(problem.values) > _DRAWN + _DRAWN_EACH * problem.k
 
 
-def drawn_all(problem: Problem) -> Indices:
+def drawn_all(problem: Problem) -> Entries:
     """The same with the noise of every candidate drawn."""
     problem = problem.against(problem.values.max())
     shortlist, size = Shortlist(problem), len(problem.values)
@@ -41,7 +41,7 @@ def drawn_all(problem: Problem) -> Indices:
     return shortlist.ranked()
 
 
-def swept(problem: Problem, *, threshold: float | None = None) -> Indices:
+def swept(problem: Problem, *, threshold: float | None = None) -> Entries:
     """The same by the threshold sweep; `threshold` in noise units relative to the largest score, guessed if None."""
     return Swept(problem).top_k(problem.k, threshold)
 
@@ -53,7 +53,7 @@ def peeled(problem: Problem) -> Indices:
     """
     scores, taken = Swept(problem), dict[int, None]()
     for place in range(problem.k):
-        best = scores.top_k(place + 1).tolist()
+        best = scores.top_k(place + 1).index.tolist()
         taken[next(i for i in best if i not in taken)] = None
     return np.array(list(taken), dtype=np.int64)
 
@@ -68,11 +68,11 @@ class Swept:
         self._blocks = units(np.arange(len(maxima)), self._problem.heights(maxima))
         self._sample, self._share = _sample(self._problem, len(maxima))
 
-    def top_k(self, k: int, threshold: float | None = None) -> Indices:
-        """(k,) positions of the k largest under fresh noise, largest first; `threshold` as for `swept`."""
+    def top_k(self, k: int, threshold: float | None = None) -> Entries:
+        """The k largest under fresh noise, largest first; `threshold` as for `swept`."""
         if threshold is None:
             threshold = guess(self._problem.noise, self._blocks.height, None, self._sample, self._share, k)
-        return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold).index
+        return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold)
 
 
 def grouped(problem: Problem, multiplicities: Indices, *, threshold: float | None = None) -> Entries:
@@ -88,8 +88,8 @@ def grouped(problem: Problem, multiplicities: Indices, *, threshold: float | Non
     return Sweep(problem).groups(groups, multiplicities, threshold)
 
 
-def grouped_drawn_all(problem: Problem, multiplicities: Indices) -> tuple[Indices, Indices]:
-    """Groups and members of the same, with the noise of every candidate drawn.
+def grouped_drawn_all(problem: Problem, multiplicities: Indices) -> Entries:
+    """The same, with the noise of every candidate drawn.
 
     Raises:
         TooManyCandidates: there are more than 50,000,000.
@@ -97,8 +97,7 @@ def grouped_drawn_all(problem: Problem, multiplicities: Indices) -> tuple[Indice
     require_drawable(int(multiplicities.sum(dtype=object)))
     group = np.repeat(np.arange(len(multiplicities)), multiplicities)
     chosen = drawn_all(replace(problem, values=problem.values[group]))
-    first = np.cumsum(multiplicities) - multiplicities
-    return group[chosen], chosen - first[group[chosen]]
+    return chosen.split(group, np.cumsum(multiplicities) - multiplicities)
 
 
 def require_drawable(candidates: int) -> None:

@@ -22,7 +22,7 @@ def top_k_rows(problem: Problem, *, constant_work: bool = False) -> Indices:
     rounds, candidates = problem.values.shape
     if candidates >= _WIDE:
         ranked = drawn_all if constant_work else top_k
-        return np.stack([ranked(_row(problem, row)) for row in range(rounds)])
+        return np.stack([ranked(_row(problem, row)).index for row in range(rounds)])
     step = max(1, _CHUNK // candidates)
     blocks = [replace(problem, values=problem.values[start : start + step]) for start in range(0, rounds, step)]
     return np.concatenate([_block(block) for block in blocks])

@@ -21,6 +21,19 @@ def top_k(values: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indices:
         noisy *= scale
         noisy += differences(chunk, reference)
         best.offer(noisy, start)
+    return best.ranked()[0]
+
+
+def ranked(values: Numbers, draw: NoiseDraw, scale: float, k: int) -> tuple[Indices, Floats]:
+    """The same, and what these values + scale * noise are."""
+    return above(values, draw, scale, -np.inf, k)
+
+
+def above(values: Numbers, draw: NoiseDraw, scale: float, level: float, k: int | None) -> tuple[Indices, Floats]:
+    """Positions and noisy values of the k largest (all if None) that exceed `level`, largest first."""
+    best = _Best(len(values) if k is None else min(k, len(values)), level)
+    for start in range(0, len(values), _CHUNK):
+        best.offer(noisy(values[start : start + _CHUNK], draw, scale), start)
     return best.ranked()
 
 
@@ -56,8 +69,8 @@ def largest_rows(noisy: Floats, k: int) -> Indices:
 class _Best:
     """The k largest numbers offered so far, with their positions."""
 
-    def __init__(self, k: int) -> None:
-        self._k, self._level, self._held = k, -np.inf, 0
+    def __init__(self, k: int, level: float = -np.inf) -> None:
+        self._k, self._level, self._held = k, level, 0
         self._values: list[Floats] = []
         self._positions: list[Indices] = []
 
@@ -75,6 +88,7 @@ class _Best:
         self._values, self._positions, self._held = [values[kept]], [positions[kept]], self._k
         self._level = float(values[kept].min())
 
-    def ranked(self) -> Indices:
+    def ranked(self) -> tuple[Indices, Floats]:
         values, positions = np.concatenate(self._values), np.concatenate(self._positions)
-        return positions[np.argsort(-values, kind="stable")[: self._k]]
+        order = np.argsort(-values, kind="stable")[: self._k]
+        return positions[order], values[order]

@@ -38,25 +38,28 @@ class Shortlist:
         if self._held > 2 * problem.k + _SPARE:
             self._prune()
 
-    def ranked(self) -> Indices:
-        """(k,) the k largest, largest first."""
+    def ranked(self) -> Entries:
+        """The k largest, largest first."""
         self._prune()
         high = self._estimate[0]
         low = cut(np.where(high < np.inf, high, -np.inf), self._problem.margin)
         order = np.argsort(-low)
-        index, words, low, high = self._index[0][order], self._words[0][order], low[order], high[order]
+        entries, low, high = Entries.at(self._index[0][order], self._words[0][order]), low[order], high[order]
         # All at once: their bounds cost about the same for many as for two. Members of two clusters do not change places.
         contested = [np.arange(start, stop) for start, stop in clusters(low, high, self._problem.k)]
         if contested:
             places = np.concatenate(contested)
-            index[places] = self._contested(index[places], words[places])
-        return index[: self._problem.k]
+            settled, order = self._contested(entries[places]), np.arange(len(entries))
+            place_of = {index: place for place, index in zip(places.tolist(), entries.index[places].tolist(), strict=True)}
+            order[places] = [place_of[index] for index in settled.index.tolist()]
+            entries = replace(entries[order], refined=settled.refined)
+        return entries[: self._problem.k]
 
-    def _contested(self, index: Indices, words: Words) -> Indices:
+    def _contested(self, entries: Entries) -> Entries:
         """The same candidates, largest first, certain of every comparison."""
-        contest, nothing = Contest(replace(self._problem, k=len(index))), np.zeros_like(index)
-        contest.offer(Entries(index, nothing, nothing, words))
-        return contest.ranked().index
+        contest = Contest(replace(self._problem, k=len(entries)))
+        contest.offer(entries)
+        return contest.ranked()
 
     def _prune(self) -> None:
         index, words, estimate = np.concatenate(self._index), np.concatenate(self._words), np.concatenate(self._estimate)

@@ -50,7 +50,7 @@ def test_scores_further_apart_than_any_float_keep_their_distance(name: str) -> N
         stream = iter([*words.tolist(), *sampler(case + 1).words(400).tolist()])
         source = lambda n, stream=stream: np.array([next(stream) for _ in range(n)], dtype=np.uint64)  # noqa: E731
         expected = order(noise, values.tolist(), scale, words.tolist(), k)
-        assert drawn_all(Problem(values, noise, scale, k, source)).tolist() == expected
+        assert drawn_all(Problem(values, noise, scale, k, source)).index.tolist() == expected
         stream = iter([*words.tolist(), *sampler(case + 1).words(400).tolist()])
         source = lambda n, stream=stream: np.array([next(stream) for _ in range(n)], dtype=np.uint64)  # noqa: E731
         assert top_k_rows(Problem(values[None], noise, scale, k, source))[0].tolist() == expected

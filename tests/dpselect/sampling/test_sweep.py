@@ -90,7 +90,7 @@ def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float) -> No
     seen = np.zeros(5)
     for _ in range(rounds):
         problem = Problem(values, by_name(name), 1.1, 1, ExactSampler(rng).words)  # type: ignore[arg-type]
-        seen[kinds[swept(problem, threshold=threshold)[0]]] += 1
+        seen[kinds[swept(problem, threshold=threshold).index[0]]] += 1
     assert chi2.sf(((seen - law * rounds) ** 2 / (law * rounds)).sum(), 4) > LIMIT
 
 
@@ -104,7 +104,7 @@ def test_widened_bounds_do_not_change_the_law_of_a_sweep(by: float) -> None:
     seen = np.zeros(3)
     for _ in range(rounds):
         problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(rng).words, widened(by))
-        seen[kinds[swept(problem, threshold=5.0)[0]]] += 1
+        seen[kinds[swept(problem, threshold=5.0).index[0]]] += 1
     assert chi2.sf(((seen - law * rounds) ** 2 / (law * rounds)).sum(), 2) > LIMIT
 
 
@@ -117,7 +117,7 @@ def test_the_sweep_and_all_noise_drawn_agree_on_a_large_input(name: str) -> None
         ranks = np.zeros(8)
         for round_ in range(150):
             problem = _problem(values, name, 700.0, 2, seed=1000 * seed + round_)
-            ranks[min(7, int(np.log2(1 + run(problem)[1])))] += 1
+            ranks[min(7, int(np.log2(1 + run(problem).index[1])))] += 1
         results.append(ranks)
     total = results[0] + results[1]
     used = total > 0
@@ -170,7 +170,7 @@ def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) ->
     rng = np.random.default_rng(size)
     for values in _kinds(rng, size):
         scale = 5e-324 if np.abs(values).max() < 1e-300 else 1e-3
-        found = swept(Problem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words))
+        found = swept(Problem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words)).index
         if scale > 1e-4:
             assert found.tolist() == np.argsort(values, kind="stable")[::-1][:7].tolist()
         else:
@@ -193,7 +193,7 @@ def test_a_guess_of_any_height_ends() -> None:
     values[777] = 1e12
     for threshold in (1e9, 100.0, -1e3):
         problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words)
-        assert swept(problem, threshold=threshold).tolist() == [777]
+        assert swept(problem, threshold=threshold).index.tolist() == [777]
 
 
 def test_peeling_in_one_pass_has_the_law_of_rounds() -> None:

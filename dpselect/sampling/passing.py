@@ -1,0 +1,96 @@
+"""Which of very many noisy scores exceed a level, without drawing the noise of each. Theorem X13.
+
+A candidate far below the level exceeds it only if its uniform number V is below 2^-8: which candidates have so small a V is drawn
+directly, and the others are not looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpselect.noise.base import Noise
+from dpselect.sampling import exact
+from dpselect.sampling.comparisons import exceeding
+from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.heights import Indices
+from dpselect.sampling.successes import successes
+
+_LEVEL = 8  # candidates that need a V below 2^-8 are pooled
+_SMALL = 1 << 14  # up to here pooling saves nothing
+_CHUNK = 1 << 15  # candidates whose noise fits the cache
+_STEPS = 64
+_SLACK = 2.0**-45  # of every term: more than the roundings of their difference
+
+
+def above(problem: Problem, level: float) -> Entries:
+    """At most `problem.k` candidates: the largest values + scale * noise, of those that exceed `level`, largest first."""
+    if len(problem.values) <= _SMALL:
+        return drawn_all(problem, level)
+    near = np.flatnonzero(problem.values > far_below(problem, level))
+    if len(near) == len(problem.values):
+        return _ranked(problem, _best(problem, level))
+    found = [_best(replace(problem, values=problem.values[near]), level).among(near), _pooled(problem, level, near)]
+    return _ranked(problem, Entries.concatenate(found))
+
+
+def drawn_all(problem: Problem, level: float) -> Entries:
+    """The same with the noise of every candidate drawn."""
+    return _ranked(problem, _all(problem, level))
+
+
+def far_below(problem: Problem, level: float) -> float:
+    """A score such that it and all lower ones exceed `level` only with a V below 2^-8. Theorem X3."""
+    distance = problem.scale * _reach(problem.noise)
+    return level - distance - _SLACK * (abs(level) + distance)
+
+
+def _reach(noise: Noise) -> float:
+    """A noise z that is exceeded with a chance of at most 2^-8, from above."""
+    low, high = 0.0, 1024.0
+    for _ in range(_STEPS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if float(noise.tail_bits(np.array(middle))) >= _LEVEL else (middle, high)
+    return high
+
+
+def _best(problem: Problem, level: float) -> Entries:
+    """Those that exceed `level`: all, or at least the k largest of them."""
+    if len(problem.values) <= problem.k or not exact.worth_sweeping(problem):
+        return _all(problem, level)
+    best = exact.top_k(problem)
+    return best[np.flatnonzero(_exceeding(problem, level, best))]
+
+
+def _all(problem: Problem, level: float) -> Entries:
+    """All that exceed `level`, with the noise of every candidate drawn."""
+    found = [Entries.at(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64))]
+    for start in range(0, len(problem.values), _CHUNK):
+        index = np.arange(start, min(start + _CHUNK, len(problem.values)))
+        entries = Entries.at(index, problem.words(len(index)))
+        found.append(entries[np.flatnonzero(_exceeding(problem, level, entries))])
+    return Entries.concatenate(found)
+
+
+def _pooled(problem: Problem, level: float, near: Indices) -> Entries:
+    """Those that exceed `level` of the candidates that are not `near`."""
+    small = successes(len(problem.values), _LEVEL, problem.words).astype(np.int64)
+    small = small[np.searchsorted(near, small, side="right") == np.searchsorted(near, small, side="left")]
+    entries = Entries.at(small, problem.words(len(small)), _LEVEL)
+    return entries[np.flatnonzero(_exceeding(problem, level, entries))]
+
+
+def _exceeding(problem: Problem, level: float, entries: Entries) -> NDArray[np.bool_]:
+    return exceeding(problem.values[entries.index], problem.noise, problem.scale, level, entries, problem.words)
+
+
+def _ranked(problem: Problem, entries: Entries) -> Entries:
+    """The k largest, largest first."""
+    if len(entries) == 0:
+        return entries
+    values = problem.values[entries.index]
+    contest = Contest(replace(problem, k=min(problem.k, len(entries))).against(values.max()))
+    contest.offer(entries)
+    return contest.ranked()

@@ -1,0 +1,150 @@
+"""Noisy numbers that are asked more than once: above a level, in order, and rounded, all about one draw. Theorems X7 and X13."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binomtest, chisquare
+
+from dpselect.noise import by_name
+from dpselect.sampling import ExactSampler, SeededSampler
+from dpselect.sampling.comparisons import _as_float, _nearest, nearest
+from dpselect.sampling.contest import Entries
+from dpselect.sampling.lazy import LazyUniform, rational
+
+LIMIT = 1e-8  # about forty tests of fixed seeds: false alarm below 1e-6
+NOISES = ["gaussian", "laplace"]
+
+
+def _kinds() -> list[NDArray[np.int64] | NDArray[np.float64]]:
+    rng = np.random.default_rng(1)
+    return [
+        rng.integers(-(2**20), 2**20, 300),
+        rng.integers(2**60, 2**62, 300),
+        rng.normal(0, 1e3, 300),
+        rng.normal(0, 1e-3, 300),
+        np.floor(rng.normal(0, 1e3, 300) * 2**20) / 2**20,
+        np.array([5e-324, 0.0, -0.0, 1e300, -1e300, 2.0**52 + 1, -(2.0**53)] * 20),
+    ]
+
+
+@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("grid", [2.0**-30, 2.0**-8, 0.5, 64.0])
+def test_the_fast_way_of_rounding_is_that_of_the_bits(name: str, grid: float) -> None:
+    """For the same words, every multiple of the grid is the one that Arb finds, at any size of score and known level of V."""
+    noise, words = by_name(name), ExactSampler(np.random.default_rng(2)).words  # type: ignore[arg-type]
+    for values in _kinds():
+        for level in (0, 9):
+            entries = Entries.at(np.arange(len(values)), words(len(values)), level)
+            fast = nearest(values, noise, 3.7, grid, entries, words)
+            for i in range(0, len(values), 11):
+                draw = entries.refined.get((i, 0)) or LazyUniform(words, level=level, word=int(entries.words[i]))
+                slow = _nearest(rational(values[i].item()) / rational(grid), rational(3.7) / rational(grid), noise, draw)
+                assert fast[i] == _as_float(slow * Fraction(grid))
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
+    """Of 60,000 scores, near the level and far below it, each kind passes as often as its tail says, and nothing else passes."""
+    noise, scale, level = by_name(name), 2.0, 11.0  # type: ignore[arg-type]
+    kinds = np.array([13, 11, 9, 4, 1, -1000])
+    values = np.repeat(kinds, 10_000)
+    for source in (
+        ExactSampler(np.random.default_rng(3)),
+        ExactSampler(np.random.default_rng(4), constant_work=True),
+        SeededSampler(np.random.default_rng(5)),
+    ):
+        seen = np.bincount(source.above(values, noise, scale, level).index // 10_000, minlength=len(kinds))
+        for kind, hits in zip(kinds.tolist(), seen.tolist(), strict=True):
+            assert binomtest(hits, 10_000, float(noise.sf((level - kind) / scale))).pvalue > LIMIT
+
+
+@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("size", [50, 20_000])
+def test_one_draw_serves_order_level_and_values(name: str, size: int) -> None:
+    """Values come back largest first and above the level, whether few are asked for or all; few are the first of all."""
+    noise, level, grid = by_name(name), 9.0, 2.0**-20  # type: ignore[arg-type]
+    values = np.arange(size) % 13
+    for make in (ExactSampler, SeededSampler):
+        for k in (None, 7):
+            drawn = make(np.random.default_rng(6)).above(values, noise, 1.5, level, k)
+            numbers = drawn.rounded(grid)
+            assert (np.diff(numbers) <= 0).all()
+            assert (numbers >= level - grid).all()
+            assert len(drawn) == len(set(drawn.index.tolist())) > 0
+            assert k is None or len(drawn) <= k
+    assert repr(drawn) == "PlainDrawn(<hidden>)"
+
+
+def test_few_of_very_many_that_are_all_above() -> None:
+    """Where nearly all of 200,000 pass, the few largest are found by a sweep and have the law of the largest of all draws."""
+    noise, values, seen = by_name("gaussian"), np.full(200_000, 50), []
+    for seed in range(60):
+        seen.append(ExactSampler(np.random.default_rng(seed)).above(values, noise, 1.0, 10.0, 3).rounded(2.0**-10)[0] - 50)
+    # The largest of 200,000: uniform once its distribution function is applied.
+    uniform = noise.cdf(np.array(seen)) ** 200_000
+    assert chisquare(np.histogram(uniform, bins=4, range=(0, 1))[0]).pvalue > LIMIT
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_the_largest_and_its_value_have_their_joint_law(name: str) -> None:
+    """Who is first of two, and in which cell its noisy score lies, is as the product of density and distribution says."""
+    noise, scale, grid = by_name(name), 1.0, 1.0  # type: ignore[arg-type]
+    values, edges = np.array([0.0, 0.7]), np.arange(-3, 5) - 0.5
+    fine = np.linspace(-40, 40, 160_001)
+    law = []
+    for first, other in ((0.0, 0.7), (0.7, 0.0)):
+        mass = noise.pdf((fine - first) / scale) * noise.cdf((fine - other) / scale) * (fine[1] - fine[0])
+        law.append(np.bincount(np.searchsorted(edges, fine), weights=mass, minlength=len(edges) + 1))
+    expected = np.concatenate(law)
+    rounds = 2500
+    for make in (ExactSampler, SeededSampler):
+        source, seen = make(np.random.default_rng(8)), np.zeros(len(expected))
+        for _ in range(rounds):
+            drawn = source.ranking(values, noise, scale, 1)
+            cell = int(np.searchsorted(edges, drawn.rounded(grid)[0]))
+            seen[int(drawn.index[0]) * (len(edges) + 1) + cell] += 1
+        kept = expected * rounds > 8
+        assert (
+            chisquare(
+                np.append(seen[kept], seen[~kept].sum()),
+                np.append(expected[kept], expected[~kept].sum()) * rounds / expected.sum(),
+            ).pvalue
+            > LIMIT
+        )
+
+
+def test_what_a_comparison_had_to_look_at_is_kept() -> None:
+    """Candidates whose words agree are ranked by further bits, and the values shown are those of the same bits."""
+    stream = np.random.default_rng(9)
+    for seed in range(20):
+        asked = [0]
+
+        def words(count: int, asked: list[int] = asked) -> NDArray[np.uint64]:
+            asked[0] += 1
+            fresh = stream.integers(0, 2**64, count, dtype=np.uint64)
+            return np.full(count, 2**61 + 12345, dtype=np.uint64) if asked[0] == 1 else fresh
+
+        source = ExactSampler(np.random.default_rng(seed))
+        source.words = words  # type: ignore[method-assign]
+        drawn = source.ranking(np.zeros(6), by_name("laplace"), 1.0, 6)
+        numbers = drawn.rounded(2.0**-110)
+        # All agree to 64 bits, so that as floats they are one; the largest noise has the smallest V.
+        refined = drawn._entries.refined  # type: ignore[attr-defined]
+        exact = [Fraction(refined[int(i), 0].bits, 2 ** refined[int(i), 0].count) for i in drawn.index]
+        assert len(set(np.round(numbers, 9))) == 1
+        assert exact == sorted(exact)
+        assert len(set(exact)) == 6
+
+
+def test_grouped_candidates_bring_their_noise() -> None:
+    """Grouped scores rank and round without being expanded; a member belongs to its group."""
+    drawn = ExactSampler(np.random.default_rng(11)).ranking(np.array([0, 30]), by_name("gaussian"), 1.0, 4, np.array([10**12, 2]))
+    assert sorted(drawn.index.tolist()) == [0, 0, 1, 1]
+    assert sorted(drawn.member[drawn.index == 1].tolist()) == [0, 1]
+    numbers = drawn.rounded(2.0**-10)
+    assert (np.diff(numbers) <= 0).all()
+    assert ((numbers > 20) == (drawn.index == 1)).all()
