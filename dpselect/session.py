@@ -109,8 +109,20 @@ class Session:
         same_relation(self._dataset.relation, mechanism.relation)
         return min(_runs(total, mechanism.curve) for total in self.totals())
 
-    def select(self, mechanism: Mechanism, scores: Scores | Rounds, **notes: Unpack[Notes]) -> Selection:
-        """Charge one run of `mechanism`, draw, and record the release. Keywords: see `Notes`.
+    def select(
+        self,
+        mechanism: Mechanism,
+        scores: Scores | Rounds,
+        *,
+        keep: Callable[[Selection], None] | None = None,
+        **notes: Unpack[Notes],
+    ) -> Selection:
+        """Charge one run of `mechanism`, draw, and record the release.
+
+        Args:
+            keep: called with what was drawn before the release is recorded: to write it where a crash cannot lose it. If it
+                raises, nothing is released, and the charge stays.
+            notes: see `Notes`.
 
         Raises:
             BudgetExceeded: it does not fit; nothing was drawn.
@@ -119,7 +131,14 @@ class Session:
             LedgerUnavailable: the charge or the release could not be recorded; nothing is released.
         """
         mechanism.check(scores)
-        return self._release(mechanism, 1, notes, lambda: mechanism.select(scores))
+
+        def drawn() -> Selection:
+            selection = mechanism.select(scores)
+            if keep is not None:
+                keep(selection)
+            return selection
+
+        return self._release(mechanism, 1, notes, drawn)
 
     def select_many(self, mechanism: Mechanism, matrix: ArrayLike | Rounds, **notes: Unpack[Notes]) -> Selections:
         """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item, then draw them all.

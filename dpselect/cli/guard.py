@@ -32,6 +32,12 @@ _ASKED_WRONGLY = (
 )
 
 
+class Note(str):
+    """What a command adds to the message of an exception that passes by; public, unlike notes of anybody else."""
+
+    __slots__ = ()
+
+
 def remember_debug(context: typer.Context, asked: bool) -> bool:
     """Callback of `--debug`, wherever it stands."""
     if asked:
@@ -45,8 +51,8 @@ class GuardedGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            _complain("interrupted")
+        except KeyboardInterrupt as error:
+            _complain(_noted("interrupted", error))
             raise typer.Exit(INTERRUPTED) from None
         except (typer.Exit, typer.Abort):
             raise
@@ -54,7 +60,7 @@ class GuardedGroup(TyperGroup):
             if ctx.meta.get(_DEBUG) or _is_usage(error) or _is_closed_pipe(error):
                 raise
             message, status = explained(error)
-            _complain(message)
+            _complain(_noted(message, error))
             raise typer.Exit(status) from None
 
     def main(
@@ -86,6 +92,12 @@ def explained(error: Exception) -> tuple[str, int]:
         f"internal error ({type(error).__name__}); its message may hold private data and is not shown: run again with --debug, "
         "where nobody else reads along"
     ), INTERNAL
+
+
+def _noted(message: str, error: BaseException) -> str:
+    """With what the commands add; notes of anybody else may hold anything, and are not shown."""
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
+    return printable(": ".join([message, *notes]))
 
 
 def _complain(message: str) -> None:

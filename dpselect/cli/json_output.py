@@ -26,7 +26,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "curve": json.loads(mechanism.curve.to_json()),
         "domain": "observed" if question.domain is None else "public",
         "contributions": {"max_items_per_user": question.max_items_per_user, "salt": answer.salt},
-        "ledger": None if question.ledger is None else {"dataset": question.dataset, "period": list(question.period)},
+        "ledger": _ledger(answer),
         "notes": [LEFT_OUT, recorded(question)],
     }
 
@@ -36,9 +36,17 @@ def as_json(data: dict[str, Any] | list[dict[str, Any]]) -> str:
     return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True)
 
 
+def _ledger(answer: Answer) -> dict[str, Any] | None:
+    charge = answer.charge
+    if charge is None:
+        return None
+    return {"dataset": charge.dataset, "period": list(answer.question.period), "key": charge.key, "entry": charge.entry}
+
+
 def _selection(selection: Selection) -> dict[str, Any]:
     return {
         "labels": list(selection.labels or ()),
+        "values": None if selection.values is None else list(selection.values),
         "ordered": selection.ordered,
         "requested": selection.requested,
         "complete": selection.complete,

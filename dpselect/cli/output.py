@@ -1,16 +1,91 @@
-"""Where a command may write: new files only, and none that belongs to a ledger."""
+"""Where a command may write: new files only, none of a ledger's; and standard output, whole or with an error."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from rich.console import Console, RenderableType
 
-from accounting import OutputRefused
+from accounting.errors import AccountingError, OutputError, OutputRefused
 from accounting.files import require_new
+from dpselect.cli.guard import Note
+
+if TYPE_CHECKING:
+    from accounting import Ledger
 
 _BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
+
+
+class NotShown(OutputError):
+    """Standard output is closed or cannot be written."""
+
+
+def emit(content: str | RenderableType) -> None:
+    """Write to standard output, all of it, now: what a command prints is not lost in silence.
+
+    Raises:
+        NotShown: it cannot be written.
+    """
+    try:
+        words = content if isinstance(content, str) else _rendered(content)
+        if sys.stdout is None:
+            raise ValueError("closed")
+        sys.stdout.write(words)
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        _abandon_standard_output()
+        raise NotShown(f"standard output cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
+
+
+def _rendered(content: RenderableType) -> str:
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        console.print(content)
+    return captured.get()
+
+
+def _abandon_standard_output() -> None:
+    """Python flushes it once more at the end, and would complain again."""
+    stream = sys.__stdout__
+    if stream is not None and sys.stdout is stream:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextlib.contextmanager
+def told(ledger: Ledger | None, dataset: str | None, key: str) -> Iterator[None]:
+    """Add to whatever interrupts the block whether the charge with this key was made; to an ordinary error only if it was."""
+    try:
+        yield
+    except BaseException as error:
+        words, charged = standing(ledger, dataset, key)
+        if (charged and not _names_its_charge(error)) or not isinstance(error, AccountingError):
+            error.add_note(Note(words))
+        raise
+
+
+def _names_its_charge(error: BaseException) -> bool:
+    from accounting.ledger import AlreadyCharged, KeyConflict  # a release without a ledger does without a database
+
+    return isinstance(error, AlreadyCharged | KeyConflict)
+
+
+def standing(ledger: Ledger | None, dataset: str | None, key: str) -> tuple[str, bool]:
+    """Whether a charge was made, in words, as the ledger has it now; True unless it certainly was not."""
+    if ledger is None or dataset is None:
+        return "nothing was charged: no ledger is named", False
+    try:
+        receipt = ledger.find(dataset, key)
+    except AccountingError:
+        return f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'", True
+    if receipt is None:
+        return "nothing was charged", False
+    return f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}, is charged and stays charged ({receipt.state})", True
 
 
 def require_targets(targets: dict[str, Path | None], ledger: str | None = None) -> None:
@@ -33,11 +108,9 @@ def require_targets(targets: dict[str, Path | None], ledger: str | None = None) 
 
 
 def _files_of(ledger: str | None) -> set[Path]:
-    try:
-        url = None if ledger is None else make_url(ledger)
-    except ArgumentError:
+    if ledger is None or not ledger.startswith("sqlite"):
         return set()
-    if url is None or not url.drivername.startswith("sqlite") or not url.database:
-        return set()
-    file = Path(url.database).resolve()
+    from accounting.ledger.engine import checked_url  # as above
+
+    file = Path(str(checked_url(ledger).database)).resolve()
     return {file.with_name(file.name + suffix) for suffix in _BESIDE}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from accounting import Budget, Relation
 from dpselect import events
 from dpselect.calibration import TopKRequest, default_mechanism, fitted
+from dpselect.cli.output import told
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events import Format, ProgressCallback
 from dpselect.mechanisms import Mechanism
@@ -17,7 +20,7 @@ from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
-    from dpselect.session import Session
+    from dpselect.session import Notes, Session
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,33 @@ class Answer:
 
     Attributes:
         salt: what chose the items kept under the bound on contributions; None without a bound.
+        charge: what paid for it; None without a ledger.
     """
 
     question: Question
     mechanism: Mechanism
     selection: Selection
     salt: str | None
+    charge: Charge | None = None
 
 
-def answer(question: Question, progress: ProgressCallback | None = None) -> Answer:
+@dataclass(frozen=True)
+class Charge:
+    """What paid for an answer: an entry of a dataset of the ledger, and its key."""
+
+    dataset: str
+    key: str
+    entry: int
+
+
+def answer(question: Question, progress: ProgressCallback | None = None, keep: Callable[[Answer], None] | None = None) -> Answer:
     """Calibrate on what is public, then read the log, then draw.
+
+    Args:
+        keep: called with the answer before the ledger is told that it was released: to put it where it is not lost. What it
+            raises ends the release.
+
+    Whatever interrupts it says whether it was charged, under which entry and key.
 
     Raises:
         AccountingError: the question is ill-posed, a file cannot be read as asked, or no mechanism fits the budget.
@@ -76,6 +96,20 @@ def answer(question: Question, progress: ProgressCallback | None = None) -> Answ
     catalogue = _catalogue(question)
     mechanism = _mechanism(question, catalogue)
     session = _session(question)
+    key = question.key or uuid4().hex  # known before the charge: whatever interrupts it can name it
+    with told(None if session is None else session.ledger, question.dataset, key):
+        return _answered(question, catalogue, mechanism, session, key, progress, keep)
+
+
+def _answered(
+    question: Question,
+    catalogue: list[Label] | None,
+    mechanism: Mechanism,
+    session: Session | None,
+    key: str,
+    progress: ProgressCallback | None,
+    keep: Callable[[Answer], None] | None,
+) -> Answer:
     if session is not None:
         session.require(mechanism)  # before a long read; the charge itself is checked again
     counts = events.read(
@@ -91,11 +125,24 @@ def answer(question: Question, progress: ProgressCallback | None = None) -> Answ
         progress=progress,
     )
     scores = counts.scores(catalogue, relation=question.relation)
+    made: list[Answer] = []
+
+    def kept(selection: Selection) -> None:
+        made.append(Answer(question, mechanism, selection, counts.salt, _charge(session, key)))
+        if keep is not None:
+            keep(made[0])
+
     if session is None:
-        selection = mechanism.select(scores)
+        kept(mechanism.select(scores))
     else:
-        selection = session.select(mechanism, scores, key=question.key, label="dpselect topk", salt=counts.salt)
-    return Answer(question, mechanism, selection, counts.salt)
+        notes: Notes = {"key": key, "label": "dpselect topk", "salt": counts.salt}
+        session.select(mechanism, scores, keep=kept, **notes)
+    return made[0]
+
+
+def _charge(session: Session | None, key: str) -> Charge | None:
+    receipt = None if session is None else session.ledger.find(session.dataset.name, key)
+    return None if receipt is None else Charge(receipt.dataset, key, receipt.seq)
 
 
 def _session(question: Question) -> Session | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -30,26 +30,24 @@ def recorded(question: Question) -> str:
     return UNRECORDED if question.ledger is None else RECORDED
 
 
-def show(answer: Answer, console: Console, notes: Mapping[Label, str] | None = None) -> None:
-    """Print the release and its price; `notes` stand beside the items, for synthetic data only."""
+def shown(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
+    """The release and its price; `notes` stand beside the items, for synthetic data only."""
     question, selection = answer.question, answer.selection
     stated = guarantee(answer.mechanism, question.budget)
-    console.print(
-        Group(
-            Text(f"Private top {question.k} of {_column(question.item)}, by distinct {_column(question.user)}", style="bold"),
-            Text(),
-            _items(selection, notes),
-            Text(),
-            Text(outcome(selection)),
-            Text(),
-            heading("What is promised"),
-            facts(_promises(stated, question)),
-            Text(),
-            heading("How it was made"),
-            facts(_means(answer)),
-            Text(),
-            Text.assemble(("Warning: " if question.ledger is None else "Note: ", "bold yellow"), recorded(question)),
-        )
+    return Group(
+        Text(f"Private top {question.k} of {_column(question.item)}, by distinct {_column(question.user)}", style="bold"),
+        Text(),
+        _items(selection, notes),
+        Text(),
+        Text(outcome(selection)),
+        Text(),
+        heading("What is promised"),
+        facts(_promises(stated, question)),
+        Text(),
+        heading("How it was made"),
+        facts(_means(answer)),
+        Text(),
+        Text.assemble(("Warning: " if question.ledger is None else "Note: ", "bold yellow"), recorded(question)),
     )
 
 
@@ -91,11 +89,15 @@ def _items(selection: Selection, notes: Mapping[Label, str] | None) -> Renderabl
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
+    table.add_column(justify="right", no_wrap=True)
     table.add_column()
-    table.add_row(*(Text(word, style="bold") for word in ("rank" if selection.ordered else "", "item", "")))
-    for place, label in enumerate(labels, start=1):
-        mark = str(place) if selection.ordered else "-"
-        table.add_row(Text(mark), Text(printable(label)), Text((notes or {}).get(label, ""), style="dim"))
+    values = selection.values
+    heads = ("rank" if selection.ordered else "", "item", "" if values is None else "noisy value", "")
+    table.add_row(*(Text(word, style="bold") for word in heads))
+    for place, label in enumerate(labels):
+        mark = str(place + 1) if selection.ordered else "-"
+        value = "" if values is None else f"{values[place]:,.6f}".rstrip("0").rstrip(".")
+        table.add_row(Text(mark), Text(printable(label)), Text(value), Text((notes or {}).get(label, ""), style="dim"))
     return Padding(table, (0, 0, 0, 2))
 
 

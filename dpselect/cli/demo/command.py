@@ -93,6 +93,6 @@ def _print_text(released: Answer, made_up: CheckIns, *, kept: bool) -> None:
         console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
     console.print()
     ranking = made_up.ranking()
-    text.show(released, console, notes={name: f"truly number {rank}" for name, rank in ranking.items()})
+    console.print(text.shown(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}))
     console.print()
     console.print(Text("The true ranks can be shown because these people are made up. For real data they are private."))

@@ -13,13 +13,14 @@ from rich.console import Console
 from accounting import Curve
 from accounting.files import new_file, read_text
 from accounting.ledger import Heads, InvalidEntry, Ledger, Receipt, Window
+from accounting.ledger.charging import new_key
 from accounting.relation import Relation
 from accounting.report import DELTAS, write_report
 from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
 from dpselect.cli.ledger import file as ledger_file
 from dpselect.cli.ledger import text as ledger_text
-from dpselect.cli.output import require_targets
+from dpselect.cli.output import NotShown, emit, require_targets, told
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 
@@ -97,7 +98,8 @@ def charge(
 ) -> None:
     """Charge for a curve or mechanism that runs outside of this package, before it runs."""
     item = _item(curve, mechanism)
-    with Ledger.open(url, create=False) as ledger:
+    key = key or new_key()  # known before the charge: whatever interrupts it can name it
+    with Ledger.open(url, create=False) as ledger, told(ledger, dataset, key):
         call = ledger.reserve if reserve else ledger.charge
         receipt = call(
             dataset, item, count=count, key=key, period=period or None, label=label, actor=actor, fingerprint=fingerprint
@@ -178,7 +180,7 @@ def heads(url: Url, output: Output = None, _debug: options.Debug = False) -> Non
     with Ledger.open(url, create=False) as ledger:
         text = ledger.heads().to_json() + "\n"
     if output is None:
-        typer.echo(text, nl=False)
+        emit(text)
         return
     with new_file(output, "--output", encoding="utf-8") as file:
         file.write(text)
@@ -189,7 +191,13 @@ def export_(url: Url, output: Output = None, _debug: options.Debug = False) -> N
     """Write the whole ledger as JSON lines."""
     require_targets({"--output": output}, url)
     with Ledger.open(url, create=False) as ledger:
-        ledger.export(sys.stdout if output is None else output)
+        if output is not None:
+            ledger.export(output)
+            return
+        if sys.stdout is None:
+            raise NotShown("standard output is closed: name a file with --output")
+        ledger.export(sys.stdout)
+        emit("")
 
 
 @app.command("import")
@@ -233,4 +241,8 @@ def _read(path: Path) -> str:
 
 def _echo_receipt(receipt: Receipt) -> None:
     again = ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
-    typer.echo(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")
+    words = f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}"
+    try:
+        emit(words + "\n")
+    except NotShown as error:
+        raise NotShown(f"{error}; what was done is done: {words}") from None

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from accounting import Budget
+from accounting import AccountingError, Budget
 from dpselect.cli import json_output, options
-from dpselect.cli.guard import FAILED
+from dpselect.cli.guard import FAILED, Note
+from dpselect.cli.output import NotShown, emit
 from dpselect.cli.pate import text as pate_text
 from dpselect.cli.pate.request import Kind, PateRequest, labelled
 from dpselect.cli.printable import printable
 from dpselect.errors import InvalidRequest
 from dpselect.pate.ballots.ballots import Missing
+from dpselect.pate.labelling.spool import Spool
 
 Option = typer.Option
 
@@ -100,16 +103,43 @@ def pate(
         key=key,
         resume=resume,
     )
-    with pate_text.bar() as progress:
+    with _kept(request), pate_text.bar() as progress:
         answer = labelled(request, progress)
     told = pate_text.facts_of(answer, delta)
-    if json:
-        typer.echo(json_output.as_json(told))
-    else:
-        pate_text.show(told, Console(highlight=False))
+    try:
+        emit(json_output.as_json(told) + "\n" if json else pate_text.shown(told))
+    except NotShown as error:
+        raise NotShown(
+            f"{error}; the labels lie in {str(output)!r} and are paid for under the keys {answer.job.key}/..."
+        ) from None
     if answer.progress.stopped is not None:
         typer.echo(f"error: {printable(answer.progress.stopped)}", err=True)
         raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _kept(request: PateRequest) -> Iterator[None]:
+    """Whatever interrupts a job says where it stands."""
+    try:
+        yield
+    except AccountingError:
+        raise
+    except BaseException as error:
+        error.add_note(Note(_standing(request)))
+        raise
+
+
+def _standing(request: PateRequest) -> str:
+    if not Spool.is_begun(request.folder):
+        return "nothing was charged"
+    try:
+        key = Spool.key(request.folder)
+    except AccountingError:
+        key = str(request.key)
+    return (
+        f"batches that were begun are charged once, under the keys {key}/0, {key}/1 and so on, and kept in "
+        f"{str(request.folder)!r}: --resume goes on, and charges nothing for them again"
+    )
 
 
 def _budget(epsilon: float | None, delta: float | None) -> Budget | None:

@@ -78,11 +78,9 @@ def _rounds_left(payer: Payer, answer: PateAnswer) -> int:
         return 0
 
 
-def show(told: dict[str, Any], console: Console) -> None:
-    """Print `facts_of` for people."""
-    console.print(
-        Group(Text(_first(told), style="bold"), Text(), heading("Price"), facts(_price(told)), Text(), *_ledger_text(told))
-    )
+def shown(told: dict[str, Any]) -> Group:
+    """`facts_of` for people."""
+    return Group(Text(_first(told), style="bold"), Text(), heading("Price"), facts(_price(told)), Text(), *_ledger_text(told))
 
 
 def _first(told: dict[str, Any]) -> str:

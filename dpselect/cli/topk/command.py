@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from accounting import Relation
-from dpselect.cli import json_output, options, progress, text
-from dpselect.cli.release import Answer, answer
+from dpselect.cli import options, progress
+from dpselect.cli.release import answer
+from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.request import asked
 from dpselect.events import Format
 from dpselect.noise import NoiseName
@@ -96,6 +96,14 @@ def topk(
     config: Annotated[
         Path | None, Option("--config", help="TOML file, from plan --write for example; options override what it says.")
     ] = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            metavar="FILE",
+            help="Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released.",
+        ),
+    ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
@@ -104,15 +112,10 @@ def topk(
     The budget (--epsilon and --delta, or --rho) is that of the whole release. The set of items that occur in a log is private
     too: without a public catalogue an item shows only if enough users touched it, and fewer than k may show.
     """
-    stated = {name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}
+    stated = {name: value for name, value in locals().items() if name not in ("config", "output", "json", "_debug")}
     question = asked(stated, config)
+    delivery = Delivery(output, json)
+    delivery.require(question)
     with progress.shown() as callback:
-        released = answer(question, callback)
-    _print(released, json=json)
-
-
-def _print(released: Answer, *, json: bool) -> None:
-    if json:
-        typer.echo(json_output.as_json(json_output.as_data(released)))
-    else:
-        text.show(released, Console(highlight=False))
+        released = answer(question, callback, delivery.keep)
+    delivery.show(released)

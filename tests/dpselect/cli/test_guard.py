@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpselect import events
-from dpselect.cli.topk import command as topk
+from dpselect.cli import text
 from dpselect.errors import EventLogError
 
 GOOD = ("--k", "1", "--epsilon", "1", "--delta", "1e-6")
@@ -59,7 +59,7 @@ def test_an_interrupt_ends_cleanly(ask: Any, failing: Any) -> None:
     failing(KeyboardInterrupt())
     result = ask(*GOOD)
     assert result.exit_code == 130
-    assert result.stderr == "error: interrupted\n"
+    assert result.stderr == "error: interrupted: nothing was charged: no ledger is named\n"
     assert result.stdout == ""
 
 
@@ -70,12 +70,12 @@ def test_a_line_stays_one_line(ask: Any, failing: Any) -> None:
 
 
 def test_a_closed_pipe_is_no_defect(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that went away, `head` for example, is not reported as a defect."""
+    """A reader that went away, `head` for example, is told in one line and not reported as a defect."""
 
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(topk, "_print", closed)
+    monkeypatch.setattr(text, "shown", closed)
     result = ask(*GOOD)
     assert result.exit_code == 1
     assert "internal error" not in result.stderr

@@ -68,7 +68,7 @@ def test_an_interrupt(log: Path) -> None:
     process = Forked(_SLOW, "topk", log, "--user", "person", "--item", "shop", "--k", 1, "--epsilon", 1, "--delta", 0.1)
     assert process.line() == "reading\n"
     process.send(signal.SIGINT)
-    assert process.finish() == (130, "reading\n", "error: interrupted\n")
+    assert process.finish() == (130, "reading\n", "error: interrupted: nothing was charged: no ledger is named\n")
 
 
 def test_version_and_bare_call() -> None:

@@ -74,7 +74,8 @@ def test_a_wrong_file_is_refused(text: str, words: str, tmp_path: Path) -> None:
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    """Writing to a link writes the file that it leads to."""
+    """Writing to the link that was read from writes the file that it leads to."""
+    (tmp_path / "file.toml").touch()
     link = tmp_path / "link.toml"
     link.symlink_to(tmp_path / "file.toml")
     write(FULL, link, over=link)

@@ -30,6 +30,7 @@ def test_releases_the_most_popular_items(ask: Any) -> None:
     """Items come in order of distinct users, each row counting once per user."""
     assert data(ask("--k", 2, *CERTAIN, "--json"))["selection"] == {
         "labels": ["hit", "fair"],
+        "values": None,
         "ordered": True,
         "requested": 2,
         "complete": True,

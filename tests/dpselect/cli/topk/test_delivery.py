@@ -1,0 +1,239 @@
+"""An answer that was paid for is not lost: it is on disk before the release is recorded, and interruptions say what was paid."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import accounting as acc
+import dpselect as dps
+from accounting import files
+from dpselect import events
+from dpselect.cli import app, main
+from dpselect.cli.config import Config, ReleaseTable, write
+from dpselect.mechanisms import Mechanism
+
+LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
+Topk = Callable[..., Result]
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """`topk` on a log with a public catalogue and a ledger, in an empty working folder."""
+    (tmp_path / "log.csv").write_text(LOG)
+    (tmp_path / "items.csv").write_text("item_id\na\nb\nc\n")
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=5), "add_remove")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    given = f"topk {tmp_path}/log.csv --user user_id --item item_id --k 1 --domain {tmp_path}/items.csv --epsilon 1 --key monday"
+    return [*given.split(), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
+
+
+def steps(tmp_path: Path) -> list[str]:
+    """What the ledger has recorded, in order."""
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        return [entry.action for entry in ledger.entries("log")]
+
+
+def child(words: list[str], out: Callable[[], int | None]) -> tuple[int, str]:
+    """Status and standard error of `dpselect` in a forked process whose standard output is what `out` opens; None closes it."""
+    said = Path.cwd().parent / "stderr"
+    number = os.fork()
+    if number == 0:
+        try:
+            os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+            sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+            opened = out()
+            if opened is None:
+                os.close(1)
+                sys.stdout = sys.__stdout__ = None
+            else:
+                os.dup2(opened, 1)
+                sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)  # type: ignore[assignment,misc]
+            sys.argv = ["dpselect", *words]
+            main()
+        except SystemExit as end:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            os._exit(int(end.code or 0))
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), said.read_text()
+
+
+def _full() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+def _closed_pipe() -> int:
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.parametrize("suffix", ["json", "txt"])
+def test_the_answer_is_kept_and_printed(words: list[str], tmp_path: Path, suffix: str) -> None:
+    """--output holds the same answer as standard output, privately, and it is on disk before the release is recorded."""
+    target, before = tmp_path / f"answer.{suffix}", list[bool]()
+    release = acc.Ledger.release
+
+    def watched(self: acc.Ledger, *args: object, **kwargs: object) -> object:
+        before.append(target.exists())
+        return release(self, *args, **kwargs)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(acc.Ledger, "release", watched)
+        done = CliRunner().invoke(app, [*words, "--output", str(target), *(["--json"] if suffix == "json" else [])])
+    assert (done.exit_code, done.stderr, before) == (0, "", [True])
+    assert target.stat().st_mode & 0o777 == 0o600
+    if suffix == "json":
+        assert target.read_text() == done.stdout
+        assert json.loads(done.stdout)["ledger"] == {"dataset": "log", "period": [], "key": "monday", "entry": 1}
+    else:
+        assert "Private top 1" in target.read_text()
+    assert steps(tmp_path) == ["charge", "release"]
+
+
+@pytest.mark.parametrize("name", ["answer", "answer.csv", "none/answer.json", "../p.db", "../log.csv"])
+def test_a_place_that_will_not_do_costs_nothing(words: list[str], tmp_path: Path, name: str) -> None:
+    """A file that exists, has no folder or no known format, or is the ledger or an input is refused before any charge."""
+    before = (tmp_path / "p.db").read_bytes()
+    done = CliRunner().invoke(app, [*words, "--output", name])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert (tmp_path / "p.db").read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("out", [_full, _closed_pipe])
+def test_a_failed_print_says_where_the_answer_lies(words: list[str], tmp_path: Path, out: Callable[[], int]) -> None:
+    """A full disk or a closed pipe behind standard output: status 1, one line, and the answer is in the file, paid for."""
+    target = tmp_path / "answer.json"
+    status, said = child([*words, "--output", str(target)], out)
+    assert status == 1
+    assert re.fullmatch(r"error: standard output .*answer\.json.*entry 1 of dataset 'log', key 'monday'\n", said)
+    assert json.loads(target.read_text())["selection"]["labels"]
+    assert steps(tmp_path) == ["charge", "release"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_answer_without_a_file_gets_one(words: list[str], tmp_path: Path) -> None:
+    """If it was paid for and cannot be printed, and no file was named, it is put into one, and the error says into which."""
+    status, said = child(words, _full)
+    assert status == 1
+    (rescued,) = Path.cwd().iterdir()
+    assert str(rescued) in said
+    assert "entry 1 of dataset 'log', key 'monday'" in said
+    assert json.loads(rescued.read_text())["ledger"]["key"] == "monday"
+    assert rescued.stat().st_mode & 0o777 == 0o600
+
+
+def test_closed_standard_output_is_seen_before_the_charge(words: list[str], tmp_path: Path) -> None:
+    """With nowhere to print to and no --output nothing is charged; with --output the answer is there."""
+    status, said = child(words, lambda: None)
+    assert status == 2
+    assert "--output" in said
+    assert steps(tmp_path) == []
+    status, said = child([*words, "--output", str(tmp_path / "answer.json")], lambda: None)
+    assert status == 1
+    assert "answer.json" in said
+    assert (tmp_path / "answer.json").exists()
+
+
+def test_a_file_that_cannot_be_written_leaves_the_print(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full when the answer comes: it is printed, the error says that this is the only copy; status 1."""
+
+    def full(*_: object) -> object:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "_stream", full)
+    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "answer.json")])
+    assert done.exit_code == 1
+    assert "Private top 1" in done.stdout
+    assert re.search(r"No space left.*nowhere else.*entry 1 .* key 'monday'", done.stderr)
+    assert steps(tmp_path) == ["charge", "release"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("user alice"), OSError(28, "full")])
+def test_an_interruption_says_what_was_charged(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Whatever ends the command while it reads or draws: whether it was charged, and under which entry and key."""
+
+    def fail(*_: object, **__: object) -> object:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(events, "read", fail)
+        done = CliRunner().invoke(app, words)
+    assert "nothing was charged" in done.stderr
+    assert steps(tmp_path) == []
+    monkeypatch.setattr(Mechanism, "select", fail)
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 70)
+    assert "entry 1 of dataset 'log', key 'monday', is charged" in done.stderr
+    assert "alice" not in done.stderr
+    assert steps(tmp_path) == ["charge"]
+
+
+def test_an_interrupted_print_says_where_the_answer_lies(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the answer is printed."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpselect.cli.topk.delivery.emit", stop)
+    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "answer.txt")])
+    assert done.exit_code == 130
+    assert re.search(r"answer\.txt.*paid for: entry 1 .*'monday'", done.stderr)
+
+
+def test_an_ordinary_error_is_not_talked_over(words: list[str]) -> None:
+    """An error before the charge keeps its message, and a used key is told by the ledger."""
+    wrong = CliRunner().invoke(app, [*words, "--k", "9"])
+    assert "charged" not in wrong.stderr.replace("dataset", "")
+    assert CliRunner().invoke(app, words).exit_code == 0
+    again = CliRunner().invoke(app, words)
+    assert again.stderr.count("entry 1") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_charge_on_the_command_line_is_told(words: list[str], tmp_path: Path) -> None:
+    """`ledger charge` whose receipt cannot be printed names entry and key on standard error."""
+    url = f"sqlite:///{tmp_path}/p.db"
+    given = ["ledger", "charge", "--ledger", url, "--dataset", "log", "--curve", '{"kind": "pure_dp", "epsilon": 0.5}']
+    status, said = child(given, _full)
+    assert status == 1
+    assert re.search(r"entry 1, key [0-9a-f]{32}: committed", said)
+
+
+def test_values_that_were_paid_for_are_shown(words: list[str], tmp_path: Path) -> None:
+    """A mechanism that releases noisy counts shows them beside the items, in text and in JSON."""
+    mechanism = dps.OneshotTopK(
+        k=2, noise="laplace", scale=1.0, value_scale=50.0, candidates=3, sensitivity=dps.Sensitivity(monotone=True)
+    )
+    curve = mechanism.curve
+    file = Config(release=ReleaseTable(k=2, mechanism=mechanism), budget=acc.Budget(epsilon=curve.epsilon(1e-9), delta=1e-9))
+    write(file, tmp_path / "planned.toml")
+    given = [word for word in words[: words.index("--key")] if word not in ("--k", "1", "--epsilon")]
+    done = CliRunner().invoke(app, [*given, "--config", str(tmp_path / "planned.toml"), "--json"])
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)["selection"]
+    assert len(told["values"]) == len(told["labels"]) == 2
+    assert all(isinstance(value, float) for value in told["values"])
+    shown = CliRunner().invoke(app, [*given, "--config", str(tmp_path / "planned.toml")])
+    assert re.search(r"item\s+noisy value", shown.stdout)
+    assert re.search(r"-\s+[abc]\s+-?[\d,.]+", shown.stdout)
