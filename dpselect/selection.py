@@ -11,6 +11,7 @@ from pydantic import Field, model_serializer, model_validator
 
 from accounting.frozen import Frozen
 from dpselect.errors import DomainMismatch, DpSelectError
+from dpselect.outcome import Outcome
 
 Label = int | str
 
@@ -66,6 +67,11 @@ class Selection(Frozen):
         if self.positions is None:
             raise DomainMismatch("these candidates were read off private data, so that their positions are private: use labels")
         return self.positions
+
+    @property
+    def outcome(self) -> Outcome:
+        """What was released, as laws and audits compare it."""
+        return Outcome(self.indices if self.labels is None else self.labels, self.ordered, self.values)
 
     def to_json(self) -> str:
         """JSON of what was released; `Selection.from_json` reads it back to an equal selection."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpselect.divergence import hockey_stick, log_ratio, renyi
-from dpselect.errors import InvalidRequest
+from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
+from dpselect.outcome import Outcome
 from dpselect.scores import Domain, Scores
 from dpselect.sensitivity import Sensitivity
 
@@ -26,6 +28,8 @@ ORDERS = (1.1, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 EPSILONS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 Floats = NDArray[np.float64]
+View = Callable[[Outcome], Any]
+_CELLS = 16  # that one released value is told apart by
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,10 @@ class WorstCase:
 
 @dataclass(frozen=True)
 class LowerBound:
-    """With probability `confidence`, no (e, delta)-DP guarantee with e below `epsilon` holds; `event` is the witness."""
+    """With probability `confidence`, no (e, delta)-DP guarantee with e below `epsilon` holds; `event` is the witness.
+
+    An outcome of the event is the released items, or a pair of them and the cells [low, high) that values of theirs lie in.
+    """
 
     epsilon: float
     delta: float
@@ -65,6 +72,7 @@ def worst_case(
     orders: Sequence[float] = ORDERS,
     epsilons: Sequence[float] = EPSILONS,
     domain: Domain = "public",
+    edges: ArrayLike | None = None,
 ) -> WorstCase:
     """Exact divergences over every neighbouring pair of score vectors in {0, ..., highest}^candidates (times linf).
 
@@ -75,6 +83,8 @@ def worst_case(
         orders: Renyi orders above 1.
         epsilons: nats, >= 0.
         domain: how the scores declare their candidates.
+        edges: where the mechanism releases values, the boundaries (score units) between which they are told apart; None for the
+            scores of the box. Cells see less than values do: the divergences are then lower bounds of the exact ones.
 
     Raises:
         NoClosedForm: the mechanism has no exact law at this size.
@@ -86,7 +96,8 @@ def worst_case(
         1.0
     """
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
-    laws = _laws(mechanism, vectors, domain)
+    bounds = np.arange(highest + 1.0) * mechanism.covers.linf if edges is None else edges
+    laws = _laws(mechanism, vectors, domain, bounds)
     first, second = _neighbours(mechanism.covers, vectors, highest)
     return _compare(laws, first, second, tuple(orders), tuple(epsilons))
 
@@ -103,7 +114,8 @@ def lower_bound(
 ) -> LowerBound:
     """An epsilon that the mechanism exceeds on neighbouring inputs `first` and `second`, from samples of `select`.
 
-    Half of the samples choose the event, the other half test it with exact binomial (Clopper-Pearson) limits.
+    Half of the samples choose the event, the other half test it with exact binomial (Clopper-Pearson) limits. An event is about
+    the items, and about the cells that released values lie in: of all of them, of one, or of none, whichever says most.
 
     Args:
         delta: the delta of the claim under test.
@@ -124,10 +136,11 @@ def lower_bound(
     """
     if samples < 10 or not 0 < confidence < 1:
         raise InvalidRequest(f"samples={samples} must be at least 10 and confidence={confidence} in (0, 1)")
-    draws = [[_outcome(mechanism.select(scores, rng=rng)) for _ in range(samples)] for scores in (first, second)]
+    draws = [[mechanism.select(scores, rng=rng).outcome for _ in range(samples)] for scores in (first, second)]
     half = samples // 2
-    train, test = [Counter(d[:half]) for d in draws], [Counter(d[half:]) for d in draws]
-    event = _best_event(train[0], train[1], delta, half)
+    views = _views([outcome for drawn in draws for outcome in drawn[:half]])
+    view, event, _ = max((_best_event(view, draws, delta, half) for view in views), key=lambda found: found[2])
+    test = [Counter(map(view, drawn[half:])) for drawn in draws]
     low, high = _limits([sum(t[outcome] for outcome in event) for t in test], samples - half, confidence)
     epsilon = float(np.log((low - delta) / high)) if low > delta else 0.0
     return LowerBound(max(0.0, epsilon), delta, confidence, frozenset(event))
@@ -148,17 +161,25 @@ def _within(sensitivity: Sensitivity, touched: int) -> bool:
     return few and touched * linf <= sensitivity.l1_of(None) and touched * linf**2 <= sensitivity.l2_of(None) ** 2 * (1 + 1e-12)
 
 
-def _laws(mechanism: Mechanism, vectors: NDArray[np.int64], domain: Domain) -> Floats:
+def _laws(mechanism: Mechanism, vectors: NDArray[np.int64], domain: Domain, edges: ArrayLike) -> Floats:
     sensitivity = mechanism.covers
-    laws = [
-        mechanism.probabilities(Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain)) for vector in vectors
-    ]
+    scores = [Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain) for vector in vectors]
+    laws = [_law(mechanism, one, edges) for one in scores]
     outcomes = {outcome: column for column, outcome in enumerate(dict.fromkeys(itertools.chain(*laws)))}
     table = np.zeros((len(vectors), len(outcomes)))
     for row, law in zip(table, laws, strict=True):
         for outcome, probability in law.items():
             row[outcomes[outcome]] = probability
     return table
+
+
+def _law(mechanism: Mechanism, scores: Scores, edges: ArrayLike) -> Mapping[Any, float]:
+    if not mechanism.releases_values:
+        return mechanism.probabilities(scores)
+    if not hasattr(mechanism, "cell_probabilities"):
+        raise NoClosedForm(f"{type(mechanism).__name__} releases values and has no law of them: use lower_bound")
+    law: Mapping[Any, float] = mechanism.cell_probabilities(scores, edges)
+    return law
 
 
 def _neighbours(
@@ -188,17 +209,33 @@ def _compare(
     return WorstCase(orders, rdp, epsilons, delta, pure, len(first))
 
 
-def _outcome(selection: Any) -> Any:
-    chosen = selection.labels if selection.labels is not None else selection.indices
-    return tuple(chosen) if selection.ordered else frozenset(chosen)
+def _views(outcomes: list[Outcome]) -> list[View]:
+    """Ways to tell outcomes apart: by the items alone, with one value, or with all; values by cells with about equally many."""
+    views: list[View] = [lambda outcome: outcome.chosen]
+    most = max((len(outcome.values or ()) for outcome in outcomes), default=0)
+    shown = [(place,) for place in range(most)] + ([tuple(range(most))] if most > 1 else [])
+    for places in shown:
+        held = [values[place] for outcome in outcomes if (values := outcome.values) for place in places if place < len(values)]
+        # One value is told apart finely; of all values together only coarsely, or no event would occur twice.
+        count = _CELLS if len(places) == 1 else 2
+        views.append(partial(Outcome.seen, edges=np.unique(np.quantile(held, np.arange(1, count) / count)), places=places))
+    return views
 
 
-def _best_event(first: Counter[Any], second: Counter[Any], delta: float, samples: int) -> list[Any]:
-    """Outcomes in order of likelihood ratio; the prefix that promises most."""
+def _best_event(view: View, draws: list[list[Outcome]], delta: float, samples: int) -> tuple[View, list[Any], float]:
+    """Outcomes as this view tells them apart, in order of likelihood ratio: the prefix that promises most, and how much."""
+    first, second = (Counter(map(view, drawn[:samples])) for drawn in draws)
     ranked = sorted(first | second, key=lambda o: (first[o] + 0.5) / (second[o] + 0.5), reverse=True)
     p = np.cumsum([first[o] for o in ranked]) / samples
-    q = (np.cumsum([second[o] for o in ranked]) + 10) / samples
-    return ranked[: int(np.argmax((p - delta) / q)) + 1]
+    q = np.cumsum([second[o] for o in ranked]) / samples
+    worth = (p - _margin(p, samples) - delta) / (q + _margin(q, samples))
+    best = int(np.argmax(worth))
+    return view, ranked[: best + 1], float(worth[best])
+
+
+def _margin(shares: Floats, samples: int) -> Floats:
+    """About what the limits of `_limits` will add or take away: an event must be likely enough for the test."""
+    return 5 * np.sqrt(shares * (1 - shares) / samples) + 12 / samples
 
 
 def _limits(counts: list[int], samples: int, confidence: float) -> tuple[float, float]:

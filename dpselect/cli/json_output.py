@@ -44,14 +44,10 @@ def _ledger(answer: Answer) -> dict[str, Any] | None:
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
-    return {
-        "labels": list(selection.labels or ()),
-        "values": None if selection.values is None else list(selection.values),
-        "ordered": selection.ordered,
-        "requested": selection.requested,
-        "complete": selection.complete,
-        "reason": selection.reason,
-    }
+    """All that was released; a position in the catalogue is no news."""
+    released = selection.model_dump(mode="json")
+    named = {name: released.get(name) for name in type(selection).model_fields if name != "positions"}
+    return named | {"labels": list(selection.labels or ())}
 
 
 def _guarantee(stated: Guarantee, budget: Budget) -> dict[str, Any]:

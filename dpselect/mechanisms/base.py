@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
 from typing import Annotated, Any, ClassVar, final
 
 import numpy as np
@@ -21,8 +20,6 @@ from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-
-Outcome = Hashable
 
 
 class Mechanism(Frozen, ABC):

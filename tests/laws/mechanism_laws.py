@@ -55,7 +55,7 @@ def outcome(selection: dps.Selection, law: dict[object, float]) -> object:
     """The released outcome in the form that `probabilities` uses."""
     if isinstance(next(iter(law)), int):
         return selection.indices[0]
-    return tuple(selection.indices) if selection.ordered else frozenset(selection.indices)
+    return selection.outcome.chosen
 
 
 def misfit(observed: list[object], law: dict[object, float]) -> float:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, final, get_args
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from accounting import Curve
@@ -20,6 +22,7 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.noise.quadrature import ordered_probabilities, top_set_probabilities
+from dpselect.outcome import cells
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores, centred
 from dpselect.selection import Selection, Selections
@@ -128,9 +131,26 @@ class OneshotTopK(Mechanism):
             best.sort(axis=1)
         return Selections(best, ordered=self.ordered, requested=self.k)
 
+    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
+        """The exact probability of every (items, cells of their values), for the cells between `edges` (score units).
+
+        Raises:
+            NoClosedForm: it releases no values, or the domain is too large to enumerate.
+            DpSelectError: as for `select`.
+        """
+        self.check(scores)
+        if self.value_scale is None:
+            raise NoClosedForm("no values are released: ask for probabilities, or configure value_scale")
+        enumerable(math.comb(scores.size, self.k) * (1.0 + np.size(edges)) ** self.k)
+        return cell_law(scores, self._chosen(scores), self.value_scale, edges)
+
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         if self.value_scale is not None:
-            raise NoClosedForm("released values have a density, not probabilities: ask the same mechanism without value_scale")
+            raise NoClosedForm("released values have a density, not probabilities: ask for cell_probabilities")
+        return self._chosen(scores)
+
+    def _chosen(self, scores: Scores) -> dict[Any, float]:
+        """The law of the items."""
         values, noise = centred(scores.dense()), by_name(self.noise)
         if self.ordered:
             enumerable(math.perm(len(values), self.k))
@@ -153,9 +173,40 @@ def with_values(selection: Selection, scores: Scores, scale: float, source: Samp
     scale/1024, exactly (Theorem X7): the low bits of a float64 sum would show the noise (Mironov 2012).
     """
     held = _held(scores, selection.indices).clip(-_LARGEST, _LARGEST)
-    grid = 2.0 ** max(math.frexp(scale)[1] - 1 - _STEPS_EXPONENT, _LEAST_EXPONENT)
-    noisy = source.rounded(held, by_name("laplace"), scale, grid)
+    noisy = source.rounded(held, by_name("laplace"), scale, grid_of(scale))
     return selection.model_copy(update={"values": tuple(noisy.tolist())})
+
+
+def grid_of(scale: float) -> float:
+    """The distance of released values, score units: a power of two, public."""
+    return 2.0 ** max(math.frexp(scale)[1] - 1 - _STEPS_EXPONENT, _LEAST_EXPONENT)
+
+
+def cell_law(scores: Scores, law: Mapping[Any, float], scale: float, edges: ArrayLike) -> dict[Any, float]:
+    """The law of (items, cells of their values) from the `law` of the items: the noise of values is independent of it.
+
+    Exact: a value on the grid is at least an edge where the noisy score rounds to it or beyond.
+    """
+    array, between = cells(edges)
+    grid, held = grid_of(scale), np.clip(scores.dense(), -_LARGEST, _LARGEST)
+    bars = np.concatenate([[-np.inf], (np.ceil(array / grid) - 0.5) * grid, [np.inf]])
+    chances = _between((bars - held[:, None].astype(np.float64)) / scale)
+    joint = {}
+    for chosen, chance in law.items():
+        items = sorted(chosen) if isinstance(chosen, frozenset) else list(chosen)
+        for places in itertools.product(range(len(between)), repeat=len(items)):
+            seen = tuple(between[place] for place in places)
+            joint[chosen, seen] = chance * math.prod(
+                float(chances[item, place]) for item, place in zip(items, places, strict=True)
+            )
+    return joint
+
+
+def _between(bars: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(items, cells) chances that standard Laplace noise lies between neighbouring bars, small ones without cancellation."""
+    noise, low, high = by_name("laplace"), bars[:, :-1], bars[:, 1:]
+    outside = np.where(low >= 0, noise.sf(low) - noise.sf(high), noise.cdf(high) - noise.cdf(low))
+    return np.where((low < 0) & (high > 0), 1 - noise.cdf(low) - noise.sf(high), outside)
 
 
 def _held(scores: Scores, positions: Sequence[int]) -> Numbers:

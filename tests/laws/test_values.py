@@ -1,0 +1,83 @@
+"""Released values: seen by the exact worst case and by the audit from samples, and paid for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpselect as dps
+from dpselect import verify
+from dpselect.mechanisms.noisy_max.oneshot import grid_of
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import curve_covers, epsilons_for, misfit
+
+S = dps.Sensitivity()
+FALSE_ALARM = 1e-9  # each of a handful of tests
+
+
+def with_values(k: int, scale: float = 2.0, value_scale: float = 4.0) -> dps.OneshotTopK:
+    """One-shot Gumbel noise, and the values."""
+    return dps.OneshotTopK(k=k, noise="gumbel", scale=scale, value_scale=value_scale)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_worst_case_sees_values_and_the_curve_covers_it(k: int) -> None:
+    """Items and values together stay below the price of both."""
+    mechanism = with_values(k)
+    worst = verify.worst_case(mechanism, candidates=3, highest=3, epsilons=epsilons_for(mechanism))
+    assert curve_covers(mechanism, worst) == []
+
+
+def test_the_price_of_values_is_reached() -> None:
+    """With one candidate the item is no news, and the value alone reaches linf/value_scale: a claim 5 % lower would be broken."""
+    mechanism = with_values(1, scale=1e9, value_scale=4.0)
+    worst = verify.worst_case(mechanism, candidates=1, highest=3)
+    assert worst.pure_epsilon == pytest.approx(0.25, rel=1e-9)
+    assert curve_covers(with_values(1, scale=1e9, value_scale=4.0 * 1.05), worst) != []
+
+
+def test_values_follow_their_law() -> None:
+    """What select draws falls into the cells as `cell_probabilities` says (chi-square, false alarm 1e-9)."""
+    mechanism, scores, edges = with_values(2), dps.Scores([3, 1, 0], sensitivity=S), np.array([0.0, 2.0, 5.0])
+    law: Any = mechanism.cell_probabilities(scores, edges)
+    assert sum(law.values()) == pytest.approx(1, abs=1e-12)
+    rng = np.random.default_rng(20261121)
+    drawn = [mechanism.select(scores, rng=rng).outcome.seen(edges, (0, 1)) for _ in range(4000)]
+    assert misfit(drawn, law) > FALSE_ALARM
+
+
+def test_cells_are_those_of_the_public_grid() -> None:
+    """A released value is a multiple of the grid, and one that is an edge belongs to the cell above it."""
+    mechanism, grid = with_values(1, value_scale=1.0), grid_of(1.0)
+    law = mechanism.cell_probabilities(dps.Scores([0], sensitivity=S), [0.0, grid])
+    # The cell [0, grid) holds the value 0 only: noise that rounds to it lies within half a step.
+    assert law[(0,), ((0.0, grid),)] == pytest.approx(1 - np.exp(-grid / 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_values_with_next_to_no_noise_do_not_pass_an_audit(k: int) -> None:
+    """The items are drowned in noise, the values show the counts: the samples convict, whichever value tells."""
+    mechanism = with_values(k, scale=1000.0, value_scale=0.01)
+    pair = [dps.Scores([4, counts], sensitivity=S) for counts in (4, 3)]
+    found = verify.lower_bound(mechanism, *pair, samples=2000, rng=np.random.default_rng(7))
+    assert found.epsilon > 2.5
+
+
+def test_values_with_enough_noise_pass_an_audit() -> None:
+    """The bound from samples stays below the true epsilon (false alarm 1e-6), and comes near it."""
+    mechanism = with_values(1, scale=1.0, value_scale=1.0)
+    pair = [dps.Scores([count], sensitivity=S) for count in (4, 3)]
+    found = verify.lower_bound(mechanism, *pair, samples=3000, rng=np.random.default_rng(7))
+    assert 0.4 < found.epsilon <= 1.0
+
+
+def test_a_mechanism_without_a_law_of_its_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact worst case would be blind to values that it has no law of, and says so."""
+    monkeypatch.delattr(dps.OneshotTopK, "cell_probabilities")
+    with pytest.raises(dps.NoClosedForm, match="use lower_bound"):
+        verify.worst_case(with_values(1), candidates=1)
