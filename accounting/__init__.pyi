@@ -46,6 +46,7 @@ from .errors import OutputRefused as OutputRefused
 from .errors import RelationMismatch as RelationMismatch
 from .errors import Unaffordable as Unaffordable
 from .group import group_privacy as group_privacy
+from .guarantee import Guarantee as Guarantee
 from .interop import from_dp_event as from_dp_event
 from .interop import to_dp_event as to_dp_event
 from .ledger import Ledger as Ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Protocol, Self, cast, final
+from typing import Self, cast, final
 
 import numpy as np
 
@@ -14,19 +14,11 @@ from accounting.conversion.adaptive import AdaptiveBound, adaptive_composition
 from accounting.conversion.bounds import Bound, Bounded, Route
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
+from accounting.guarantee import Priced, joined, read_item
 from accounting.pool import Pool
 from accounting.relation import Relation, same_relation
 
 _CURVE_TYPES: set[type] = set()
-
-
-class Priced(Protocol):
-    """Anything with a curve and a neighbouring relation, a mechanism for example."""
-
-    @property
-    def curve(self) -> Curve: ...
-    @property
-    def relation(self) -> Relation: ...
 
 
 @dataclass(frozen=True)
@@ -80,16 +72,16 @@ class Accountant:
         """Add a curve or mechanism, `count` times, under `label` (its kind by default). Returns the accountant itself.
 
         Raises:
-            RelationMismatch: the relation differs from what was composed before.
+            RelationMismatch: the relation differs from what was composed before, or is stated for a part of the plan only: pass
+                mechanisms, or `relation` with every bare curve.
             InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation is none of the two.
         """
         curve, stated = _read(item, relation)
         if type(count) is not int or not 0 <= count <= MOST_COUNT:
             count = whole("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
-            if stated is not None:
-                self._relation = same_relation(self._relation, stated)
             if count > 0:
+                self._relation = joined(self._relation, stated, begun=bool(self._flat))
                 self._flat.extend((_kind(item) if label is None else label, curve, count))
         return self
 
@@ -166,10 +158,8 @@ def _read(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relat
     # Asking an abstract class is slow: the kinds of curve are few and are remembered.
     if type(item) in _CURVE_TYPES or isinstance(item, Curve):
         _CURVE_TYPES.add(type(item))
-        return cast(Curve, item), relation
-    if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
-        return item.curve, same_relation(relation, item.relation)
-    raise InvalidArgument(f"cannot compose a {type(item).__name__}: pass a Curve, or a mechanism that has one")
+        return cast(Curve, item), same_relation(None, relation)
+    return read_item(item, relation)
 
 
 def _kind(item: Curve | Priced) -> str:

@@ -24,9 +24,10 @@ def checked_curve(found: object) -> Curve:
     Raises:
         InvalidArgument: it is not.
     """
-    if not isinstance(found, Curve):
-        raise InvalidArgument(f"the family returned a {type(found).__name__}: return a Curve, of a mechanism its .curve")
-    return found
+    curve = getattr(found, "curve", found) if not isinstance(found, Curve) else found
+    if not isinstance(curve, Curve):
+        raise InvalidArgument(f"the family returned a {type(found).__name__}: return a Curve, a mechanism or n * mechanism")
+    return curve
 
 
 def checked_budget(budget: object) -> Budget:

@@ -15,7 +15,7 @@ from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
 from accounting.arguments import whole
 from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, zero
-from accounting.errors import InvalidCurve, NoEquivalent
+from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.interop_laws import discrete_laplace, down, randomised_response, up
 from accounting.relation import Relation, same_relation
 
@@ -28,13 +28,19 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
 
     Args:
         event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, and compositions of them.
-        relation: the neighbouring relation, add_remove if None. Noise multipliers are relative to the norm of one user's
+        relation: the neighbouring relation, to be stated: events do not carry one, and dp-accounting assumes add_remove. Noise multipliers are relative to the norm of one user's
             contribution, so replacing it costs twice as much; randomised response exists under replace_one only.
 
     Raises:
+        InvalidArgument: no relation is stated.
         NoEquivalent: the event, or a part of it, has no curve; the message names its class and what to do instead.
         InvalidCurve: a parameter is no guarantee (NaN, negative, no noise) or a count is no integer >= 0.
     """
+    if relation is None:
+        raise InvalidArgument(
+            "an event does not say which relation its price is for: pass relation='add_remove', which dp-accounting assumes, or "
+            "'replace_one', under which the same noise costs more"
+        )
     read = _READERS.get(type(event))
     if read is None:
         name = type(event).__name__

@@ -2,59 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import numbers
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn, Self, final
+from typing import NoReturn, final
 
-from accounting import Curve, Relation
-from accounting.curves import Composed
+from accounting import Guarantee
 from accounting.kept import Kept
 from accounting.ledger import Ledger, Receipt
-from accounting.relation import same_relation
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection
 
-Plan = Sequence[tuple[int, Mechanism]]
+Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
 
-@dataclass(frozen=True)
-class PlanItem:
-    """What a ledger is charged for a plan: the composed curve of all its runs."""
+def as_plan(plan: Plan) -> Guarantee:
+    """What a ledger is charged for a plan, (count, mechanism) pairs or `n * mechanism + ...`.
 
-    parts: tuple[tuple[int, Mechanism], ...]
-    relation: Relation
-
-    @classmethod
-    def of(cls, plan: Plan) -> Self:
-        """The item of (count, mechanism) pairs.
-
-        Raises:
-            InvalidRequest: no pair, or something else.
-            RelationMismatch: the mechanisms' relations differ.
-        """
-        parts = tuple(plan) if isinstance(plan, Iterable) else ()
-        if not parts or not all(_is_part(part) for part in parts):
-            raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1")
-        relation = parts[0][1].relation
-        for _, mechanism in parts:
-            same_relation(relation, mechanism.relation)
-        return cls(tuple((int(count), mechanism) for count, mechanism in parts), relation)
-
-    @property
-    def curve(self) -> Curve:
-        """The composition of all runs."""
-        return Composed.of([(count, mechanism.curve) for count, mechanism in self.parts])
-
-    def to_json(self) -> str:
-        """The plan as provenance."""
-        parts = [{"count": count, "mechanism": json.loads(mechanism.to_json())} for count, mechanism in self.parts]
-        return json.dumps({"kind": "schedule", "parts": parts})
+    Raises:
+        InvalidRequest: no pair, or something else.
+        RelationMismatch: the mechanisms' relations differ.
+    """
+    parts = plan.parts if isinstance(plan, Guarantee) else tuple(plan) if isinstance(plan, Iterable) else ()
+    if not parts or not all(_is_part(part) for part in parts):
+        raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1, or a sum like 30 * mechanism")
+    return Guarantee.of(parts)
 
 
 def _is_part(part: object) -> bool:
@@ -73,7 +48,7 @@ class Schedule:
     counted in this object, so it works in the process that made it only, and what is not drawn when it ends stays charged.
     """
 
-    def __init__(self, ledger: Ledger, dataset: str, key: str, item: PlanItem, actor: str | None) -> None:
+    def __init__(self, ledger: Ledger, dataset: str, key: str, item: Guarantee, actor: str | None) -> None:
         self._ledger, self._dataset, self._key, self._actor = ledger, dataset, key, actor
         left: Counter[Mechanism] = Counter()
         for count, mechanism in item.parts:

@@ -13,7 +13,7 @@ from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.relation import same_relation
 from dpselect.mechanisms import Mechanism
 from dpselect.rounds import Rounds
-from dpselect.schedule import Plan, PlanItem, Schedule
+from dpselect.schedule import Plan, Schedule, as_plan
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 
@@ -150,7 +150,7 @@ class Session:
         return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array))
 
     def schedule(self, plan: Plan, **notes: Unpack[Notes]) -> Schedule:
-        """Reserve a plan that is fixed now, (count, mechanism) pairs, as one item at its composed curve.
+        """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one item at its composed curve.
 
         Returns:
             The door to the plan's draws, for this process only.
@@ -159,7 +159,7 @@ class Session:
             BudgetExceeded: the plan does not fit; nothing was reserved.
             AlreadyCharged: the key belongs to an earlier plan.
         """
-        item = PlanItem.of(plan)
+        item = as_plan(plan)
         receipt = self._once(self._ledger.reserve(self._dataset.name, item, **self._terms(1, notes)))
         return Schedule(self._ledger, self._dataset.name, receipt.key, item, self._actor)
 

@@ -68,13 +68,13 @@ def charge(connection: Connection, declared: Declared, request: Request, origin:
 
     Raises:
         BudgetExceeded, Unaffordable: the budget does not allow it; nothing is charged.
-        RelationMismatch: the item's guarantee is for another relation than the dataset's.
+        RelationMismatch: the item's guarantee is for another relation than the dataset's, or states none.
         KeyConflict: the key was used for something else.
         SharedRows: the rows were charged under another name.
     """
     earlier = entries_of_key(connection, declared, request.key)
     if earlier:
-        same_relation(declared.dataset.relation, request.item.relation)
+        joined(declared.dataset.relation, request.item.relation, begun=True)
         return _replay(declared.dataset, request, earlier)
     price = require_room(connection, declared, request.item, request.periods)
     _claim(connection, declared, request)
@@ -89,7 +89,7 @@ def require_room(connection: Connection, declared: Declared, item: Item, periods
     Raises:
         BudgetExceeded, Unaffordable, RelationMismatch: as `charge`.
     """
-    same_relation(declared.dataset.relation, item.relation)
+    joined(declared.dataset.relation, item.relation, begun=True)
     price = declared.dataset.budget.price(item.whole)
     for period in periods:
         _require_fit(declared.dataset, period, spent_in(connection, declared.id, period), price, item)

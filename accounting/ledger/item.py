@@ -9,10 +9,11 @@ from typing import Protocol, TypedDict
 from accounting.arguments import whole
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
+from accounting.guarantee import read_item as priced
 from accounting.ledger import canonical
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.text import LONGEST_JSON
-from accounting.relation import Relation, same_relation
+from accounting.relation import Relation
 
 MOST_RUNS = 10**12
 
@@ -35,7 +36,8 @@ class Terms(TypedDict, total=False):
 
     Attributes:
         count: how many times it runs, 1 by default.
-        relation: of a bare curve, checked against the dataset's; a mechanism states its own.
+        relation: of a bare curve, which does not know it: required there, and checked against the dataset's. A mechanism, and
+            `n * mechanism`, state their own.
         key: idempotency key. A second call with it, the same curve, count and periods charges nothing and gives back the first
             one's receipt, marked `replayed`: it pays for one draw, so do not draw again.
         period: whose rows are read, where the dataset has a window; several are charged each.
@@ -93,14 +95,14 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
         RelationMismatch: the relation stated differs from the mechanism's.
     """
     runs = whole("count", count, "how many times the mechanism runs", most=MOST_RUNS, error=InvalidEntry)
+    curve, stated = priced(item, relation)
     if isinstance(item, Curve):
-        return Item(item, runs, relation, _short("curve", item.to_json()), None)
-    curve = getattr(item, "curve", None)
-    if not isinstance(curve, Curve) or not hasattr(item, "relation") or not hasattr(item, "to_json"):
+        return Item(curve, runs, stated, _short("curve", curve.to_json()), None)
+    if not hasattr(item, "to_json"):
         raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
     mechanism = _short("mechanism", item.to_json())
     canonical.loads(mechanism)
-    return Item(curve, runs, same_relation(item.relation, relation), _short("curve", curve.to_json()), mechanism)
+    return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism)
 
 
 def binding_of(mechanism_json: str | None) -> str | None:

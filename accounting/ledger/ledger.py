@@ -56,7 +56,7 @@ class Ledger:
         >>> import accounting as acc
         >>> ledger = acc.Ledger.open("sqlite:///example.db")
         >>> _ = ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
-        >>> ledger.charge("visits", acc.PureDP(epsilon=0.4), key="job-1").replayed
+        >>> ledger.charge("visits", acc.PureDP(epsilon=0.4), relation="add_remove", key="job-1").replayed
         False
         >>> ledger.verify().ok
         True
@@ -129,7 +129,8 @@ class Ledger:
     def charge(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
         """Charge for a curve or mechanism before it runs. There is no way back. Keywords: see `Terms`.
 
-        All runs together are one item at their composed curve.
+        All runs together are one item at their composed curve. A bare curve does not know which relation it was proved for: it
+        comes with `relation=`, checked against the dataset's; mechanisms and `n * mechanism` bring theirs.
 
         Raises:
             BudgetExceeded: it does not fit; the error says what would.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
-from accounting.accountant import Priced
 from accounting.arguments import whole
 from accounting.curves import Composed, Curve
 from accounting.errors import BudgetExceeded
 from accounting.kept import Kept
 from accounting.relation import Relation, same_relation
 from accounting.spending.budget import Budget
-from accounting.spending.item import read_item
+from accounting.guarantee import Priced, joined, read_item
 from accounting.spending.price import NOTHING, Price, Remaining
 
 
@@ -70,7 +69,7 @@ class PrivacyFilter:
         Raises:
             BudgetExceeded: it does not fit; nothing is charged. Its attributes say what was asked, spent and left.
             Unaffordable: the form of the budget can never pay for it; nothing is charged.
-            RelationMismatch: the relation differs from that of earlier charges.
+            RelationMismatch: the relation differs from that of earlier charges, or is stated for some of them only.
             InvalidArgument: count is not an integer >= 1, or item has no curve.
             ForeignProcess: the filter was made before a fork.
         """
@@ -78,7 +77,7 @@ class PrivacyFilter:
         count = whole("count", count, "how many runs are charged")
         price = self._budget.price(Composed.of([(count, curve)]))
         with self._kept.turn() as state:
-            relation = same_relation(state.relation, stated)
+            relation = joined(state.relation, stated, begun=state.number > 0)
             if not self._budget.fits(state.spent, price):
                 raise self._refusal(curve, count, price)
             del self._charges[state.number :]  # of a charge that was interrupted

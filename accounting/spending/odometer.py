@@ -6,7 +6,6 @@ import numbers
 from decimal import Decimal
 from typing import final
 
-from accounting.accountant import Priced
 from accounting.arguments import whole
 from accounting.conversion.renyi import check_delta
 from accounting.curves import Composed, Curve
@@ -14,7 +13,7 @@ from accounting.decimal_sum import exact, float_up
 from accounting.errors import BudgetExceeded, InvalidArgument, Unaffordable
 from accounting.kept import Kept
 from accounting.relation import Relation, same_relation
-from accounting.spending.item import read_item
+from accounting.guarantee import Priced, joined, read_item
 from accounting.spending.order import Order, rounded_down, waiting_cost
 from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, Price, in_words, itemised
 
@@ -49,7 +48,7 @@ class PrivacyOdometer:
         Raises:
             Unaffordable: the curve has no finite cost at this order.
             BudgetExceeded: its delta0 does not fit into `failure`; nothing is charged.
-            RelationMismatch: the relation differs from that of earlier charges.
+            RelationMismatch: the relation differs from that of earlier charges, or is stated for some of them only.
             ForeignProcess: the odometer was made before a fork.
         """
         curve, stated = read_item(item, relation)
@@ -57,7 +56,7 @@ class PrivacyOdometer:
         if price is None:
             raise Unaffordable(f"{type(curve).__name__} has no finite {in_words(self._measure)}: choose another order")
         with self._kept.turn() as (common, spent):
-            relation, total = same_relation(common, stated), spent.plus(price)
+            relation, total = joined(common, stated, begun=spent != NOTHING), spent.plus(price)
             if total.failure > self._failure:
                 raise self._refusal(curve, price)
             self._kept.value = relation, total

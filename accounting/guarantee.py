@@ -1,0 +1,145 @@
+"""`Guarantee`: a curve that keeps the neighbouring relation it was proved for, alone and in sums."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self, final
+
+from accounting.arguments import whole
+from accounting.curves import Composed, Curve
+from accounting.errors import InvalidArgument, RelationMismatch
+from accounting.relation import Relation, same_relation
+
+
+class Priced(Protocol):
+    """Anything with a curve and a neighbouring relation, a mechanism for example."""
+
+    @property
+    def curve(self) -> Curve: ...
+    @property
+    def relation(self) -> Relation: ...
+
+
+@final
+@dataclass(frozen=True)
+class Guarantee:
+    """A curve and its relation: what `n * mechanism` and `mechanism + mechanism` give, and what a bare curve needs to join them.
+
+    Args:
+        curve: what all parts cost together.
+        relation: the neighbouring relation that every part is proved for.
+
+    Raises:
+        InvalidArgument: curve is no Curve, or relation is no relation.
+
+    Example:
+        >>> import accounting as acc
+        >>> import dpselect as dps
+        >>> month = 30 * dps.ExponentialMechanism(epsilon=0.05) + acc.Guarantee(acc.PureDP(epsilon=0.5), "add_remove")
+        >>> month.relation, round(month.epsilon(0.0), 6)
+        ('add_remove', 2.0)
+    """
+
+    curve: Curve
+    relation: Relation
+    parts: tuple[tuple[int, Any], ...] = field(default=(), repr=False)
+    """(count, mechanism or curve): what it is composed of, as provenance."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.curve, Curve):
+            raise InvalidArgument(f"a Guarantee is made of a Curve and a relation, not of a {type(self.curve).__name__}")
+        if same_relation(None, self.relation) is None:
+            raise InvalidArgument("relation=None: state the relation that the curve was proved for, 'add_remove' or 'replace_one'")
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[int, Priced]]) -> Self:
+        """The composition of (count, mechanism or Guarantee) pairs.
+
+        Raises:
+            RelationMismatch: their relations differ.
+            InvalidArgument: no pair, a count that is no integer >= 1, or something without curve and relation.
+        """
+        counted = [(whole("count", count, "how many times a mechanism runs"), item) for count, item in items]
+        read = [(count, *read_item(item, None), item) for count, item in counted]
+        relation: Relation | None = None
+        for _, _, stated, _ in read:
+            relation = joined(relation, stated, begun=relation is not None)
+        if relation is None:
+            raise InvalidArgument("a composition needs at least one mechanism, or a Guarantee: a bare curve states no relation")
+        parts = tuple((count * n, part) for count, _, _, item in read for n, part in _parts(item))
+        return cls(Composed.of([(count, curve) for count, curve, _, _ in read]), relation, parts)
+
+    def epsilon(self, delta: float) -> float:
+        """As `Curve.epsilon`, in nats."""
+        return self.curve.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """As `Curve.delta`."""
+        return self.curve.delta(epsilon)
+
+    def to_json(self) -> str:
+        """What it is composed of, for the ledger."""
+        parts = self.parts or ((1, self.curve),)
+        return json.dumps({"kind": "schedule", "parts": [_provenance(count, part) for count, part in parts]})
+
+    def __add__(self, other: Priced) -> Guarantee:
+        return Guarantee.of([(1, self), (1, other)])
+
+    def __radd__(self, other: Priced | int) -> Guarantee:
+        return self if isinstance(other, int) and other == 0 else Guarantee.of([(1, other), (1, self)])  # type: ignore[list-item]
+
+    def __mul__(self, count: int) -> Guarantee:
+        return Guarantee.of([(count, self)])
+
+    __rmul__ = __mul__
+
+
+def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
+    """The curve of `item` and the relation that it or the caller states.
+
+    Raises:
+        InvalidArgument: item has no curve.
+        RelationMismatch: a mechanism states another relation than the caller.
+    """
+    if isinstance(item, Curve):
+        return item, same_relation(None, relation)
+    if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
+        return item.curve, same_relation(relation, item.relation)
+    raise InvalidArgument(f"a {type(item).__name__} has no price: pass a Curve, or a mechanism that has one")
+
+
+def joined(common: Relation | None, stated: Relation | None, *, begun: bool) -> Relation | None:
+    """The relation of a sum to which an item is added: once it is known, every item has to state it.
+
+    Args:
+        common: what the sum states so far.
+        stated: what the item states.
+        begun: whether the sum has items already.
+
+    Raises:
+        RelationMismatch: they differ, or only one of the two is stated.
+    """
+    if common is not None and stated is None:
+        raise RelationMismatch(
+            f"a bare curve does not say which relation it was proved for, and relation={common!r} is stated for the rest: pass the "
+            "mechanism itself (n * mechanism keeps the relation), or relation= with the one that the curve was proved for"
+        )
+    if common is None and stated is not None and begun:
+        raise RelationMismatch(
+            f"relation={stated!r} comes after curves for which no relation was stated: state it for all of them, or pass the "
+            "mechanisms that they belong to"
+        )
+    return same_relation(common, stated)
+
+
+def _parts(item: Any) -> tuple[tuple[int, Any], ...]:
+    if isinstance(item, Guarantee):
+        return item.parts or ((1, item.curve),)
+    return ((1, item),)
+
+
+def _provenance(count: int, part: Any) -> dict[str, Any]:
+    kind = "curve" if isinstance(part, Curve) else "mechanism"
+    return {"count": count, kind: json.loads(part.to_json())}
