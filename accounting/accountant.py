@@ -13,7 +13,6 @@ from accounting.conversion import bounds
 from accounting.conversion.adaptive import AdaptiveBound, adaptive_composition
 from accounting.conversion.bounds import Bound, Bounded, Route
 from accounting.curves import Curve
-from accounting.errors import InvalidArgument
 from accounting.guarantee import Priced, joined, read_item
 from accounting.pool import Pool
 from accounting.relation import Relation, same_relation

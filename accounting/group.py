@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -31,17 +31,24 @@ from accounting.curves import (
 )
 from accounting.curves.base import Floats
 from accounting.decimal_sum import decimal_sum
-from accounting.errors import InvalidArgument, NoEquivalent
+from accounting.errors import NoEquivalent
+from accounting.guarantee import Guarantee, Priced, read_item
 from accounting.profile_points import as_table, sampled_profile
+from accounting.relation import Relation
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
 _OUTWARD = 1 + 1e-12
 
 
-def group_privacy(curve: Curve, size: int) -> Curve:
+@overload
+def group_privacy(curve: Curve, size: int) -> Curve: ...
+@overload
+def group_privacy(curve: Priced, size: int) -> Guarantee: ...
+def group_privacy(curve: Curve | Priced, size: int) -> Curve | Guarantee:
     """What `curve` guarantees for inputs that are `size` neighbouring steps apart. Theorems G1 to G4.
 
-    Exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP; compositions are taken part by part.
+    Exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP; compositions are taken part by part. A mechanism gives
+    a `Guarantee`, under its own relation.
 
     Raises:
         InvalidArgument: size is not an integer >= 1.
@@ -52,9 +59,10 @@ def group_privacy(curve: Curve, size: int) -> Curve:
         >>> acc.group_privacy(acc.PureDP(epsilon=0.5), 3).epsilon(0.0)
         1.5
     """
-    if not isinstance(curve, Curve):
-        raise InvalidArgument(f"group_privacy takes a Curve, not {type(curve).__name__}: pass mechanism.curve")
     size = whole("size", size, "how many neighbouring steps apart the inputs are")
+    if not isinstance(curve, Curve):
+        priced, relation = read_item(curve, None)
+        return Guarantee(group_privacy(priced, size), cast(Relation, relation))
     return curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size)
 
 

@@ -51,7 +51,7 @@ class Guarantee:
         if not isinstance(self.curve, Curve):
             raise InvalidArgument(f"a Guarantee is made of a Curve and a relation, not of a {type(self.curve).__name__}")
         if same_relation(None, self.relation) is None:
-            raise InvalidArgument("relation=None: state the relation that the curve was proved for, 'add_remove' or 'replace_one'")
+            raise InvalidArgument("relation=None: state what the curve was proved for, 'add_remove' or 'replace_one'")
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, Priced]]) -> Self:
@@ -64,8 +64,8 @@ class Guarantee:
         counted = [(whole("count", count, "how many times a mechanism runs"), item) for count, item in items]
         read = [(count, *read_item(item, None), item) for count, item in counted]
         relation: Relation | None = None
-        for _, _, stated, _ in read:
-            relation = joined(relation, stated, begun=relation is not None)
+        for place, (_, _, stated, _) in enumerate(read):
+            relation = joined(relation, stated, begun=place > 0)
         if relation is None:
             raise InvalidArgument("a composition needs at least one mechanism, or a Guarantee: a bare curve states no relation")
         parts = tuple((count * n, part) for count, _, _, item in read for n, part in _parts(item))
@@ -107,7 +107,7 @@ def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, R
         return item, same_relation(None, relation)
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
         return item.curve, same_relation(relation, item.relation)
-    raise InvalidArgument(f"a {type(item).__name__} has no price: pass a Curve, or a mechanism that has one")
+    raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
 
 
 def joined(common: Relation | None, stated: Relation | None, *, begun: bool) -> Relation | None:
@@ -123,8 +123,8 @@ def joined(common: Relation | None, stated: Relation | None, *, begun: bool) -> 
     """
     if common is not None and stated is None:
         raise RelationMismatch(
-            f"a bare curve does not say which relation it was proved for, and relation={common!r} is stated for the rest: pass the "
-            "mechanism itself (n * mechanism keeps the relation), or relation= with the one that the curve was proved for"
+            f"a bare curve does not say which relation it was proved for, and relation={common!r} is stated for the rest: pass "
+            "the mechanism itself (n * mechanism keeps the relation), or relation= with the one that the curve was proved for"
         )
     if common is None and stated is not None and begun:
         raise RelationMismatch(

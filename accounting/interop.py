@@ -28,8 +28,9 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
 
     Args:
         event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, and compositions of them.
-        relation: the neighbouring relation, to be stated: events do not carry one, and dp-accounting assumes add_remove. Noise multipliers are relative to the norm of one user's
-            contribution, so replacing it costs twice as much; randomised response exists under replace_one only.
+        relation: the neighbouring relation, to be stated: events carry none, dp-accounting assumes add_remove. Noise is
+            relative to the norm of one user's contribution, so replacing it costs twice as much; randomised response exists under
+            replace_one only.
 
     Raises:
         InvalidArgument: no relation is stated.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+from typing import cast, overload
 
 import numpy as np
 from dp_accounting import dp_event
@@ -10,6 +12,7 @@ from dp_accounting.rdp import rdp_privacy_accountant
 
 from accounting.curves import ApproxDP, Composed, Curve, GaussianDP, PureDP, RenyiTable, tighter
 from accounting.errors import InvalidArgument, NoEquivalent
+from accounting.guarantee import Guarantee, Priced, read_item
 from accounting.profile_points import as_table, sampled_profile
 from accounting.relation import Relation
 
@@ -18,7 +21,11 @@ _ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8
 _OUTWARD, _MORE = 1 + 1e-9, 1e-10
 
 
-def poisson_sampled(curve: Curve, rate: float, *, relation: Relation) -> Curve:
+@overload
+def poisson_sampled(curve: Curve, rate: float, *, relation: Relation) -> Curve: ...
+@overload
+def poisson_sampled(curve: Priced, rate: float, *, relation: Relation | None = None) -> Guarantee: ...
+def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | None = None) -> Curve | Guarantee:
     """`curve`'s mechanism run once on a secret sample that takes each user independently with probability `rate`. Theorem G5.
 
     Compose the result for several runs on fresh samples: `n * poisson_sampled(curve, rate)`. A composition as argument means
@@ -27,19 +34,23 @@ def poisson_sampled(curve: Curve, rate: float, *, relation: Relation) -> Curve:
     Args:
         curve: the guarantee of the mechanism on the sample. Gaussian mechanisms also get the Renyi bound of dp-accounting.
         rate: sampling probability, in (0, 1].
-        relation: must be add_remove; replacing a user of a Poisson sample is not covered.
+            Given a mechanism, the result is a `Guarantee`, under the mechanism's relation.
+        relation: of a bare curve; must be add_remove: replacing a user of a Poisson sample is not covered.
 
     Raises:
         NoEquivalent: the relation is replace_one.
         InvalidArgument: rate is outside (0, 1].
     """
+    if not isinstance(curve, Curve):
+        priced, relation = read_item(curve, relation)
+        return Guarantee(poisson_sampled(priced, rate, relation=cast(Relation, relation)), cast(Relation, relation))
     if relation != "add_remove":
         raise NoEquivalent(
             f"relation={relation!r}: amplification by Poisson sampling is proved here for add_remove only. Configure the "
             "mechanism under add_remove, or use the curve without amplification"
         )
-    if isinstance(rate, bool) or not 0 < rate <= 1:
-        raise InvalidArgument(f"rate={rate!r} must lie in (0, 1]: the probability with which a user is sampled")
+    if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate <= 1:
+        raise InvalidArgument(f"rate={str(rate)[:30]} must lie in (0, 1]: the probability with which a user is sampled")
     return curve if rate == 1 else _amplified(curve, float(rate))
 
 

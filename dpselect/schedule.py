@@ -12,6 +12,7 @@ from accounting.kept import Kept
 from accounting.ledger import Ledger, Receipt
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.base import require_mechanism
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection
@@ -74,7 +75,7 @@ class Schedule:
             InvalidTransition: the reservation was voided.
             RelationMismatch, SensitivityMismatch, DomainMismatch: as `Mechanism.select`; the run is not used up.
         """
-        mechanism.check(scores)
+        require_mechanism(mechanism).check(scores)
         self._take(mechanism)
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
         drawn = mechanism.select(scores)

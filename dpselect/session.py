@@ -12,6 +12,7 @@ from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, T
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.relation import same_relation
 from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.base import require_mechanism
 from dpselect.rounds import Rounds
 from dpselect.schedule import Plan, Schedule, as_plan
 from dpselect.scores import Scores
@@ -106,7 +107,7 @@ class Session:
         Raises:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        same_relation(self._dataset.relation, mechanism.relation)
+        same_relation(self._dataset.relation, require_mechanism(mechanism).relation)
         return min(_runs(total, mechanism.curve) for total in self.totals())
 
     def select(
@@ -130,7 +131,7 @@ class Session:
             AlreadyCharged: the key has paid for an earlier draw.
             LedgerUnavailable: the charge or the release could not be recorded; nothing is released.
         """
-        mechanism.check(scores)
+        require_mechanism(mechanism).check(scores)
 
         def drawn() -> Selection:
             selection = mechanism.select(scores)
@@ -146,7 +147,7 @@ class Session:
         Raises:
             InvalidScores, InvalidRequest: the matrix has no such shape; nothing was charged. And as for `select`.
         """
-        array = mechanism.check_many(matrix)
+        array = require_mechanism(mechanism).check_many(matrix)
         return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array))
 
     def schedule(self, plan: Plan, **notes: Unpack[Notes]) -> Schedule:

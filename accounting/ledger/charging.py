@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from accounting.curves import Curve
 from accounting.errors import BudgetExceeded, InvalidArgument, Unaffordable
+from accounting.guarantee import joined
 from accounting.ledger.errors import KeyConflict, SharedRows
 from accounting.ledger.item import Item, binding_of
 from accounting.ledger.model import Action, Dataset, Entry, Receipt
@@ -24,7 +25,6 @@ from accounting.ledger.rows import (
     spent_in,
 )
 from accounting.ledger.states import openings, state_of
-from accounting.relation import same_relation
 from accounting.spending.budget import Budget, Price
 
 _NEVER = "0" * 64

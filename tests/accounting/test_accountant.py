@@ -21,7 +21,12 @@ from accounting.decimal_sum import decimal_sum
 def test_compose_is_the_sum_of_its_curves() -> None:
     """Composing curves one by one, by count or by mechanism gives the same plan as adding them."""
     mechanism = dps.ExponentialMechanism(epsilon=0.3)
-    plan = acc.Accountant().compose(mechanism, 2).compose(acc.GaussianDP(mu=0.1), label="counts").compose(mechanism)
+    plan = (
+        acc.Accountant()
+        .compose(mechanism, 2)
+        .compose(acc.GaussianDP(mu=0.1), label="counts", relation="add_remove")
+        .compose(mechanism)
+    )
     assert plan.curve == 3 * acc.BoundedRange(epsilon=0.3) + acc.GaussianDP(mu=0.1)
     assert plan.relation == "add_remove"
     assert plan.epsilon(1e-6) == plan.curve.epsilon(1e-6)

@@ -64,7 +64,7 @@ def accounted(kind: Theirs, event: dp_event.DpEvent, relation: NeighboringRelati
 @pytest.mark.parametrize("event", EVENTS, ids=repr)
 def test_never_above_dp_accounting(event: dp_event.DpEvent, delta: float) -> None:
     """Under add_remove our epsilon is at most that of dp-accounting's RDP plus 1e-6, and of its PLD up to 1e-5 of either grid."""
-    ours = from_dp_event(event).epsilon(delta)
+    ours = from_dp_event(event, "add_remove").epsilon(delta)
     assert ours <= accounted(RdpAccountant, event, ADD, delta) + 1e-6
     assert ours <= accounted(PLDAccountant, event, ADD, delta) * (1 + 1e-5) + 1e-6
 
@@ -87,7 +87,7 @@ def test_discrete_laplace_is_exact(rate: float, shift: int) -> None:
     """Delta and Renyi divergence equal sums over the integers, to 1e-9."""
     x = np.arange(-3000, 3000 + shift)
     p, q = (math.tanh(rate / 2) * np.exp(-rate * np.abs(x - c)) for c in (0, shift))
-    curve = from_dp_event(dp_event.DiscreteLaplaceDpEvent(rate, shift))
+    curve = from_dp_event(dp_event.DiscreteLaplaceDpEvent(rate, shift), "add_remove")
     for epsilon in np.linspace(0, rate * shift * 1.1, 23).tolist():
         exact = float(np.maximum(0, p - math.exp(epsilon) * q).sum())
         assert exact * (1 - 1e-9) - 1e-15 <= best_delta(curve, epsilon).value <= exact * (1 + 1e-9) + 1e-14
@@ -99,10 +99,10 @@ def test_discrete_laplace_is_exact(rate: float, shift: int) -> None:
 
 def test_noise_multipliers_are_relative_to_one_contribution() -> None:
     """Under replace_one a Gaussian or Laplace event shifts twice as far; dp-accounting's PLD agrees, its RDP forgets it."""
-    assert math.isclose(from_dp_event(GAUSS, "replace_one").rho, 4 * from_dp_event(GAUSS).rho, rel_tol=1e-12)
+    assert math.isclose(from_dp_event(GAUSS, "replace_one").rho, 4 * from_dp_event(GAUSS, "add_remove").rho, rel_tol=1e-12)
     assert math.isclose(from_dp_event(LAPLACE, "replace_one").pure_epsilon, 2 / 3, rel_tol=1e-12)
     doubled = dp_event.DiscreteLaplaceDpEvent(0.4, 2)
-    assert from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.4, 1), "replace_one") == from_dp_event(doubled)
+    assert from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.4, 1), "replace_one") == from_dp_event(doubled, "add_remove")
     ours = from_dp_event(GAUSS, "replace_one").epsilon(1e-6)
     assert math.isclose(ours, accounted(PLDAccountant, GAUSS, REPLACE, 1e-6), rel_tol=1e-3)
     assert ours > 1.5 * accounted(RdpAccountant, GAUSS, REPLACE, 1e-6)
@@ -111,10 +111,17 @@ def test_noise_multipliers_are_relative_to_one_contribution() -> None:
 def test_counts_are_kept() -> None:
     """n times an event is n separate events, for every event that is supported, and nests."""
     for event in EVENTS:
-        listed = from_dp_event(dp_event.ComposedDpEvent([event] * 6))
-        assert from_dp_event(dp_event.SelfComposedDpEvent(event, 6)) == listed == Composed.of([(6, from_dp_event(event))])
-        assert from_dp_event(dp_event.SelfComposedDpEvent(dp_event.SelfComposedDpEvent(event, 2), np.int64(3))) == listed
-    assert from_dp_event(dp_event.SelfComposedDpEvent(GAUSS, 0)) == zero()
+        listed = from_dp_event(dp_event.ComposedDpEvent([event] * 6), "add_remove")
+        assert (
+            from_dp_event(dp_event.SelfComposedDpEvent(event, 6), "add_remove")
+            == listed
+            == Composed.of([(6, from_dp_event(event, "add_remove"))])
+        )
+        assert (
+            from_dp_event(dp_event.SelfComposedDpEvent(dp_event.SelfComposedDpEvent(event, 2), np.int64(3)), "add_remove")
+            == listed
+        )
+    assert from_dp_event(dp_event.SelfComposedDpEvent(GAUSS, 0), "add_remove") == zero()
 
 
 # -- where dp-accounting 0.6 is wrong ---------------------------------------------------------------------------------
@@ -138,7 +145,7 @@ def test_their_nan_is_free() -> None:
     assert accounted(RdpAccountant, dp_event.ZCDpEvent(math.nan), ADD, 1e-5) == 0
     for event in (dp_event.GaussianDpEvent(math.nan), dp_event.ZCDpEvent(math.nan), dp_event.ZCDpEvent(0.1, math.nan)):
         with pytest.raises(InvalidCurve):
-            from_dp_event(event)
+            from_dp_event(event, "add_remove")
     with pytest.raises(InvalidCurve, match="NaN"):
         rdp_to_epsilon(lambda orders: orders * math.nan, 1e-5)
 
@@ -148,15 +155,15 @@ def test_their_negative_counts_refund() -> None:
     refund = dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(GAUSS, -3)])
     assert accounted(RdpAccountant, refund, ADD, 1e-5) == 0
     with pytest.raises(InvalidCurve, match="integer >= 0"):
-        from_dp_event(refund)
+        from_dp_event(refund, "add_remove")
 
 
 def test_their_tiny_deltas_are_infinite() -> None:
     """dp-accounting's PLD gives up at delta 1e-20, where the Laplace mechanism still has its pure epsilon."""
     assert accounted(PLDAccountant, LAPLACE, ADD, 1e-20) == math.inf
-    assert from_dp_event(LAPLACE).epsilon(1e-20) <= 1 / 3 * (1 + 1e-12)
+    assert from_dp_event(LAPLACE, "add_remove").epsilon(1e-20) <= 1 / 3 * (1 + 1e-12)
     assert accounted(PLDAccountant, GAUSS, ADD, 1e-20) == math.inf
-    assert from_dp_event(GAUSS).epsilon(1e-20) < 6
+    assert from_dp_event(GAUSS, "add_remove").epsilon(1e-20) < 6
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -192,7 +199,7 @@ def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
     """What has no curve raises with its class and a remedy, also deep inside a composition."""
     for outer in (event, dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(event, 2)])):
         with pytest.raises(NoEquivalent, match=rf"^{type(event).__name__} has no curve: .{{30}}"):
-            from_dp_event(outer)
+            from_dp_event(outer, "add_remove")
 
 
 def test_nothing_is_built_by_name() -> None:
@@ -203,7 +210,7 @@ def test_nothing_is_built_by_name() -> None:
 
     for item in (GAUSS.to_named_tuple(), Sneaky(1.0), {"class_name": "GaussianDpEvent"}, None):
         with pytest.raises(NoEquivalent, match="known here"):
-            from_dp_event(item)  # type: ignore[arg-type]
+            from_dp_event(item, "add_remove")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +228,7 @@ def test_nothing_is_built_by_name() -> None:
 def test_events_that_are_no_guarantee_raise(event: dp_event.DpEvent) -> None:
     """Parameters without noise, negative, NaN or of the wrong type raise instead of giving a small epsilon."""
     with pytest.raises(InvalidCurve):
-        from_dp_event(event)
+        from_dp_event(event, "add_remove")
 
 
 @pytest.mark.parametrize(("p", "k"), [(0.0, 2), (-0.1, 2), (1.1, 2), (math.nan, 2), (0.5, 0), (0.5, 2.5)])
@@ -234,16 +241,15 @@ def test_responses_that_are_no_guarantee_raise(p: float, k: int) -> None:
 
 
 def test_randomised_response_needs_replacement() -> None:
-    """Under add_remove, stated or assumed, a missing answer is visible: refused."""
-    for relation in (None, "add_remove"):
-        with pytest.raises(NoEquivalent, match="replace_one"):
-            from_dp_event(RESPONSE, relation)  # type: ignore[arg-type]
+    """Under add_remove a missing answer is visible: refused."""
+    with pytest.raises(NoEquivalent, match="replace_one"):
+        from_dp_event(RESPONSE, "add_remove")
 
 
 def test_long_discrete_shifts_are_refused() -> None:
     """A shift of more than 200 steps is refused with a valid, looser curve."""
     with pytest.raises(NoEquivalent, match=r"PureDP\(epsilon=30\)"):
-        from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.1, 300))
+        from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.1, 300), "add_remove")
 
 
 # -- and back ---------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def rate(url: str, processes: int) -> float:
             with Ledger.open(url, create=False) as ledger:
                 count = 0
                 while time.perf_counter() - started < SECONDS:
-                    ledger.charge(NAME, CURVE, label="bench")
+                    ledger.charge(NAME, CURVE, relation="add_remove", label="bench")
                     count += 1
                 os.write(write, f"{count}\n".encode())
             os._exit(0)

@@ -100,7 +100,7 @@ def test_a_reservation_from_the_shell(shell: Shell) -> None:
 def test_show_is_a_table_for_people(shell: Shell) -> None:
     """The table has the spent and remaining budget and the latest entries; control characters are shown by their code."""
     with Ledger.open(shell.url) as ledger:
-        ledger.charge("clicks", acc.PureDP(epsilon=0.25), label="evil \u202e label")
+        ledger.charge("clicks", acc.PureDP(epsilon=0.25), relation="add_remove", label="evil \u202e label")
     text = shell.run("show")
     assert "0.25" in text
     assert "0.75" in text

@@ -65,7 +65,7 @@ def attempts(url: str, worker: int, count: int, mutant: str) -> list[str]:
     for number in range(count):
         key = f"{worker}-{number}"
         try:
-            receipt = opened_ledger.charge("clicks", CURVE, key=key)
+            receipt = opened_ledger.charge("clicks", CURVE, relation="add_remove", key=key)
             outcomes.append(f"{key} {'replayed' if receipt.replayed else 'charged'}")
         except BudgetExceeded:
             outcomes.append(f"{key} refused")

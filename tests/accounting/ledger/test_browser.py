@@ -35,10 +35,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.create_dataset("check-ins", acc.Budget(rho=1.0, delta=1e-6), "add_remove")
         ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove", window="month")
         for number in range(38):
-            ledger.charge("check-ins", acc.BoundedRange(epsilon=0.3), label="weekly" if number % 2 else "x" * 300)
-        ledger.reserve("check-ins", acc.ZCDP(rho=0.1), key="survey")
+            ledger.charge(
+                "check-ins", acc.BoundedRange(epsilon=0.3), relation="add_remove", label="weekly" if number % 2 else "x" * 300
+            )
+        ledger.reserve("check-ins", acc.ZCDP(rho=0.1), relation="add_remove", key="survey")
         ledger.void("check-ins", "survey", actor="ada", reason="cancelled")
-        ledger.charge("visits", acc.PureDP(epsilon=0.95), period="2024-01")
+        ledger.charge("visits", acc.PureDP(epsilon=0.95), relation="add_remove", period="2024-01")
         write_report(ledger, folder / "report.html", verification=ledger.verify())
     return folder / "report.html"
 

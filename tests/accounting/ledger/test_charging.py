@@ -34,19 +34,19 @@ class Toy:
 
 def test_charges_add_up_to_the_budget_and_no_further(ledger: Ledger) -> None:
     """Two halves are one whole, exactly, and a third is refused and leaves no entry."""
-    ledger.charge("clicks", HALF)
-    ledger.charge("clicks", HALF)
+    ledger.charge("clicks", HALF, relation="add_remove")
+    ledger.charge("clicks", HALF, relation="add_remove")
     with pytest.raises(acc.BudgetExceeded):
-        ledger.charge("clicks", acc.PureDP(epsilon=1e-12))
+        ledger.charge("clicks", acc.PureDP(epsilon=1e-12), relation="add_remove")
     assert ledger.total("clicks").spent == Price(UNITS, 0)
     assert len(list(ledger.entries("clicks"))) == 2
 
 
 def test_a_refusal_says_what_would_fit(ledger: Ledger) -> None:
     """BudgetExceeded carries the price asked for, what is spent, what is left and how many of the runs would fit."""
-    ledger.charge("clicks", HALF)
+    ledger.charge("clicks", HALF, relation="add_remove")
     with pytest.raises(acc.BudgetExceeded, match="Nothing was charged") as refused:
-        ledger.charge("clicks", acc.PureDP(epsilon=0.2), count=5)
+        ledger.charge("clicks", acc.PureDP(epsilon=0.2), relation="add_remove", count=5)
     error = refused.value
     assert (error.requested, error.spent, error.would_fit) == (Price(UNITS, 0), Price(UNITS // 2, 0), 2)
     assert error.remaining is not None
@@ -55,9 +55,9 @@ def test_a_refusal_says_what_would_fit(ledger: Ledger) -> None:
 
 def test_check_charges_nothing(ledger: Ledger) -> None:
     """`check` raises exactly where `charge` would, and writes nothing either way."""
-    ledger.check("clicks", HALF, count=2)
+    ledger.check("clicks", HALF, relation="add_remove", count=2)
     with pytest.raises(acc.BudgetExceeded):
-        ledger.check("clicks", HALF, count=3)
+        ledger.check("clicks", HALF, relation="add_remove", count=3)
     assert list(ledger.entries("clicks")) == []
 
 
@@ -66,13 +66,15 @@ def test_runs_are_priced_as_one_composition(url: str) -> None:
     third = acc.ZCDP(rho=1e-13 * 2.5)
     with Ledger.open(url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(rho=1.0), "add_remove")
-        assert ledger.charge("clicks", third, count=1000).price.main == -(-Fraction("2.5e-13") * 1000 * UNITS // 1)
+        assert ledger.charge("clicks", third, relation="add_remove", count=1000).price.main == -(
+            -Fraction("2.5e-13") * 1000 * UNITS // 1
+        )
 
 
 def test_a_key_charges_once(ledger: Ledger) -> None:
     """A retried charge finds the first one's entry, also when the budget would not allow a second."""
-    first = ledger.charge("clicks", HALF, count=2, key="job 7", label="first")
-    again = ledger.charge("clicks", HALF, count=2, key="job 7", label="second")
+    first = ledger.charge("clicks", HALF, relation="add_remove", count=2, key="job 7", label="first")
+    again = ledger.charge("clicks", HALF, relation="add_remove", count=2, key="job 7", label="second")
     assert (first.replayed, again.replayed) == (False, True)
     assert again.entries == first.entries
     assert ledger.find("clicks", "job 7") == again
@@ -82,9 +84,9 @@ def test_a_key_charges_once(ledger: Ledger) -> None:
 @pytest.mark.parametrize("other", [(acc.PureDP(epsilon=0.1), 1), (HALF, 2)])
 def test_a_key_is_for_one_charge(ledger: Ledger, other: tuple[acc.Curve, int]) -> None:
     """The same key with another curve or count is an error, not a free charge."""
-    ledger.charge("clicks", HALF, key="job 7")
+    ledger.charge("clicks", HALF, relation="add_remove", key="job 7")
     with pytest.raises(KeyConflict, match="job 7"):
-        ledger.charge("clicks", other[0], count=other[1], key="job 7")
+        ledger.charge("clicks", other[0], relation="add_remove", count=other[1], key="job 7")
 
 
 class Described:
@@ -142,14 +144,14 @@ def test_relations_are_not_mixed(ledger: Ledger) -> None:
 def test_what_no_budget_of_this_form_can_pay_for_is_refused(ledger: Ledger) -> None:
     """A curve without a pure epsilon cannot be charged to a pure budget, and the error is not BudgetExceeded."""
     with pytest.raises(acc.InvalidBudget):
-        ledger.charge("clicks", acc.GaussianDP(mu=0.1))
+        ledger.charge("clicks", acc.GaussianDP(mu=0.1), relation="add_remove")
 
 
 @pytest.mark.parametrize("count", [0, -1, True, 1.0, 10**13, "2"])
 def test_counts_are_positive_integers(ledger: Ledger, count: object) -> None:
     """A count that is no integer from 1 to 10^12 is refused."""
     with pytest.raises(InvalidEntry, match="count"):
-        ledger.charge("clicks", HALF, count=count)  # type: ignore[arg-type]
+        ledger.charge("clicks", HALF, relation="add_remove", count=count)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keyword", ["perod", "counts", "Label", "sensitivity"])
@@ -167,7 +169,7 @@ def test_extreme_curves_are_charged_or_refused(url: str, curve: acc.Curve) -> No
         ledger.create_dataset("clicks", acc.Budget(epsilon=1e300), "add_remove")
         for count in (1, 10**12):
             try:
-                assert 0 < ledger.charge("clicks", curve, count=count).price.main < 2**63
+                assert 0 < ledger.charge("clicks", curve, relation="add_remove", count=count).price.main < 2**63
             except (acc.InvalidBudget, acc.BudgetExceeded):
                 assert isinstance(curve, acc.ZCDP) or curve.core_epsilon > 1
         assert ledger.verify().ok
@@ -188,7 +190,13 @@ def test_declarations_stay(ledger: Ledger) -> None:
 
 def test_an_undeclared_dataset_has_no_budget(ledger: Ledger) -> None:
     """A misspelt name is an error, never a fresh budget."""
-    for call in (ledger.total, ledger.dataset, ledger.summary, ledger.latest, lambda name: ledger.charge(name, HALF)):
+    for call in (
+        ledger.total,
+        ledger.dataset,
+        ledger.summary,
+        ledger.latest,
+        lambda name: ledger.charge(name, HALF, relation="add_remove"),
+    ):
         with pytest.raises(UnknownDataset, match="click"):
             call("click")
 
@@ -196,11 +204,11 @@ def test_an_undeclared_dataset_has_no_budget(ledger: Ledger) -> None:
 def test_the_same_rows_have_one_budget(ledger: Ledger) -> None:
     """Rows that were charged to one dataset are refused under another name; rows that are not named are not checked."""
     ledger.create_dataset("copy of clicks", acc.Budget(epsilon=1.0), "add_remove")
-    ledger.charge("clicks", HALF, fingerprint="snapshot-7")
-    ledger.charge("clicks", HALF, fingerprint="snapshot-7")
+    ledger.charge("clicks", HALF, relation="add_remove", fingerprint="snapshot-7")
+    ledger.charge("clicks", HALF, relation="add_remove", fingerprint="snapshot-7")
     with pytest.raises(SharedRows):
-        ledger.charge("copy of clicks", HALF, fingerprint="snapshot-7")
-    ledger.charge("copy of clicks", HALF, fingerprint="snapshot-8")
+        ledger.charge("copy of clicks", HALF, relation="add_remove", fingerprint="snapshot-7")
+    ledger.charge("copy of clicks", HALF, relation="add_remove", fingerprint="snapshot-8")
     assert ledger.verify().ok
 
 
@@ -210,7 +218,7 @@ def test_clocks_apart_do_not_break_order(url: str) -> None:
     hosts = [Ledger.open(url, clock=lambda hour=hour: now + timedelta(hours=hour)) for hour in (0, -8760)]  # type: ignore[misc]
     hosts[0].create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
     for number in range(6):
-        hosts[number % 2].charge("clicks", acc.PureDP(epsilon=0.1))
+        hosts[number % 2].charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
     entries = list(hosts[0].entries("clicks"))
     assert [entry.seq for entry in entries] == [1, 2, 3, 4, 5, 6]
     assert [entry.at for entry in entries] != sorted(entry.at for entry in entries)
@@ -222,7 +230,7 @@ def test_a_ledger_is_reopened_where_it_was(url: str) -> None:
     """Charges outlive the object that made them."""
     with Ledger.open(url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.charge("clicks", HALF)
+        ledger.charge("clicks", HALF, relation="add_remove")
     with Ledger.open(url, create=False) as ledger:
         assert ledger.total("clicks").spent == Price(UNITS // 2, 0)
         assert [dataset.name for dataset in ledger.datasets()] == ["clicks"]
@@ -242,6 +250,6 @@ def test_every_form_of_budget_survives_the_store(sqlite_url: str, budget: acc.Bu
     """A budget comes back equal, its filter's order included, so a later version cannot choose another one."""
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", budget, "add_remove")
-        ledger.charge("clicks", acc.PureDP(epsilon=0.01))
+        ledger.charge("clicks", acc.PureDP(epsilon=0.01), relation="add_remove")
         assert ledger.dataset("clicks").budget == budget
         assert ledger.verify().ok

@@ -21,9 +21,18 @@ def filled(url: str) -> Ledger:
     ledger.create_dataset("Käufe 購入", acc.Budget(epsilon=1.0, delta=1e-6), "replace_one", data_period="2024")
     ledger.create_dataset("visits", acc.Budget(rho=1.0), "add_remove", window="month")
     for number in range(5):
-        ledger.charge("Käufe 購入", acc.GaussianDP(mu=0.01), label=f"Zahl {number} ٣", key=f"k{number}", fingerprint="rows")
-    ledger.charge("visits", acc.ZCDP(rho=0.1), period=["2024-01", "2024-02"], count=3, fingerprint="january")
-    ledger.reserve("visits", acc.ZCDP(rho=0.1), period="2024-02", key="plan")
+        ledger.charge(
+            "Käufe 購入",
+            acc.GaussianDP(mu=0.01),
+            relation="add_remove",
+            label=f"Zahl {number} ٣",
+            key=f"k{number}",
+            fingerprint="rows",
+        )
+    ledger.charge(
+        "visits", acc.ZCDP(rho=0.1), relation="add_remove", period=["2024-01", "2024-02"], count=3, fingerprint="january"
+    )
+    ledger.reserve("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-02", key="plan")
     ledger.void("visits", "plan", actor="ada", reason="no data")
     return ledger
 
@@ -55,8 +64,8 @@ def test_an_import_restores_everything(url: str, folder: Path) -> None:
         ]
         assert exported(copy).splitlines()[1:] == exported(source).splitlines()[1:]
         with pytest.raises(acc.AccountingError, match="fingerprint"):
-            copy.charge("visits", acc.ZCDP(rho=0.1), period="2024-03", fingerprint="january")
-        assert copy.charge("visits", acc.ZCDP(rho=0.1), period="2024-02").seq == 5
+            copy.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-03", fingerprint="january")
+        assert copy.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-02").seq == 5
 
 
 def test_an_import_goes_where_no_such_dataset_is(url: str) -> None:

@@ -28,7 +28,7 @@ def path(folder: Path) -> Path:
     file = folder / "privacy.db"
     with Ledger.open(f"sqlite:///{file}") as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.charge("clicks", SMALL)
+        ledger.charge("clicks", SMALL, relation="add_remove")
     return file
 
 
@@ -74,7 +74,7 @@ def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pyt
     monkeypatch.setattr(engine.sqlite3, "connect", cramped)
     with pytest.raises(LedgerUnavailable, match=r"disk .* full.*Nothing may be released") as error:  # noqa: PT012
         for _ in range(500):
-            kept.charge("clicks", SMALL, label="x" * 1500)
+            kept.charge("clicks", SMALL, relation="add_remove", label="x" * 1500)
     assert "INSERT" not in str(error.value)
     monkeypatch.undo()
     assert kept.verify().ok
@@ -88,7 +88,7 @@ def test_a_file_that_may_not_grow_is_a_clear_error(path: Path, kept: Ledger) -> 
         size = path.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 4096, size + 4096))
         for _ in range(50):
-            kept.charge("clicks", SMALL, label="x" * 1500)
+            kept.charge("clicks", SMALL, relation="add_remove", label="x" * 1500)
 
     assert "LedgerUnavailable: the ledger's disk failed" in in_child(charge)
     assert kept.verify().ok
@@ -112,7 +112,7 @@ def test_a_read_only_file_is_a_clear_error(path: Path) -> None:
 
     def charge() -> None:
         drop_privileges()
-        Ledger.open(f"sqlite:///{path}").charge("clicks", SMALL)
+        Ledger.open(f"sqlite:///{path}").charge("clicks", SMALL, relation="add_remove")
 
     try:
         assert in_child(read) == ""
@@ -126,10 +126,10 @@ def test_a_locked_ledger_is_a_clear_error(path: Path, kept: Ledger) -> None:
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerUnavailable, match="locked"):
-        kept.charge("clicks", SMALL)
+        kept.charge("clicks", SMALL, relation="add_remove")
     blocker.execute("ROLLBACK")
     blocker.close()
-    assert kept.charge("clicks", SMALL).seq == 2
+    assert kept.charge("clicks", SMALL, relation="add_remove").seq == 2
 
 
 def test_a_reader_does_not_stop_a_charge_for_long(path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_reader_does_not_stop_a_charge_for_long(path: Path) -> None:
     timer = threading.Timer(0.3, lambda: reader.execute("ROLLBACK"))
     timer.start()
     with Ledger.open(f"sqlite:///{path}", timeout=20) as ledger:
-        assert ledger.charge("clicks", SMALL).seq == 2
+        assert ledger.charge("clicks", SMALL, relation="add_remove").seq == 2
     timer.join()
     reader.close()
 
@@ -148,7 +148,7 @@ def test_a_reader_does_not_stop_a_charge_for_long(path: Path) -> None:
 def test_a_file_that_is_gone_is_not_an_empty_ledger(path: Path, kept: Ledger) -> None:
     """A ledger that is deleted while it is open is an error, and no new file takes its place."""
     path.unlink()
-    for call in (lambda: kept.charge("clicks", SMALL), kept.verify, lambda: kept.total("clicks")):
+    for call in (lambda: kept.charge("clicks", SMALL, relation="add_remove"), kept.verify, lambda: kept.total("clicks")):
         with pytest.raises(LedgerUnavailable, match="cannot be opened"):
             call()
     assert not path.exists()
@@ -176,7 +176,7 @@ def test_a_file_that_is_no_database_is_a_clear_error(folder: Path, content: byte
 def test_damaged_pages_are_found_or_refused(path: Path, kept: Ledger, seed: int) -> None:
     """Bytes overwritten anywhere: verify reports, or the ledger refuses with its own error; there is no other exception."""
     for _ in range(40):
-        kept.charge("clicks", SMALL, label="x" * 100)
+        kept.charge("clicks", SMALL, relation="add_remove", label="x" * 100)
     data, generator = bytearray(path.read_bytes()), random.Random(seed)
     for _ in range(200):
         data[generator.randrange(100, len(data))] = generator.randrange(256)
@@ -210,8 +210,8 @@ def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
         with store.writer() as connection:
             lock_dataset(connection, "clicks")
             with pytest.raises(LedgerUnavailable, match="locked"):
-                ledger.charge("clicks", SMALL)
-        assert ledger.charge("clicks", SMALL).seq == 1
+                ledger.charge("clicks", SMALL, relation="add_remove")
+        assert ledger.charge("clicks", SMALL, relation="add_remove").seq == 1
 
 
 def test_a_role_that_may_only_read_is_a_clear_error(postgres_url: str) -> None:
@@ -225,7 +225,7 @@ def test_a_role_that_may_only_read_is_a_clear_error(postgres_url: str) -> None:
     with Ledger.open(postgres_url.replace("postgres@", "auditor@")) as reader:
         assert reader.verify().ok
         with pytest.raises(LedgerUnavailable, match="read-only"):
-            reader.charge("clicks", SMALL)
+            reader.charge("clicks", SMALL, relation="add_remove")
 
 
 def test_a_forked_child_leaves_its_parents_connection_alone(postgres_url: str) -> None:
@@ -235,7 +235,7 @@ def test_a_forked_child_leaves_its_parents_connection_alone(postgres_url: str) -
 
         def charge() -> None:
             for _ in range(20):
-                ledger.charge("clicks", SMALL)
+                ledger.charge("clicks", SMALL, relation="add_remove")
 
         charge()
         assert in_child(charge, meanwhile=charge) == ""

@@ -48,13 +48,13 @@ def test_a_charge_costs_the_same_at_any_size(sqlite_url: str, steps: Callable[[C
 
         def grow(stop: int) -> None:
             while ledger.heads().datasets["clicks"].seq < stop:
-                ledger.charge("clicks", TINY, fingerprint="rows")
+                ledger.charge("clicks", TINY, relation="add_remove", fingerprint="rows")
 
         def release() -> None:
-            receipt = ledger.reserve("clicks", TINY, fingerprint="rows")
+            receipt = ledger.reserve("clicks", TINY, relation="add_remove", fingerprint="rows")
             ledger.commit("clicks", receipt.key)
             ledger.release("clicks", receipt.key)
-            ledger.reserve("clicks", TINY, key=receipt.key)
+            ledger.reserve("clicks", TINY, relation="add_remove", key=receipt.key)
             ledger.find("clicks", receipt.key)
             ledger.total("clicks")
             ledger.latest("clicks", 5)
@@ -72,7 +72,7 @@ def test_reading_everything_takes_no_more_memory_than_a_block(sqlite_url: str) -
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
         for count in (300, 2_700):
             for _ in range(count):
-                ledger.charge("clicks", TINY, label="x" * 1500)
+                ledger.charge("clicks", TINY, relation="add_remove", label="x" * 1500)
             write_report(ledger, _Nowhere())  # conversions keep their grids
             tracemalloc.start()
             with pytest.MonkeyPatch.context() as patch:

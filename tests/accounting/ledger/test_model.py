@@ -78,7 +78,7 @@ class Machine(RuleBasedStateMachine):
         """A charge is refused for the first reason that holds, and otherwise made once."""
         call = self.ledger.reserve if reserve else self.ledger.charge
         accounts = periods if name == WINDOWED else ("",)
-        relation = "replace_one" if wrong and cost == 0.3 else None
+        relation = "replace_one" if wrong and cost == 0.3 else "add_remove"
         terms: dict[str, Any] = {"count": count, "key": key, "fingerprint": rows, "relation": relation}
         terms["period"] = periods if name == WINDOWED else None
         item = acc.PureDP(epsilon=cost)
@@ -138,7 +138,7 @@ class Machine(RuleBasedStateMachine):
         """Any text is stored as it is or refused; nothing else happens."""
         before = self.entries["clicks"]
         try:
-            receipt = self.ledger.charge("clicks", acc.PureDP(epsilon=0.0), key=f"text {key}", label=label)
+            receipt = self.ledger.charge("clicks", acc.PureDP(epsilon=0.0), relation="add_remove", key=f"text {key}", label=label)
         except InvalidEntry:
             pass
         else:

@@ -32,11 +32,15 @@ def filled(sqlite_url: str) -> Ledger:
     ledger.create_dataset("check-ins", acc.Budget(rho=1.0, delta=1e-6), "add_remove", data_period=EVIL)
     ledger.create_dataset("<b>visits</b>", acc.Budget(epsilon=1.0), "replace_one", window="month")
     for number in range(30):
-        ledger.charge("check-ins", acc.BoundedRange(epsilon=0.3), label=("a", "b", None)[number % 3], count=2)
-    ledger.charge("check-ins", acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), label=EVIL, key=EVIL[:30])
-    ledger.reserve("check-ins", acc.ZCDP(rho=0.2), key="survey", label="survey")
+        ledger.charge(
+            "check-ins", acc.BoundedRange(epsilon=0.3), relation="add_remove", label=("a", "b", None)[number % 3], count=2
+        )
+    ledger.charge(
+        "check-ins", acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), relation="add_remove", label=EVIL, key=EVIL[:30]
+    )
+    ledger.reserve("check-ins", acc.ZCDP(rho=0.2), relation="add_remove", key="survey", label="survey")
     ledger.void("check-ins", "survey", actor="ada", reason="cancelled")
-    ledger.charge("<b>visits</b>", acc.PureDP(epsilon=0.95), period=["2024-01", "2024-02"])
+    ledger.charge("<b>visits</b>", acc.PureDP(epsilon=0.95), relation="add_remove", period=["2024-01", "2024-02"])
     return ledger
 
 

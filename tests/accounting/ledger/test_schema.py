@@ -45,11 +45,11 @@ def test_an_older_ledger_moves_forward(url: str, monkeypatch: pytest.MonkeyPatch
         patch.setattr("accounting.ledger.store.STEPS", migrations.STEPS[:1])
         with Ledger.open(url) as old:
             old.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-            old.charge("clicks", acc.PureDP(epsilon=0.5))
+            old.charge("clicks", acc.PureDP(epsilon=0.5), relation="add_remove")
         assert version(url) == 1
     with Ledger.open(url) as ledger:
         assert version(url) == len(migrations.STEPS)
-        ledger.charge("clicks", acc.PureDP(epsilon=0.5), fingerprint="rows")
+        ledger.charge("clicks", acc.PureDP(epsilon=0.5), relation="add_remove", fingerprint="rows")
         assert ledger.verify().ok
 
 

@@ -29,10 +29,12 @@ def kept(url: str) -> Iterator[Ledger]:
     with Ledger.open(url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=10.0), "add_remove")
         for number in range(10):
-            ledger.charge("clicks", acc.PureDP(epsilon=0.1), key=f"k{number}", label="daily", fingerprint="rows")
-        ledger.reserve("clicks", acc.PureDP(epsilon=1.0), key="voided")
+            ledger.charge(
+                "clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key=f"k{number}", label="daily", fingerprint="rows"
+            )
+        ledger.reserve("clicks", acc.PureDP(epsilon=1.0), relation="add_remove", key="voided")
         ledger.void("clicks", "voided", actor="ada", reason="cancelled")
-        ledger.reserve("clicks", acc.PureDP(epsilon=1.0), key="used")
+        ledger.reserve("clicks", acc.PureDP(epsilon=1.0), relation="add_remove", key="used")
         ledger.commit("clicks", "used")
         ledger.release("clicks", "used")
         assert ledger.verify().ok
@@ -203,7 +205,7 @@ COMMITTED, RESERVED = "used", "open"
 )
 def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, step: Step, kind: str) -> None:
     """A step that was written past the checks, in a chain without a flaw, is found by the rules of states and prices."""
-    kept.reserve("clicks", acc.PureDP(epsilon=0.1), key=RESERVED)
+    kept.reserve("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key=RESERVED)
     with kept._store.writer() as connection:
         append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
     assert kinds(kept) == {kind}
@@ -266,7 +268,7 @@ def test_a_value_of_another_type_is_a_finding_and_no_crash(sqlite_url: str, colu
     """SQLite stores text in a column of integers; verify says so, and reading raises the ledger's own error."""
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=10.0), "add_remove")
-        ledger.charge("clicks", acc.PureDP(epsilon=0.1))
+        ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
         with intruder(sqlite_url) as connection:
             connection.exec_driver_sql(f"UPDATE dpledger_entries SET {column} = x'00ff'")
         assert kinds(ledger)

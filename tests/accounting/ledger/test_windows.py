@@ -21,11 +21,11 @@ def monthly(url: str) -> Ledger:
 
 def test_each_period_has_its_own_budget(monthly: Ledger) -> None:
     """February's rows can be charged when January's are spent, and January's stay spent."""
-    monthly.charge("visits", ALL, period="2024-01")
-    monthly.charge("visits", ALL, period="2024-02")
+    monthly.charge("visits", ALL, relation="add_remove", period="2024-01")
+    monthly.charge("visits", ALL, relation="add_remove", period="2024-02")
     for period in ("2024-01", "2024-02"):
         with pytest.raises(acc.BudgetExceeded, match=period):
-            monthly.charge("visits", acc.PureDP(epsilon=0.1), period=period)
+            monthly.charge("visits", acc.PureDP(epsilon=0.1), relation="add_remove", period=period)
     assert [total.period for total in monthly.totals("visits")] == ["2024-01", "2024-02"]
     assert monthly.verify().ok
 
@@ -33,20 +33,20 @@ def test_each_period_has_its_own_budget(monthly: Ledger) -> None:
 def test_a_query_over_several_periods_is_charged_to_each(monthly: Ledger) -> None:
     """A charge over two months takes from both, and from neither if either of them has too little."""
     half = acc.PureDP(epsilon=0.5)
-    receipt = monthly.charge("visits", half, period=["2024-02", "2024-01"], key="both")
+    receipt = monthly.charge("visits", half, relation="add_remove", period=["2024-02", "2024-01"], key="both")
     assert [entry.period for entry in receipt.entries] == ["2024-01", "2024-02"]
-    monthly.charge("visits", half, period="2024-02")
+    monthly.charge("visits", half, relation="add_remove", period="2024-02")
     for other in ("2024-01", "2024-03"):
         with pytest.raises(acc.BudgetExceeded, match="2024-02"):
-            monthly.charge("visits", half, period=["2024-02", other])
+            monthly.charge("visits", half, relation="add_remove", period=["2024-02", other])
     assert [total.period for total in monthly.totals("visits")] == ["2024-01", "2024-02"]
     assert monthly.total("visits", "2024-01").spent == Price(5 * 10**11, 0)
-    assert monthly.charge("visits", half, period=["2024-01", "2024-02"], key="both").replayed
+    assert monthly.charge("visits", half, relation="add_remove", period=["2024-01", "2024-02"], key="both").replayed
 
 
 def test_steps_apply_to_every_period_of_the_charge(monthly: Ledger) -> None:
     """Voiding a reservation over two months gives back to both."""
-    monthly.reserve("visits", ALL, period=["2024-01", "2024-02"], key="plan")
+    monthly.reserve("visits", ALL, relation="add_remove", period=["2024-01", "2024-02"], key="plan")
     assert len(monthly.void("visits", "plan", actor="ada", reason="no data").entries) == 2
     assert {total.spent for total in monthly.totals("visits")} == {Price(0, 0)}
     assert monthly.verify().ok
@@ -54,20 +54,22 @@ def test_steps_apply_to_every_period_of_the_charge(monthly: Ledger) -> None:
 
 def test_rows_do_not_change_their_period(monthly: Ledger) -> None:
     """The same snapshot cannot be charged to January today and to February tomorrow."""
-    monthly.charge("visits", acc.PureDP(epsilon=0.1), period="2024-01", fingerprint="rows")
+    monthly.charge("visits", acc.PureDP(epsilon=0.1), relation="add_remove", period="2024-01", fingerprint="rows")
     with pytest.raises(SharedRows):
-        monthly.charge("visits", acc.PureDP(epsilon=0.1), period="2024-02", fingerprint="rows")
+        monthly.charge("visits", acc.PureDP(epsilon=0.1), relation="add_remove", period="2024-02", fingerprint="rows")
     with pytest.raises(SharedRows):
-        monthly.charge("visits", acc.PureDP(epsilon=0.1), period=["2024-01", "2024-02"], fingerprint="rows")
+        monthly.charge(
+            "visits", acc.PureDP(epsilon=0.1), relation="add_remove", period=["2024-01", "2024-02"], fingerprint="rows"
+        )
 
 
 def test_a_period_is_named_where_there_is_a_window_and_only_there(monthly: Ledger) -> None:
     """A charge without a period, or with one where one budget covers all rows, is refused."""
     monthly.create_dataset("all", acc.Budget(epsilon=1.0), "add_remove")
     with pytest.raises(InvalidEntry, match="period is missing"):
-        monthly.charge("visits", ALL)
+        monthly.charge("visits", ALL, relation="add_remove")
     with pytest.raises(InvalidEntry, match="left out"):
-        monthly.charge("all", ALL, period="2024-01")
+        monthly.charge("all", ALL, relation="add_remove", period="2024-01")
 
 
 @pytest.mark.parametrize(
@@ -87,9 +89,9 @@ def test_a_period_has_one_spelling(sqlite_url: str, window: Window, good: str, b
     """Each period is written one way, so one period cannot have two budgets; periods that do not exist are refused."""
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove", window=window)
-        ledger.charge("visits", ALL, period=good)
+        ledger.charge("visits", ALL, relation="add_remove", period=good)
         with pytest.raises(InvalidEntry, match="period"):
-            ledger.charge("visits", ALL, period=bad)
+            ledger.charge("visits", ALL, relation="add_remove", period=bad)
 
 
 def test_the_unit_says_what_a_window_protects(monthly: Ledger) -> None:

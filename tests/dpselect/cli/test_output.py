@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Path:
     path = tmp_path / "privacy.db"
     with acc.Ledger.open(f"sqlite:///{path}") as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.charge("log", acc.PureDP(epsilon=0.5), key="k")
+        ledger.charge("log", acc.PureDP(epsilon=0.5), relation="add_remove", key="k")
     return path
 
 

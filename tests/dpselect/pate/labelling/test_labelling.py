@@ -227,7 +227,7 @@ def test_a_budget_that_is_spent_meanwhile_keeps_what_is_done(tmp_path: Path) -> 
 
     def spend(done: int, _: int) -> None:
         if done == 10:
-            ledger.charge("teachers", 8 * MECHANISM.curve)
+            ledger.charge("teachers", 8 * MECHANISM)
 
     with Spool.held(tmp_path / "job"):
         spool = Spool.begin(tmp_path / "job", _job(payer), "v")

@@ -1,0 +1,154 @@
+"""Relations travel with curves: what states one keeps it, and a bare curve does not slip in beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+
+import accounting as acc
+import dpselect as dps
+
+ADDED = dps.ExponentialMechanism(epsilon=0.1)
+REPLACED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> acc.Ledger:
+    """A dataset under each relation."""
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
+    ledger.create_dataset("added", acc.Budget(epsilon=9.0, delta=1e-5), "add_remove")
+    ledger.create_dataset("replaced", acc.Budget(epsilon=9.0, delta=1e-5), "replace_one")
+    return ledger
+
+
+@pytest.mark.parametrize("curve", [ADDED.curve, ADDED.curve + ADDED.curve, 3 * ADDED.curve, acc.zero() + ADDED.curve])
+def test_a_ledger_takes_no_bare_curve(ledger: acc.Ledger, curve: acc.Curve) -> None:
+    """A curve that left its mechanism is charged with a stated relation only, and only if it is the dataset's."""
+    for call in (ledger.charge, ledger.reserve, ledger.check):
+        for terms in ({}, {"relation": None}):
+            with pytest.raises(acc.RelationMismatch, match="relation="):
+                call("replaced", curve, **terms)  # type: ignore[arg-type]
+        with pytest.raises(acc.RelationMismatch):
+            call("replaced", curve, relation="add_remove")
+    assert list(ledger.entries("replaced")) == []
+    assert ledger.charge("added", curve, relation="add_remove", key="a").price.main > 0
+    with pytest.raises(acc.RelationMismatch):  # nor does a retry
+        ledger.charge("added", curve, key="a")
+
+
+def test_a_ledger_knows_compositions_of_mechanisms(ledger: acc.Ledger) -> None:
+    """n * mechanism and sums are charged as one item under the mechanisms' relation."""
+    item = 3 * REPLACED + REPLACED
+    assert ledger.charge("replaced", item).entries[0].curve == (4 * REPLACED.curve).to_json()
+    with pytest.raises(acc.RelationMismatch):
+        ledger.charge("added", item)
+    assert ledger.verify().ok
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: acc.Accountant().compose,
+        lambda: acc.PrivacyFilter(acc.Budget(epsilon=9.0)).charge,
+        lambda: acc.PrivacyOdometer(delta=0.0, order="inf").charge,
+    ],
+)
+def test_sums_know_all_relations_or_none(make: Callable[[], Callable[..., object]]) -> None:
+    """Bare curves add up among themselves; beside a mechanism each of them states its relation, whichever comes first."""
+    add = make()
+    for _ in range(2):
+        add(ADDED.curve)
+    with pytest.raises(acc.RelationMismatch, match="relation"):
+        add(ADDED)
+    add = make()
+    add(ADDED)
+    with pytest.raises(acc.RelationMismatch, match="bare curve"):
+        add(ADDED.curve)
+    with pytest.raises(acc.RelationMismatch):
+        add(ADDED.curve, relation="replace_one")
+    add(ADDED.curve, relation="add_remove")
+    add(2 * ADDED)
+    with pytest.raises(acc.RelationMismatch):
+        add(REPLACED)
+
+
+def test_a_stated_plan_takes_no_bare_curve() -> None:
+    """Where the plan's relation is stated at the start, the first bare curve is refused too."""
+    with pytest.raises(acc.RelationMismatch, match="bare curve"):
+        acc.Accountant("replace_one").compose(ADDED.curve)
+    with pytest.raises(acc.RelationMismatch, match="bare curve"):
+        acc.PrivacyFilter(acc.Budget(epsilon=1.0), "replace_one").charge(ADDED.curve)
+
+
+def test_arithmetic_keeps_the_relation() -> None:
+    """Multiples and sums of mechanisms have the composed curve and the common relation, in any order."""
+    stated = acc.Guarantee(acc.PureDP(epsilon=1.0), "add_remove")
+    for total in (2 * ADDED + stated, stated + ADDED * 2, ADDED + (stated + ADDED), sum([ADDED, ADDED, stated])):
+        assert (total.curve, total.relation) == (2 * ADDED.curve + stated.curve, "add_remove")
+        assert total.epsilon(1e-6) == total.curve.epsilon(1e-6)
+        assert total.delta(0.5) == total.curve.delta(0.5)
+    assert (np.int64(5) * ADDED).curve == 5 * ADDED.curve
+    assert sum([ADDED]).curve == ADDED.curve  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: ADDED + REPLACED, acc.RelationMismatch),
+        (lambda: 2 * ADDED + 3 * REPLACED, acc.RelationMismatch),
+        (lambda: ADDED + ADDED.curve, acc.RelationMismatch),
+        (lambda: ADDED.curve + ADDED, acc.RelationMismatch),
+        (lambda: ADDED.curve + 2 * ADDED, acc.RelationMismatch),
+        (lambda: acc.Guarantee.of([(1, ADDED.curve), (1, ADDED)]), acc.RelationMismatch),  # type: ignore[list-item]
+        (lambda: acc.Guarantee.of([(1, ADDED.curve)]), acc.InvalidArgument),  # type: ignore[list-item]
+        (lambda: acc.Guarantee.of([]), acc.InvalidArgument),
+        (lambda: acc.Guarantee(ADDED.curve, None), acc.InvalidArgument),  # type: ignore[arg-type]
+        (lambda: acc.Guarantee(ADDED.curve, "both"), acc.InvalidArgument),  # type: ignore[arg-type]
+        (lambda: acc.Guarantee(ADDED, "add_remove"), acc.InvalidArgument),  # type: ignore[arg-type]
+        (lambda: 0 * ADDED, acc.InvalidArgument),
+        (lambda: 1.5 * ADDED, acc.InvalidArgument),
+        (lambda: ADDED + 1, acc.InvalidArgument),
+        (lambda: acc.from_dp_event(dp_event.GaussianDpEvent(1.0)), acc.InvalidArgument),
+        (lambda: acc.poisson_sampled(acc.PureDP(epsilon=1.0), 0.1), acc.NoEquivalent),  # type: ignore[call-overload]
+        (lambda: acc.poisson_sampled(REPLACED, 0.1), acc.NoEquivalent),
+        (lambda: acc.poisson_sampled(ADDED, 0.1, relation="replace_one"), acc.RelationMismatch),
+        (lambda: acc.poisson_sampled(ADDED, "0.1"), acc.InvalidArgument),  # type: ignore[call-overload]
+        (lambda: acc.group_privacy("curve", 2), acc.InvalidArgument),  # type: ignore[call-overload]
+    ],
+)
+def test_what_has_no_common_relation_is_refused(make: Callable[[], object], error: type[Exception]) -> None:
+    """Mixed, unstated and unknown relations, and what is no composition, raise a clear error."""
+    with pytest.raises(error):
+        make()
+
+
+def test_conversions_keep_the_relation_of_a_mechanism() -> None:
+    """Group privacy and sampling of a mechanism are guarantees under its relation."""
+    assert acc.group_privacy(REPLACED, 4) == acc.Guarantee(acc.group_privacy(REPLACED.curve, 4), "replace_one")
+    sampled = acc.poisson_sampled(ADDED, 0.1)
+    assert sampled == acc.Guarantee(acc.poisson_sampled(ADDED.curve, 0.1, relation="add_remove"), "add_remove")
+
+
+def test_a_plan_may_be_written_as_a_sum(ledger: acc.Ledger) -> None:
+    """Session.schedule and calibrate take n * mechanism; what is no mechanism is refused with words."""
+    session = dps.Session(ledger, "added")
+    plan = session.schedule(2 * ADDED + dps.PermuteAndFlip(epsilon=0.2))
+    assert plan.left == {ADDED: 2, dps.PermuteAndFlip(epsilon=0.2): 1}
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    found = acc.calibrate(lambda e: 30 * dps.ExponentialMechanism(epsilon=e), budget)
+    assert found == acc.calibrate(lambda e: 30 * dps.ExponentialMechanism(epsilon=e).curve, budget)
+    scores = dps.Scores([3, 1], sensitivity=dps.Sensitivity())
+    for attempt in (
+        lambda: session.select(ADDED.curve, scores),
+        lambda: session.select_many(2 * ADDED, [[1, 2]]),
+        lambda: session.affordable(ADDED.curve),
+        lambda: session.schedule(ADDED),
+        lambda: session.schedule(3 * ADDED + acc.Guarantee(ADDED.curve, "add_remove")),
+        lambda: plan.select(ADDED.curve, scores),
+    ):
+        with pytest.raises(dps.InvalidRequest):
+            attempt()
