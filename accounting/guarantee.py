@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, final
+from typing import Any, Protocol, Self, cast, final
 
 from accounting.arguments import whole
 from accounting.curves import Composed, Curve
@@ -22,9 +22,32 @@ class Priced(Protocol):
     def relation(self) -> Relation: ...
 
 
+class Summable:
+    """`n * a` and `a + b` for what has a curve and a relation: a Guarantee under their common relation. Nothing is drawn."""
+
+    __slots__ = ()
+
+    @final
+    def __mul__(self: Priced, count: int) -> Guarantee:
+        return Guarantee.of([(count, self)])
+
+    @final
+    def __rmul__(self: Priced, count: int) -> Guarantee:
+        return Guarantee.of([(count, self)])
+
+    @final
+    def __add__(self: Priced, other: Priced) -> Guarantee:
+        return Guarantee.of([(1, self), (1, other)])
+
+    @final
+    def __radd__(self: Priced, other: object) -> Guarantee:
+        # sum() starts from the integer 0; a bare curve is refused by `of`.
+        return Guarantee.of([(1, self)] if isinstance(other, int) and other == 0 else [(1, cast(Priced, other)), (1, self)])
+
+
 @final
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Summable):
     """A curve and its relation: what `n * mechanism` and `mechanism + mechanism` give, and what a bare curve needs to join them.
 
     Args:
@@ -83,17 +106,6 @@ class Guarantee:
         """What it is composed of, for the ledger."""
         parts = self.parts or ((1, self.curve),)
         return json.dumps({"kind": "schedule", "parts": [_provenance(count, part) for count, part in parts]})
-
-    def __add__(self, other: Priced) -> Guarantee:
-        return Guarantee.of([(1, self), (1, other)])
-
-    def __radd__(self, other: Priced | int) -> Guarantee:
-        return self if isinstance(other, int) and other == 0 else Guarantee.of([(1, other), (1, self)])  # type: ignore[list-item]
-
-    def __mul__(self, count: int) -> Guarantee:
-        return Guarantee.of([(count, self)])
-
-    __rmul__ = __mul__
 
 
 def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:

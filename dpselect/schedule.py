@@ -12,12 +12,24 @@ from accounting.kept import Kept
 from accounting.ledger import Ledger, Receipt
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
-from dpselect.mechanisms.base import require_mechanism
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection
 
 Plan = Sequence[tuple[int, Mechanism]] | Guarantee
+
+
+def require_mechanism(given: object) -> Mechanism:
+    """`given`, if it is a mechanism.
+
+    Raises:
+        InvalidRequest: it is something else.
+    """
+    if not isinstance(given, Mechanism):
+        raise InvalidRequest(
+            f"a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for example, not {type(given).__name__}"
+        )
+    return given
 
 
 def as_plan(plan: Plan) -> Guarantee:

@@ -12,9 +12,8 @@ from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, T
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.relation import same_relation
 from dpselect.mechanisms import Mechanism
-from dpselect.mechanisms.base import require_mechanism
 from dpselect.rounds import Rounds
-from dpselect.schedule import Plan, Schedule, as_plan
+from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 

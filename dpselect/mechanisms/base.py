@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
-from accounting import Curve, Guarantee, Relation
+from accounting import Curve, Relation
 from accounting.frozen import Frozen
-from accounting.guarantee import Priced
+from accounting.guarantee import Summable
 from accounting.registry import Registry
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
 from dpselect.mechanisms.traits import Traits, require_whole, settings_of
@@ -23,7 +23,7 @@ from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
 
-class Mechanism(Frozen, ABC):
+class Mechanism(Frozen, Summable, ABC):
     """A differentially private selection. Immutable; `curve` alone states what it guarantees.
 
     A member supplies the sensitivity its proof covers, its curve, and how it draws; everything public is checked here once.
@@ -81,24 +81,6 @@ class Mechanism(Frozen, ABC):
     def relation(self) -> Relation:
         """The neighbouring relation of the guarantee."""
         return self.covers.relation
-
-    # n * mechanism and mechanism + mechanism: what they cost together, and under which relation. None of them draws.
-
-    @final
-    def __mul__(self, count: int) -> Guarantee:
-        return Guarantee.of([(count, self)])
-
-    @final
-    def __rmul__(self, count: int) -> Guarantee:
-        return Guarantee.of([(count, self)])
-
-    @final
-    def __add__(self, other: Priced) -> Guarantee:
-        return Guarantee.of([(1, self), (1, other)])
-
-    @final
-    def __radd__(self, other: Any) -> Guarantee:
-        return other + Guarantee.of([(1, self)])  # a bare curve is refused there; sum(mechanisms) starts from 0
 
     @final
     def select(self, scores: Scores | Rounds, *, rng: np.random.Generator | None = None) -> Selection:
@@ -299,19 +281,6 @@ MECHANISMS: Registry[Mechanism] = Registry(
 def from_data(data: object) -> Mechanism:
     """A mechanism from decoded JSON, or the mechanism itself."""
     return data if isinstance(data, Mechanism) else MECHANISMS.build(data)
-
-
-def require_mechanism(given: object) -> Mechanism:
-    """`given`, if it is a mechanism.
-
-    Raises:
-        InvalidRequest: it is something else.
-    """
-    if not isinstance(given, Mechanism):
-        raise InvalidRequest(
-            f"a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for example, not {type(given).__name__}"
-        )
-    return given
 
 
 def members() -> dict[str, type[Mechanism]]:

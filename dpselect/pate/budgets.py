@@ -25,7 +25,7 @@ from accounting.conversion.pld import Dominated, composable, pld_epsilon
 from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
-from dpselect.mechanisms.base import members, require_mechanism
+from dpselect.mechanisms.base import members
 from dpselect.noise import by_name
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.stable_voting import StableVoting
@@ -185,7 +185,9 @@ def _checked(rounds: int) -> int:
 
 
 def _curve(mechanism: Mechanism) -> Curve:
-    return require_mechanism(mechanism).curve
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidRequest("a configured mechanism is needed, pate.GNMax(sigma=40, labels=10) for example")
+    return mechanism.curve
 
 
 def _require_sought(member: type[Vote], settings: dict[str, Any]) -> None:
