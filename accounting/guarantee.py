@@ -136,7 +136,7 @@ def joined(common: Relation | None, stated: Relation | None, *, begun: bool) -> 
     if common is not None and stated is None:
         raise RelationMismatch(
             f"a bare curve does not say which relation it was proved for, and relation={common!r} is stated for the rest: pass "
-            "the mechanism itself (n * mechanism keeps the relation), or relation= with the one that the curve was proved for"
+            "the mechanism itself (n * mechanism keeps the relation), or relation= (--relation), what the curve was proved for"
         )
     if common is None and stated is not None and begun:
         raise RelationMismatch(

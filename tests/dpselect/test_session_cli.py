@@ -16,6 +16,7 @@ from dpselect.cli.ledger.command import app
 from dpselect.session import Session
 
 PURE = acc.PureDP(epsilon=0.4).to_json()
+BARE = ("--curve", PURE, "--relation", "add_remove")
 
 
 class Shell:
@@ -56,10 +57,10 @@ def test_a_charge_from_the_shell(shell: Shell, tmp_path: Path) -> None:
     """Curves and mechanisms are charged from text or a file; a key charges once; what does not fit fails with status 1."""
     file = tmp_path / "mechanism.json"
     file.write_text(dps.ExponentialMechanism(epsilon=0.2, sensitivity=dps.Sensitivity()).to_json())
-    assert "committed" in shell.run("charge", "--dataset", "clicks", "--curve", PURE, "--key", "a", "--label", "daily")
-    assert "nothing was charged again" in shell.run("charge", "--dataset", "clicks", "--curve", PURE, "--key", "a")
+    assert "committed" in shell.run("charge", "--dataset", "clicks", *BARE, "--key", "a", "--label", "daily")
+    assert "nothing was charged again" in shell.run("charge", "--dataset", "clicks", *BARE, "--key", "a")
     shell.run("charge", "--dataset", "clicks", "--mechanism", f"@{file}", "--count", "2")
-    assert "2 run(s) would fit" not in shell.run("charge", "--dataset", "clicks", "--curve", PURE, status=1)
+    assert "2 run(s) would fit" not in shell.run("charge", "--dataset", "clicks", *BARE, status=1)
     state = shown(shell)
     assert state["periods"][0]["remaining"]["main"] == pytest.approx(0.2)
     assert [entry["key"] for entry in state["latest"]][1] == "a"
@@ -69,11 +70,12 @@ def test_a_charge_from_the_shell(shell: Shell, tmp_path: Path) -> None:
     "arguments",
     [
         [],
-        ["--curve", PURE, "--mechanism", "{}"],
+        [*BARE, "--mechanism", "{}"],
         ["--curve", "{}"],
+        ["--curve", PURE],
         ["--curve", '{"kind":"os.system"}'],
         ["--mechanism", "@no such file"],
-        ["--curve", PURE, "--period", "2024-01"],
+        [*BARE, "--period", "2024-01"],
     ],
 )
 def test_what_cannot_be_charged_is_one_line(shell: Shell, arguments: list[str]) -> None:
@@ -88,7 +90,7 @@ def test_what_cannot_be_charged_is_one_line(shell: Shell, arguments: list[str]) 
 def test_a_reservation_from_the_shell(shell: Shell) -> None:
     """reserve, commit and release, or reserve and void: the states of the ledger, and no way back after the commit."""
     for key in ("used", "unused"):
-        assert "reserved" in shell.run("charge", "--dataset", "clicks", "--curve", PURE, "--reserve", "--key", key)
+        assert "reserved" in shell.run("charge", "--dataset", "clicks", *BARE, "--reserve", "--key", key)
     assert "committed" in shell.run("commit", "--dataset", "clicks", "--key", "used")
     assert "released" in shell.run("release", "--dataset", "clicks", "--key", "used")
     void = ["--actor", "ada", "--reason", "cancelled"]
@@ -110,7 +112,7 @@ def test_show_is_a_table_for_people(shell: Shell) -> None:
 
 def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:
     """verify ends with status 0 on a sound ledger and 1 on any other, in words or as JSON, also against earlier heads."""
-    shell.run("charge", "--dataset", "clicks", "--curve", PURE)
+    shell.run("charge", "--dataset", "clicks", *BARE)
     heads = tmp_path / "heads.json"
     shell.run("heads", "--output", str(heads))
     assert "nothing found" in shell.run("verify", "--heads", str(heads))
@@ -125,7 +127,7 @@ def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:
 
 def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     """What export writes, import restores elsewhere; without a file it goes to standard output."""
-    shell.run("charge", "--dataset", "clicks", "--curve", PURE)
+    shell.run("charge", "--dataset", "clicks", *BARE)
     lines = tmp_path / "ledger.jsonl"
     shell.run("export", "--output", str(lines))
     assert shell.run("export").splitlines()[1:] == lines.read_text().splitlines()[1:]
@@ -150,7 +152,7 @@ def test_report_writes_a_page(shell: Shell, tmp_path: Path) -> None:
 def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     """Only init and import make a ledger: any other verb on a mistyped path fails and leaves no file."""
     shell = Shell(tmp_path)
-    for arguments in (["show"], ["verify"], ["heads"], ["charge", "--dataset", "clicks", "--curve", PURE]):
+    for arguments in (["show"], ["verify"], ["heads"], ["charge", "--dataset", "clicks", *BARE]):
         assert "error:" in shell.run(*arguments, status=1)
     assert list(tmp_path.iterdir()) == []
 

@@ -87,6 +87,9 @@ def charge(
     dataset: Dataset,
     curve: Annotated[str | None, typer.Option("--curve", help=_JSON)] = None,
     mechanism: Annotated[str | None, typer.Option("--mechanism", help=_JSON.replace("curve", "mechanism"))] = None,
+    relation: Annotated[
+        Relation | None, typer.Option("--relation", help="What a bare curve was proved for; a mechanism states its own.")
+    ] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="How many times it runs.")] = 1,
     key: Annotated[str | None, typer.Option("--key", help="Idempotency key: a retry with it charges nothing.")] = None,
     period: Annotated[list[str] | None, typer.Option("--period", help="Period whose rows are read; may be repeated.")] = None,
@@ -102,7 +105,15 @@ def charge(
     with Ledger.open(url, create=False) as ledger, told(ledger, dataset, key):
         call = ledger.reserve if reserve else ledger.charge
         receipt = call(
-            dataset, item, count=count, key=key, period=period or None, label=label, actor=actor, fingerprint=fingerprint
+            dataset,
+            item,
+            relation=relation,
+            count=count,
+            key=key,
+            period=period or None,
+            label=label,
+            actor=actor,
+            fingerprint=fingerprint,
         )
     _echo_receipt(receipt)
 

@@ -214,7 +214,18 @@ def test_an_ordinary_error_is_not_talked_over(words: list[str]) -> None:
 def test_a_charge_on_the_command_line_is_told(words: list[str], tmp_path: Path) -> None:
     """`ledger charge` whose receipt cannot be printed names entry and key on standard error."""
     url = f"sqlite:///{tmp_path}/p.db"
-    given = ["ledger", "charge", "--ledger", url, "--dataset", "log", "--curve", '{"kind": "pure_dp", "epsilon": 0.5}']
+    given = [
+        "ledger",
+        "charge",
+        "--ledger",
+        url,
+        "--dataset",
+        "log",
+        "--curve",
+        '{"kind": "pure_dp", "epsilon": 0.5}',
+        "--relation",
+        "add_remove",
+    ]
     status, said = child(given, _full)
     assert status == 1
     assert re.search(r"entry 1, key [0-9a-f]{32}: committed", said)
