@@ -30,7 +30,7 @@ _VERBS: Final = {
     "topk": _Verb("dpselect.cli.topk.command", "topk", "Release the top k of a log, with its price."),
     "plan": _Verb("dpselect.cli.plan.command", "plan", "Say which mechanism to use for a budget, before any data are read."),
     "schema": _Verb("dpselect.cli.schema", "schema", "Print the schema of the configuration file."),
-    "demo": _Verb("dpselect.cli.demo.command", "demo", "The same on a log that is made up first."),
+    "demo": _Verb("dpselect.cli.demo", "demo", "The same on a log that is made up first."),
     "mechanisms": _Verb("dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."),
     "pate": _Verb("dpselect.cli.pate.command", "pate", "Label items by teachers' votes, resumably."),
     "ledger": _Verb(

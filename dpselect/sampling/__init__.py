@@ -4,8 +4,7 @@ from dpselect.sampling.base import Sampler
 from dpselect.sampling.constant_work import constant_work
 from dpselect.sampling.entropy import EntropySampler
 from dpselect.sampling.errors import EntropyUnavailable, TooManyCandidates
-from dpselect.sampling.exact_seeded import ExactSampler
-from dpselect.sampling.seeded import SeededSampler, sampler
+from dpselect.sampling.seeded import ExactSampler, SeededSampler, sampler
 from dpselect.sampling.thresholds import Thresholds
 
 __all__ = [

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
 from dpselect.sampling import categorical, comparisons, exact, lazy, passing, plain
-from dpselect.sampling import many as rows
 from dpselect.sampling.contest import Entries, Problem
 from dpselect.sampling.drawn import Drawn, LazyDrawn, PlainDrawn
 from dpselect.sampling.heights import Floats, Indices, Numbers, numbers
@@ -119,7 +118,7 @@ class Sampler(ABC):
         matrix = numbers(matrix)
         if not self.exact:
             return plain.top_k_rows(matrix, self._draw(noise), scale, k)
-        return rows.top_k_rows(Problem(matrix, noise, float(scale), k, self.words), constant_work=self.constant_work)
+        return exact.top_k_rows(Problem(matrix, noise, float(scale), k, self.words), constant_work=self.constant_work)
 
     @final
     def top_k_grouped(

@@ -7,17 +7,140 @@ directly; these are entered in the contest, with the remaining bits of V. Theore
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import final
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpselect.noise.base import Noise
 from dpselect.sampling.contest import Contest, Entries, Problem
 from dpselect.sampling.heights import Floats, Indices, Words
-from dpselect.sampling.layout import Layout
 from dpselect.sampling.successes import successes
 from dpselect.sampling.units import HIGHEST_LEVEL, UNKNOWN, Levels, Units, joined, split
+
+# A threshold that somewhat more than k noisy scores exceed. A guess: it decides how fast the sweep is, never what it returns.
+
+_BINS_PER_UNIT = 4.0
+_BELOW, _ABOVE = 48.0, 112.0  # noise units around the k-th height that matter
+_ROUNDS = 16
+
+
+def guess(noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int) -> float:
+    """A threshold in noise units.
+
+    Args:
+        noise: the noise.
+        heights: the most important candidates', each standing for `weights` candidates (one if None).
+        weights: as above.
+        sample: heights of a sample of all others, each standing for `share` of them.
+        share: as above.
+        k: how many are to exceed it.
+    """
+    goal = k + 3.0 * math.sqrt(k) + 3.0
+    origin = _around(heights, weights, goal)
+    certain = _histogram(heights, weights, origin)
+    sampled = _histogram(sample, None, origin)
+    grid = np.arange(len(certain)) / _BINS_PER_UNIT - _BELOW
+    low, high = -_BELOW, _BELOW + _ABOVE
+    for _ in range(_ROUNDS):
+        middle = 0.5 * (low + high)
+        chance = noise.sf(middle - grid)
+        mean, square = float(sampled @ chance), float(sampled @ np.square(chance))
+        # Two standard errors off: a sample that happens to hold one of few high scores must not count it for thousands.
+        expected = float(certain @ chance) + share * max(0.0, mean - 2.0 * math.sqrt(square))
+        low, high = (middle, high) if expected >= goal else (low, middle)
+    return origin + low
+
+
+def _around(heights: Floats, weights: Floats | None, goal: float) -> float:
+    """About the goal-th height from the top, or the lowest."""
+    if weights is None:
+        place = max(0, len(heights) - math.ceil(goal))
+        return float(np.partition(heights, place)[place])
+    order = np.argsort(-heights)
+    place = int(np.searchsorted(np.cumsum(weights[order]), goal))
+    return float(heights[order[min(place, len(heights) - 1)]])
+
+
+def _histogram(heights: Floats, weights: Floats | None, origin: float) -> Floats:
+    bins = math.ceil((_BELOW + _ABOVE) * _BINS_PER_UNIT) + 1
+    cell = (np.clip(heights - origin, -_BELOW, _ABOVE) + _BELOW) * _BINS_PER_UNIT
+    return np.bincount(cell.astype(np.int64), weights=weights, minlength=bins).astype(np.float64)
+
+
+# How the candidates of a pool of units are numbered.
+
+_POOL = 2.0**60  # candidates a pool may hold before its last unit, so that 64 bits number them all
+Located = Callable[[Words], tuple[Indices, Indices]]
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """Units of `width` candidates each, `stride` apart in the values; of `multiplicities[start]` candidates if width is 0."""
+
+    width: int
+    stride: int
+    size: int
+    multiplicities: Indices
+
+    @classmethod
+    def blocks(cls, size: int, count: int) -> Self:
+        """Block i holds candidates i, i + count, ... below `size`; all are counted as if they were as long as the longest."""
+        return cls(-(-size // count), count, size, np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def single(cls) -> Self:
+        """One candidate a unit."""
+        return cls(1, 0, 0, np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def groups(cls, multiplicities: Indices) -> Self:
+        """Group g holds `multiplicities[g]` candidates."""
+        return cls(0, 0, 0, multiplicities)
+
+    def lengths(self, start: Indices) -> Floats | None:
+        """Candidates in each unit, for an estimate."""
+        if self.width == 1:
+            return None
+        return np.full(len(start), float(self.width)) if self.width else self.multiplicities[start].astype(np.float64)
+
+    def pools(self, same: Indices, start: Indices) -> list[Indices]:
+        """Runs of units whose candidates 64 bits can number."""
+        if self.width or len(same) == 0:
+            return [same] if len(same) else []
+        length = self.multiplicities[start[same]].astype(np.float64)
+        before = np.cumsum(length) - length
+        return np.split(same, np.flatnonzero(np.diff(before // _POOL)) + 1)
+
+    def numbered(self, start: Indices) -> tuple[int, Located]:
+        """How many candidates a pool holds, and a function from their numbers to (unit of the pool, offset in it)."""
+        if self.width:
+            return len(start) * self.width, self._divided
+        length = self.multiplicities[start].astype(np.uint64)
+        ends = np.cumsum(length)
+
+        def located(number: Words) -> tuple[Indices, Indices]:
+            unit = np.searchsorted(ends, number, side="right")
+            return unit, (number - (ends[unit] - length[unit])).astype(np.int64)
+
+        return int(ends[-1]), located
+
+    def candidates(self, start: Indices, offset: Indices) -> tuple[Indices, Indices, NDArray[np.int64] | None]:
+        """Their indices into the values, their members within a group, and which of them exist (None: all)."""
+        if self.stride == 0:
+            return start, offset, None
+        index = start + self.stride * offset
+        real = np.flatnonzero(index < self.size)
+        return np.where(index < self.size, index, 0), np.zeros_like(offset), real
+
+    def _divided(self, number: Words) -> tuple[Indices, Indices]:
+        unit, offset = np.divmod(number.astype(np.int64), self.width)
+        return unit, offset
+
 
 _SPLIT_LEVEL = 4  # blocks up to here are taken apart: their candidates are looked at one by one
 _FIRST_STEP = 1.5  # noise units

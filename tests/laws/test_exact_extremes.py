@@ -17,8 +17,7 @@ from dpselect.mechanisms.stability.gaps import gaps_below, read_top
 from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, ExactSampler
 from dpselect.sampling.contest import Problem
-from dpselect.sampling.exact import drawn_all
-from dpselect.sampling.many import top_k_rows
+from dpselect.sampling.exact import drawn_all, top_k_rows
 
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()

@@ -10,8 +10,7 @@ import numpy as np
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots.cutting import cut_of
-from dpselect.pate.ballots.reading import read, read_names
-from dpselect.pate.ballots.tally import Counts, Tally, tally, teachers_of
+from dpselect.pate.ballots.reading import Counts, Tally, read, read_names, tally, teachers_of
 from dpselect.pate.ballots.votes import Votes, stacked
 from dpselect.pate.errors import InvalidBallots
 from dpselect.pate.voting.vote import Vote

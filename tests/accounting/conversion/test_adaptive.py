@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import accounting as acc
 from accounting.conversion.adaptive import GridTooCoarse, adaptive_composition, delta_bounds
 from accounting.conversion.adaptive.operators import RangeOperator
-from accounting.conversion.adaptive.rounding import pair_operator
+from accounting.conversion.adaptive.programme import pair_operator
 from accounting.conversion.pld import Banded, Law, Normal
 
 RHO = 3.3e-4

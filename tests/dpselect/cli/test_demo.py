@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpselect.cli import release
-from dpselect.cli.demo import command as demo
-from dpselect.cli.demo.synthetic import check_ins
+from dpselect.cli import demo, release
+from dpselect.cli.demo import check_ins
 from dpselect.cli.topk import command as topk
 
 SMALL = ("--users", 2000, "--items", 50, "--k", 3)

@@ -14,10 +14,9 @@ from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Contest, Entries, Problem
 from dpselect.sampling.estimates import MARGIN, estimates
-from dpselect.sampling.exact import drawn_all
+from dpselect.sampling.exact import drawn_all, top_k_rows
 from dpselect.sampling.heights import contest_bounds
 from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_sum
-from dpselect.sampling.many import top_k_rows
 from dpselect.sampling.units import HIGHEST_LEVEL, units
 
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
