@@ -22,7 +22,6 @@ from dpselect.cli.ledger import file as ledger_file
 from dpselect.cli.ledger import text as ledger_text
 from dpselect.cli.output import NotShown, emit, require_targets, told
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Mechanism
 
 app = typer.Typer(
     name="ledger",
@@ -239,7 +238,11 @@ def report(
 def _item(curve: str | None, mechanism: str | None) -> Any:
     if (curve is None) == (mechanism is None):
         raise InvalidRequest("give either --curve or --mechanism: what is charged")
-    return Curve.from_json(_text(curve)) if curve is not None else Mechanism.from_json(_text(mechanism or ""))
+    if curve is not None:
+        return Curve.from_json(_text(curve))
+    from dpselect.mechanisms import Mechanism  # a ledger is read without knowing mechanisms
+
+    return Mechanism.from_json(_text(mechanism or ""))
 
 
 def _text(argument: str) -> str:

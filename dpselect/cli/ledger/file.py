@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accounting import Budget, Relation
-from dpselect.cli import config
 from dpselect.errors import InvalidRequest
 
 
@@ -40,6 +39,8 @@ def read(path: Path | None) -> LedgerFile:
     """
     if path is None:
         return LedgerFile()
+    from dpselect.cli import config  # knows every mechanism, which a ledger does without
+
     found = config.read(path)
     if found.ledger is None:
         raise InvalidRequest(f"{str(path)!r} has no [ledger]: add one with url and dataset")
