@@ -36,6 +36,7 @@ from .mechanisms import OnlineStableQueries as OnlineStableQueries
 from .mechanisms import PeelingTopK as PeelingTopK
 from .mechanisms import PermuteAndFlip as PermuteAndFlip
 from .mechanisms import ReportNoisyMax as ReportNoisyMax
+from .mechanisms import SparseHistogram as SparseHistogram
 from .mechanisms import StabilityTest as StabilityTest
 from .mechanisms import StableTopK as StableTopK
 from .mechanisms import StableTopKFixed as StableTopKFixed

@@ -150,15 +150,19 @@ def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ..
     """Every extreme change of a score vector, in units of linf: the directions a neighbouring pair can differ in."""
     steps = (0, 1) if sensitivity.monotone else (-1, 0, 1)
     for change in itertools.product(steps, repeat=candidates):
-        touched = sum(step != 0 for step in change)
-        if touched and _within(sensitivity, touched):
+        if any(change) and _within(sensitivity, change):
             yield change
 
 
-def _within(sensitivity: Sensitivity, touched: int) -> bool:
+def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
     """Whether so many changes of linf are allowed."""
-    linf, few = sensitivity.linf, sensitivity.l0 is None or touched <= sensitivity.l0
-    return few and touched * linf <= sensitivity.l1_of(None) and touched * linf**2 <= sensitivity.l2_of(None) ** 2 * (1 + 1e-12)
+    linf, touched, gained = sensitivity.linf, sum(step != 0 for step in change), sum(step > 0 for step in change)
+    few = sensitivity.l0 is None or touched <= sensitivity.l0
+    # Shares of one user: what is gained is one user's, and what is lost another's.
+    most = sensitivity.items_alone if sensitivity.uniform else None
+    by_user = most is None or max(gained, touched - gained) <= most
+    squares = touched * linf**2 <= sensitivity.l2_of(None) ** 2 * (1 + 1e-12)
+    return few and by_user and squares and touched * linf <= sensitivity.l1_of(None)
 
 
 def _laws(mechanism: Mechanism, vectors: NDArray[np.int64], domain: Domain, edges: ArrayLike) -> Floats:

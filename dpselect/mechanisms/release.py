@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from dpselect.scores import Scores
 from dpselect.selection import Selection
+
+_LEAST_EXPONENT = -1074  # of the smallest float64
+_STEPS_EXPONENT = 10  # 1024 grid points or more in one unit of scale
+
+
+def public_grid(scale: float) -> float:
+    """The power of two, at most scale/1024, that released values are multiples of: low bits of a sum would show its noise."""
+    return float(2.0 ** max(math.frexp(scale)[1] - 1 - _STEPS_EXPONENT, _LEAST_EXPONENT))
 
 
 def release(

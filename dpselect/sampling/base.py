@@ -113,6 +113,18 @@ class Sampler(ABC):
         return order
 
     @final
+    def above_rows(self, matrix: Numbers, noise: Noise, scale: float, level: float, *, listed: NDArray[np.bool_]) -> Indices:
+        """(rounds, m) positions of those above `level` in every row, largest first, then -1; exact if `self.exact`.
+
+        Only candidates that are `listed` (rounds, m) take part.
+        """
+        matrix = numbers(matrix)
+        if not self.exact:
+            noisy = np.where(listed, plain.noisy(matrix, self._draw(noise), scale), -np.inf)
+            return passing.in_order(noisy, noisy > level)
+        return passing.rows(Problem(matrix, noise, float(scale), matrix.shape[1], self.words), level, listed)
+
+    @final
     def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Indices:
         """(rounds, k) the same for every row of a (rounds, m) matrix."""
         matrix = numbers(matrix)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
 from dpselect.sampling import exact
-from dpselect.sampling.comparisons import exceeding
+from dpselect.sampling.comparisons import exceeding, scaled
 from dpselect.sampling.contest import Contest, Entries, Problem
-from dpselect.sampling.heights import Indices
+from dpselect.sampling.heights import Floats, Indices, Words
 from dpselect.sampling.successes import successes
 
 _LEVEL = 8  # candidates that need a V below 2^-8 are pooled
@@ -39,6 +39,45 @@ def above(problem: Problem, level: float) -> Entries:
 def drawn_all(problem: Problem, level: float) -> Entries:
     """The same with the noise of every candidate drawn."""
     return _ranked(problem, _all(problem, level))
+
+
+def rows(problem: Problem, level: float, listed: NDArray[np.bool_]) -> Indices:
+    """(rounds, m) the same in every row of a matrix, of the `listed` candidates; -1 beyond the last."""
+    step = max(1, _CHUNK // problem.values.shape[1])
+    blocks = range(0, len(listed), step)
+    return np.concatenate([_block(_part(problem, start, step), level, listed[start : start + step]) for start in blocks])
+
+
+def in_order(numbers: Floats, kept: NDArray[np.bool_]) -> Indices:
+    """(rounds, m) places of the numbers that are kept, largest first, then -1."""
+    order = np.argsort(np.where(kept, -numbers, np.inf), axis=1, kind="stable")
+    return np.where(np.take_along_axis(kept, order, axis=1), order, -1).astype(np.int64)
+
+
+def _part(problem: Problem, start: int, step: int) -> Problem:
+    return replace(problem, values=problem.values[start : start + step])
+
+
+def _block(problem: Problem, level: float, listed: NDArray[np.bool_]) -> Indices:
+    values, words = problem.values, problem.words(problem.values.size).reshape(problem.values.shape)
+    low, high = scaled(problem.noise, problem.scale, words)
+    floats = values.astype(np.float64)
+    margin = _SLACK * (np.abs(floats) + np.maximum(np.abs(low), np.abs(high)) + abs(level))
+    low, high = low + floats - margin, high + floats + margin
+    kept = listed & (low > level)
+    order = in_order(low, kept)
+    lower, upper = (np.take_along_axis(part, np.maximum(order, 0), axis=1) for part in (low, high))
+    untold = (order[:, 1:] >= 0) & (upper[:, 1:] >= lower[:, :-1])
+    unsure = (listed & ~kept & (high >= level)).any(axis=1) | untold.any(axis=1)
+    for row in np.flatnonzero(unsure).tolist():
+        order[row] = _one(replace(problem, values=values[row]), level, np.flatnonzero(listed[row]), words[row])
+    return order
+
+
+def _one(problem: Problem, level: float, listed: Indices, words: Words) -> Indices:
+    entries = Entries.at(listed, words[listed])
+    best = _ranked(problem, entries[np.flatnonzero(_exceeding(problem, level, entries))]).index
+    return np.concatenate([best, np.full(len(words) - len(best), -1, dtype=np.int64)])
 
 
 def far_below(problem: Problem, level: float) -> float:

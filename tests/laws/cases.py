@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cases_canonical
 import cases_foundation
+import cases_histograms
 import cases_pate
 import cases_sparse_vector
 import cases_stability
@@ -11,6 +12,7 @@ from case import COUNTS, HALF, REPLACED, TWO_ITEMS, TWO_ITEMS_TWO_SIDED, TWO_SID
 
 CASES: list[Case] = [
     *cases_foundation.CASES,
+    *cases_histograms.CASES,
     *cases_canonical.CASES,
     *cases_stability.CASES,
     *cases_sparse_vector.CASES,

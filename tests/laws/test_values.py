@@ -11,7 +11,7 @@ import pytest
 
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.noisy_max.oneshot import grid_of
+from dpselect.mechanisms.release import public_grid
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import curve_covers, epsilons_for, misfit
@@ -53,7 +53,7 @@ def test_values_follow_their_law() -> None:
 
 def test_cells_are_those_of_the_public_grid() -> None:
     """A released value is a multiple of the grid, and one that is an edge belongs to the cell above it."""
-    mechanism, grid = with_values(1, value_scale=1.0), grid_of(1.0)
+    mechanism, grid = with_values(1, value_scale=1.0), public_grid(1.0)
     law = mechanism.cell_probabilities(dps.Scores([0], sensitivity=S), [0.0, grid])
     # The cell [0, grid) holds the value 0 only: noise that rounds to it lies within half a step.
     assert law[(0,), ((0.0, grid),)] == pytest.approx(1 - np.exp(-grid / 2), rel=1e-9)

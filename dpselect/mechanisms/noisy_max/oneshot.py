@@ -16,9 +16,9 @@ from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import best_set, fresh_values, require_gaussian_width, shows_order
-from dpselect.mechanisms.noisy_max.positions import largest
-from dpselect.mechanisms.release import release
+from dpselect.mechanisms.noise_curves import best_set, fresh_values, require_gaussian_width, shows_order, vector
+from dpselect.mechanisms.noisy_max.positions import expanded, largest
+from dpselect.mechanisms.release import public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.noise.quadrature import ordered_probabilities, top_set_probabilities
@@ -49,6 +49,8 @@ class OneshotTopK(Mechanism):
         value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
             score units, and adds min(k, l0) * LaplaceDP(linf/value_scale), or LaplaceDP(l1/value_scale) where it is less, to the
             price (Theorem H3): the noise that chose is never shown.
+        values: whether each selected score is released with the noise that chose it, for gaussian and laplace noise: then order
+            and values cost the vector, GaussianDP(l2/scale) or LaplaceDP(l1/scale), and no more (Theorem H2).
 
     Example:
         >>> import dpselect as dps
@@ -62,10 +64,12 @@ class OneshotTopK(Mechanism):
     traits: ClassVar[Traits] = Traits(
         answers="top_k",
         noise=SCALE,
-        ordered=lambda mechanism: shows_order(mechanism.noise, mechanism.sensitivity, mechanism.candidates, mechanism.k),
+        ordered=lambda mechanism: (
+            mechanism.values or shows_order(mechanism.noise, mechanism.sensitivity, mechanism.candidates, mechanism.k)
+        ),
         most="k",
         domain="public",
-        values=lambda mechanism: mechanism.value_scale is not None,
+        values=lambda mechanism: mechanism.values or mechanism.value_scale is not None,
         groups=True,
         tried={"noise": get_args(NoiseName)},
         law="dpselect.planning.laws.noise:oneshot",
@@ -76,12 +80,17 @@ class OneshotTopK(Mechanism):
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
     candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
     value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")
+    values: bool = Field(default=False, strict=True, description="true or false")
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
         require_gaussian_width(self.noise, self.sensitivity, self.candidates)
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
+        if self.values and self.value_scale is not None:
+            raise ValueError("values=True shows the noise that chose, and value_scale adds fresh noise: state one of them")
+        if self.values:
+            vector(self.noise, self.scale, self.sensitivity, self.candidates)
         return self
 
     @property
@@ -90,6 +99,8 @@ class OneshotTopK(Mechanism):
 
     @property
     def curve(self) -> Curve:
+        if self.values:
+            return vector(self.noise, self.scale, self.sensitivity, self.candidates)
         chosen = best_set(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
         return chosen if self.value_scale is None else chosen + fresh_values(self.value_scale, self.sensitivity, self.k)
 
@@ -119,13 +130,20 @@ class OneshotTopK(Mechanism):
         return self.candidates
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
+        if self.values:
+            return self._with_its_noise(scores, source)
         best = largest(scores, by_name(self.noise), self.scale, self.k, source)
         chosen = release(scores, best, ordered=self.ordered, requested=self.k)
         return chosen if self.value_scale is None else with_values(chosen, scores, self.value_scale, source)
 
+    def _with_its_noise(self, scores: Scores, source: Sampler) -> Selection:
+        drawn = source.ranking(scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities)
+        chosen = release(scores, expanded(scores, drawn.index, drawn.member), ordered=True, requested=self.k)
+        return chosen.model_copy(update={"values": tuple(drawn.rounded(public_grid(self.scale)).tolist())})
+
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        if self.value_scale is not None:
-            raise InvalidRequest("select_many releases no values: call select for every row, or leave value_scale out")
+        if self.releases_values:
+            raise InvalidRequest("select_many releases no values: call select for every row, or leave values and value_scale out")
         best = source.top_k_rows(matrix, by_name(self.noise), self.scale, self.k)
         if not self.ordered:
             best.sort(axis=1)
@@ -140,13 +158,13 @@ class OneshotTopK(Mechanism):
         """
         self.check(scores)
         if self.value_scale is None:
-            raise NoClosedForm("no values are released: ask for probabilities, or configure value_scale")
+            raise NoClosedForm("no values with noise of their own are released: ask for probabilities, or configure value_scale")
         enumerable(math.comb(scores.size, self.k) * (1.0 + np.size(edges)) ** self.k)
         return cell_law(scores, self._chosen(scores), self.value_scale, edges)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        if self.value_scale is not None:
-            raise NoClosedForm("released values have a density, not probabilities: ask for cell_probabilities")
+        if self.releases_values:
+            raise NoClosedForm("released values have a density, not probabilities: ask for cell_probabilities or leave them out")
         return self._chosen(scores)
 
     def _chosen(self, scores: Scores) -> dict[Any, float]:
@@ -162,8 +180,6 @@ class OneshotTopK(Mechanism):
 # Noisy values of selected candidates, with noise of their own.
 
 _LARGEST = 2**53  # beyond it a float64 is no longer every integer
-_LEAST_EXPONENT = -1074  # of the smallest float64
-_STEPS_EXPONENT = 10  # 1024 grid points or more in one unit of scale
 
 
 def with_values(selection: Selection, scores: Scores, scale: float, source: Sampler) -> Selection:
@@ -173,13 +189,8 @@ def with_values(selection: Selection, scores: Scores, scale: float, source: Samp
     scale/1024, exactly (Theorem X7): the low bits of a float64 sum would show the noise (Mironov 2012).
     """
     held = _held(scores, selection.indices).clip(-_LARGEST, _LARGEST)
-    noisy = source.rounded(held, by_name("laplace"), scale, grid_of(scale))
+    noisy = source.rounded(held, by_name("laplace"), scale, public_grid(scale))
     return selection.model_copy(update={"values": tuple(noisy.tolist())})
-
-
-def grid_of(scale: float) -> float:
-    """The distance of released values, score units: a power of two, public."""
-    return 2.0 ** max(math.frexp(scale)[1] - 1 - _STEPS_EXPONENT, _LEAST_EXPONENT)
 
 
 def cell_law(scores: Scores, law: Mapping[Any, float], scale: float, edges: ArrayLike) -> dict[Any, float]:
@@ -188,7 +199,7 @@ def cell_law(scores: Scores, law: Mapping[Any, float], scale: float, edges: Arra
     Exact: a value on the grid is at least an edge where the noisy score rounds to it or beyond.
     """
     array, between = cells(edges)
-    grid, held = grid_of(scale), np.clip(scores.dense(), -_LARGEST, _LARGEST)
+    grid, held = public_grid(scale), np.clip(scores.dense(), -_LARGEST, _LARGEST)
     bars = np.concatenate([[-np.inf], (np.ceil(array / grid) - 0.5) * grid, [np.inf]])
     chances = _between((bars - held[:, None].astype(np.float64)) / scale)
     joint = {}

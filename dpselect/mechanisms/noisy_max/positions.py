@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from dpselect.mechanisms.base import enumerable
+from dpselect.mechanisms.base import Positions, enumerable
 from dpselect.mechanisms.release import release
 from dpselect.noise.base import Noise
 from dpselect.noise.quadrature import argmax_probabilities
@@ -28,7 +28,13 @@ def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler)
     """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never expanded."""
     if scores.multiplicities is None:
         return source.top_k(scores.values, noise, scale, k).tolist()
-    groups, members = source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k)
+    return expanded(scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k))
+
+
+def expanded(scores: Scores, groups: Positions, members: Positions) -> list[int]:
+    """Positions of these members of groups; of the values themselves where scores are not grouped."""
+    if scores.multiplicities is None:
+        return groups.tolist()
     first = list(itertools.accumulate(scores.multiplicities.tolist(), initial=0))
     return [first[group] + member for group, member in zip(groups.tolist(), members.tolist(), strict=True)]
 

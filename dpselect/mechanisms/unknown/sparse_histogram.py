@@ -1,0 +1,195 @@
+"""A noisy histogram of the items that occur, and only of those: values, order and any k for one price."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from accounting import Approximate
+from accounting.frozen import Count, Positive, Probability
+from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.noise_curves import vector
+from dpselect.mechanisms.release import public_grid, release
+from dpselect.mechanisms.traits import SCALE, Traits
+from dpselect.noise import by_name
+from dpselect.noise.base import Noise
+from dpselect.noise.grid import NODES, tail_integral_matrix
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+_ROUNDING = 2.0**-44  # of the terms of the threshold: above the errors of the inverse and of their sum
+_ONE_BY_ONE, _GROWTH = 1024, 1.001  # numbers of items that are tried one by one, and in steps of a thousandth
+_REASON = "fewer items than requested exceeded the threshold"
+
+
+@final
+class SparseHistogram(Mechanism):
+    """The items whose noisy score exceeds a threshold, best first, with their noisy scores; k is free.
+
+    Items with score 0 do not exist and are never released, so the domain may be unknown: the threshold hides what one user alone
+    brings in. Guarantee: Approximate(GaussianDP(l2/scale), delta) for gaussian noise, Approximate(LaplaceDP(l1/scale), delta) for
+    laplace, Theorem H5. With scores clipped to an l2 norm of 1 and k=None it is weighted Gaussian discovery of a domain.
+
+    Args:
+        k: how many items at most, >= 1; None for all that exceed the threshold.
+        noise: "gaussian" or "laplace".
+        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
+        delta: in (0, 1), the chance that an item of one user alone exceeds the threshold.
+        sensitivity: what one user may change; `l0`, the most items of a user, must be stated.
+
+    Example:
+        >>> import dpselect as dps
+        >>> few = dps.Sensitivity.of_counts(items_per_user=3)
+        >>> mechanism = dps.SparseHistogram(k=2, scale=8.0, delta=1e-6, sensitivity=few)
+        >>> seen = dps.Scores([9000, 5000, 1], labels=["zoo", "park", "pier"], sensitivity=few, domain="observed")
+        >>> mechanism.select(seen).labels
+        ('zoo', 'park')
+    """
+
+    kind: Literal["sparse_histogram"] = "sparse_histogram"
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=SCALE,
+        failure="delta",
+        ordered=True,
+        most="k",
+        domain="unknown",
+        values=True,
+        tried={"noise": ("gaussian", "laplace")},
+    )
+    k: Count | None = Field(default=None, description="an integer >= 1, or None for all")
+    noise: Literal["gaussian", "laplace"] = Field(default="gaussian", description="gaussian or laplace")
+    scale: Positive = Field(description="a finite scale > 0, in score units")
+    delta: Probability = Field(description="a delta in (0, 1)")
+    sensitivity: Sensitivity = Field(description="a Sensitivity that states l0")
+
+    @model_validator(mode="after")
+    def _has_a_threshold(self) -> Self:
+        if not self.sensitivity.items_alone:
+            raise ValueError(
+                "sensitivity states no l0: what a user with any number of items brings in cannot be hidden; bound the items per "
+                "user, generously if they are clipped"
+            )
+        if not math.isfinite(self.threshold):
+            raise ValueError(f"scale={self.scale} puts the threshold beyond the floats: lower it")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.sensitivity
+
+    @property
+    def curve(self) -> Approximate:
+        return Approximate(curve=vector(self.noise, self.scale, self.sensitivity, None), delta0=self.delta)
+
+    @property
+    def threshold(self) -> float:
+        """What a noisy score has to exceed, score units; a few units in the last place up. Theorem H5."""
+        most = self.sensitivity.items_alone or 1
+        return max(self._hiding(first, last) for first, last in (_steps(most) if self.sensitivity.uniform else [(most, most)]))
+
+    def _hiding(self, first: int, last: int) -> float:
+        """What hides any number of items from `first` to `last`, all of one user alone."""
+        share = self.sensitivity.alone(first)
+        noise = self.scale * float(by_name(self.noise).isf(-math.expm1(math.log1p(-self.delta) / last)))
+        return share + noise + _ROUNDING * (share + abs(noise))
+
+    @property
+    def least_candidates(self) -> int:
+        return 1
+
+    @property
+    def most_candidates(self) -> None:
+        return None
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        values = scores.dense()
+        listed = None if values.min() > 0 else np.flatnonzero(values)
+        if listed is not None and len(listed) == 0:
+            return self._released(scores, listed, ())
+        drawn = source.above(
+            values if listed is None else values[listed], by_name(self.noise), self.scale, self.threshold, self.k
+        )
+        chosen = drawn.index if listed is None else listed[drawn.index]
+        return self._released(scores, chosen, tuple(drawn.rounded(public_grid(self.scale)).tolist()))
+
+    def _released(self, scores: Scores, chosen: Positions, values: tuple[float, ...]) -> Selection:
+        complete = self.k is None or len(chosen) == self.k
+        selection = release(scores, chosen.tolist(), ordered=True, requested=self.k, complete=complete, reason=_REASON)
+        return selection.model_copy(update={"values": values})
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        order = source.above_rows(matrix, by_name(self.noise), self.scale, self.threshold, listed=matrix > 0)
+        indices = order if self.k is None else order[:, : self.k]
+        complete = np.ones(len(order), dtype=np.bool_) if self.k is None else (indices >= 0).sum(axis=1) == self.k
+        return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        values = scores.dense()
+        listed = np.flatnonzero(values)
+        most = len(listed) if self.k is None else min(self.k, len(listed))
+        enumerable(sum(math.perm(len(listed), size) for size in range(most + 1)), 2000)
+        law = _Law(by_name(self.noise), (values[listed].astype(np.float64) - self.threshold) / self.scale)
+        return {tuple(listed[list(order)].tolist()): chance for order, chance in law.outcomes(most)}
+
+
+def _steps(most: int) -> Iterator[tuple[int, int]]:
+    """Numbers of items from 1 to `most`, in runs that are short beside their first: a share falls with it, the noise rises."""
+    first = 1
+    while first <= most:
+        last = min(most, first if first < _ONE_BY_ONE else int(first * _GROWTH))
+        yield first, last
+        first = last + 1
+
+
+_REACH, _PIECE = 45.0, 0.25  # noise units above the threshold, and pieces of them, that the law is integrated over
+_TAILS = tail_integral_matrix()
+
+
+class _Law:
+    """Chances of every order of noisy scores above 0, for heights above the threshold in noise units."""
+
+    def __init__(self, noise: Noise, height: NDArray[np.float64]) -> None:
+        self._noise, self._height = noise, height
+        # Pieces end where a density has a kink.
+        top = float(max(0.0, height.max(initial=0.0))) + _REACH
+        ends = np.unique(np.clip([*np.arange(0.0, top, _PIECE), *height, top], 0.0, top))
+        nodes, self._weight = np.polynomial.legendre.leggauss(NODES)
+        self._length = np.diff(ends)
+        z = ends[:-1, None] + self._length[:, None] * (0.5 + 0.5 * nodes) - height[:, None, None]
+        self._pdf, self._cdf = noise.pdf(z), noise.cdf(z)
+
+    def outcomes(self, most: int) -> Iterator[tuple[tuple[int, ...], float]]:
+        """Every order of at most so many, and its chance; the rest lies below 0, or below the last where it is full."""
+        items, below = range(len(self._height)), self._noise.cdf(-self._height)
+        for size in range(most + 1):
+            for order in itertools.permutations(items, size):
+                others = [item for item in items if item not in order]
+                if size == 0:
+                    yield order, float(np.prod(below))
+                elif size == most:
+                    yield order, self._chain(order, np.prod(self._cdf[others], axis=0))
+                else:
+                    yield order, self._chain(order, np.ones_like(self._cdf[0])) * float(np.prod(below[others]))
+
+    def _chain(self, order: tuple[int, ...], others: NDArray[np.float64]) -> float:
+        above = np.ones_like(others)
+        for item in order[:-1]:
+            above = self._above(self._pdf[item] * above)
+        return float((self._pieces(self._pdf[order[-1]] * above * others)).sum())
+
+    def _pieces(self, integrand: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(self._length * (integrand @ self._weight) / 2)
+
+    def _above(self, integrand: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The integral from every node on."""
+        later = np.append(np.cumsum(self._pieces(integrand)[:0:-1])[::-1], 0.0)
+        return np.asarray(self._length[:, None] * (integrand @ _TAILS.T) + later[:, None])

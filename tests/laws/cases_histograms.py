@@ -1,0 +1,27 @@
+"""Law cases of histograms over an unknown domain."""
+
+from __future__ import annotations
+
+from case import Case
+
+import dpselect as dps
+
+ONE, TWO = dps.Sensitivity(l0=1), dps.Sensitivity.of_counts(items_per_user=2)
+REPLACED = dps.Sensitivity.of_counts("replace_one", 1)
+
+CASES: list[Case] = [
+    Case(
+        dps.SparseHistogram(k=k, noise=noise, scale=scale, delta=delta, sensitivity=sensitivity),  # type: ignore[arg-type]
+        ((1, 4), (2, 4), (3, 2)),
+        domain=domain,  # type: ignore[arg-type]
+    )
+    for k, noise, scale, delta, sensitivity, domain in (
+        (None, "gaussian", 1.3, 0.05, ONE, "observed"),
+        (None, "gaussian", 0.8, 0.2, TWO, "public"),
+        (1, "gaussian", 1.3, 1e-3, TWO, "observed"),
+        (2, "gaussian", 1.5, 0.1, REPLACED, "observed"),
+        (None, "laplace", 1.1, 0.05, TWO, "observed"),
+        (2, "laplace", 1.0, 0.02, ONE, "public"),
+        (1, "laplace", 2.0, 0.3, REPLACED, "observed"),
+    )
+]

@@ -1,0 +1,242 @@
+"""Theorems H4 to H6: thresholded histograms at their attained pairs, for clipped users, and with their values."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.divergence import hockey_stick
+from dpselect.mechanisms.unknown import sparse_histogram
+from dpselect.noise import by_name
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import misfit
+
+EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 50.0)
+DELTA = 0.02
+
+
+def histogram(
+    sensitivity: dps.Sensitivity, noise: str = "gaussian", scale: float = 1.3, k: int | None = None
+) -> dps.SparseHistogram:
+    """A mechanism with a failure chance large enough to be seen."""
+    return dps.SparseHistogram(k=k, noise=noise, scale=scale, delta=DELTA, sensitivity=sensitivity)  # type: ignore[arg-type]
+
+
+def law(mechanism: dps.SparseHistogram, scores: list[float]) -> dict[Any, float]:
+    """The exact law on an observed domain."""
+    return mechanism.probabilities(dps.Scores(np.array(scores, dtype=float), sensitivity=mechanism.covers, domain="observed"))
+
+
+def divergence(mechanism: dps.SparseHistogram, first: list[float], second: list[float]) -> np.ndarray:
+    """The larger of both hockey-stick divergences at every one of EPSILONS."""
+    laws = [law(mechanism, scores) for scores in (first, second)]
+    outcomes = sorted({*laws[0], *laws[1]})
+    p, q = (np.array([[one.get(outcome, 0.0) for outcome in outcomes]]) for one in laws)
+    return np.maximum(hockey_stick(p, q, EPSILONS)[:, 0], hockey_stick(q, p, EPSILONS)[:, 0])
+
+
+def claimed(mechanism: dps.SparseHistogram) -> np.ndarray:
+    """The curve's delta at every one of EPSILONS."""
+    return np.array([acc.best_delta(mechanism.curve, epsilon).value for epsilon in EPSILONS])
+
+
+CLIPPED = [
+    (dps.Sensitivity.of_clipped(1.0, "l2", "add_remove", 3), [1, 2, 3]),
+    (dps.Sensitivity.of_clipped(1.4, "l2", "add_remove", 3), [1, 2, 3]),
+    (dps.Sensitivity.of_clipped(1.0, "l1", "add_remove", 3), [1, 2, 3]),
+    (dps.Sensitivity.of_counts(items_per_user=3), [1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize(("sensitivity", "sizes"), CLIPPED, ids=str)
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_what_one_user_alone_brings_in_is_released_with_delta_exactly(
+    sensitivity: dps.Sensitivity, sizes: list[int], noise: str
+) -> None:
+    """On an empty log (one public item far from the threshold) 1..l0 items of one user: the worst shows with chance delta."""
+    if sensitivity.l1_of(None) == np.inf and noise == "laplace":
+        pytest.skip("laplace noise has no price without l1")
+    mechanism = histogram(sensitivity, noise)
+    chances = [1 - law(mechanism, [sensitivity.alone(t)] * t)[()] for t in sizes]
+    assert max(chances) == pytest.approx(DELTA, rel=1e-6)
+    assert max(chances) <= DELTA * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("sensitivity", "sizes"), CLIPPED, ids=str)
+def test_clipped_users_stay_within_the_curve(sensitivity: dps.Sensitivity, sizes: list[int]) -> None:
+    """Every user with t items, of which j are that user's alone, on every small log around the threshold."""
+    mechanism = histogram(sensitivity)
+    bound, level = claimed(mechanism), mechanism.threshold
+    for t in sizes:
+        share = sensitivity.alone(t)
+        for others in itertools.product((0.0, 1.0, level - share, level), repeat=t):
+            first = list(others)
+            second = [score + share for score in others]
+            assert (divergence(mechanism, first, second) <= bound * (1 + 1e-9) + 1e-11).all(), (t, others)
+
+
+def test_a_replaced_user_stays_within_the_curve() -> None:
+    """Items of the old user alone, of the new one alone, and shared ones, with shares of each user's own size."""
+    sensitivity = dps.Sensitivity.of_clipped(1.2, "l2", "replace_one", 2)
+    mechanism = histogram(sensitivity)
+    bound = claimed(mechanism)
+    one, two = sensitivity.alone(1), sensitivity.alone(2)
+    users = [(one, 0, 0), (0, one, 0), (two, two, 0), (0, two, two), (two, 0, two), (0, 0, one)]
+    for old, new in itertools.combinations(users, 2):
+        for rest in ((0, 0, 0), (0, 3.0, 0), (2.0, 0, 1.0)):
+            pair = [[a + b for a, b in zip(user, rest, strict=True)] for user in (old, new)]
+            assert (divergence(mechanism, *pair) <= bound * (1 + 1e-9) + 1e-11).all()
+    alone = [1 - law(mechanism, [sensitivity.alone(t)] * t)[()] for t in (1, 2)]
+    assert max(alone) == pytest.approx(DELTA, rel=1e-6)
+
+
+MUTANTS: dict[str, Any] = {
+    "threshold 5 % lower": lambda real: lambda self, first, last: 0.95 * real(self, first, last),
+    "share forgotten": lambda real: lambda self, first, last: real(self, first, last) - self.sensitivity.alone(first),
+    "one item per user assumed": lambda real: lambda self, *_: real(self, 1, 1),
+    "delta 5 % larger": lambda real: (
+        lambda self, first, last: real(SimpleNamespace(**{**dict(self), "delta": 1.05 * self.delta}), first, last)
+    ),
+    "shares of wider users": lambda real: lambda self, first, last: real(self, 1.05 * first, last),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_threshold_is_caught(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Each planted error in the threshold makes what one user alone brings in show with more than delta."""
+    sensitivity = dps.Sensitivity.of_clipped(1.0, "l2", "add_remove", 3)
+    # Little noise, so that a share counts: the maximum is at one item; much noise: at three.
+    worst = []
+    monkeypatch.setattr(dps.SparseHistogram, "_hiding", MUTANTS[name](dps.SparseHistogram._hiding))
+    for scale in (0.1, 2.0):
+        mechanism = histogram(sensitivity, scale=scale)
+        worst += [1 - law(mechanism, [sensitivity.alone(t)] * t)[()] for t in (1, 2, 3)]
+    assert max(worst) > DELTA * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_vector_is_charged_in_full(noise: str) -> None:
+    """Far above the threshold the released values are the vector's: a curve for 5 % less noise is exceeded by one score."""
+    sensitivity = dps.Sensitivity(l0=1)
+    mechanism = histogram(sensitivity, noise, 2.0)
+    scalar = acc.GaussianDP(mu=0.5) if noise == "gaussian" else acc.LaplaceDP(epsilon=0.5)
+    assert mechanism.curve == acc.Approximate(curve=scalar, delta0=DELTA)
+    cheaper = histogram(sensitivity, noise, 2.0 / 0.95).curve.curve
+    assert scalar.rdp([2.0])[0] > cheaper.rdp([2.0])[0]
+
+
+@pytest.mark.parametrize("l0", [1, 5, 1000, 1024, 1025, 5000, 10**6])
+@pytest.mark.parametrize("clip", [0.5, 1.0, 3.0])
+def test_runs_of_item_numbers_bound_each_one(l0: int, clip: float) -> None:
+    """The maximum over runs is no less than the value at any number of items, and no more than a hundredth of a share above."""
+    sensitivity = dps.Sensitivity.of_clipped(clip, "l2", "add_remove", l0)
+    mechanism = dps.SparseHistogram(scale=4.0, delta=1e-6, sensitivity=sensitivity)
+    t = np.unique(np.geomspace(1, l0, 3000).astype(int))
+    shares = np.minimum(min(1, clip), clip / np.sqrt(t))
+    exact = float((shares + 4.0 * by_name("gaussian").isf(-np.expm1(np.log1p(-1e-6) / t))).max())
+    assert exact <= mechanism.threshold <= exact + 0.001
+    steps = list(sparse_histogram._steps(l0))
+    assert steps[0][0] == 1
+    assert steps[-1][1] == l0
+    assert all(b[0] == a[1] + 1 for a, b in itertools.pairwise(steps))
+
+
+def test_values_come_with_the_order() -> None:
+    """Values are noisy scores on a public grid, best first, above the threshold; k only cuts the list."""
+    sensitivity = dps.Sensitivity(l0=2)
+    scores = dps.Scores([50, 3, 90, 70, 1], labels=list("abcde"), sensitivity=sensitivity, domain="observed")
+    mechanism = dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=sensitivity)
+    released = mechanism.select(scores, rng=np.random.default_rng(1))
+    assert released.labels == ("c", "d", "a")
+    assert released.values is not None
+    assert list(released.values) == sorted(released.values, reverse=True)
+    assert all(value * 512 == int(value * 512) for value in released.values)
+    assert released.complete
+    two = mechanism.model_copy(update={"k": 2}).select(scores, rng=np.random.default_rng(1))
+    assert (two.labels, two.values) == (("c", "d"), released.values[:2])
+    four = mechanism.model_copy(update={"k": 4}).select(scores)
+    assert (len(four), four.complete) == (3, False)
+
+
+def test_what_does_not_exist_is_never_released() -> None:
+    """Score 0 is no item: with a threshold below 0 everything that exists may show, and only that."""
+    mechanism = dps.SparseHistogram(scale=5.0, delta=0.9, sensitivity=dps.Sensitivity(l0=1))
+    assert mechanism.threshold < 0
+    for values in ([0, 0, 0], [0, 4, 0]):
+        scores = dps.Scores(values, sensitivity=mechanism.covers)
+        for _ in range(50):
+            assert set(mechanism.select(scores).indices or ()) <= {1}
+    many = mechanism.select_many([[0, 4, 0]] * 50, rng=np.random.default_rng(3))
+    assert set(many.indices.ravel().tolist()) <= {1, -1}
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_releases_of_the_exact_sampler_have_the_law(k: int | None) -> None:
+    """The operating system's entropy, one by one and in rows, with scores on the threshold itself."""
+    mechanism = histogram(dps.Sensitivity(l0=2), scale=0.9, k=k)
+    values = [mechanism.threshold, 2.5, mechanism.threshold]
+    expected = mechanism.probabilities(dps.Scores(values, sensitivity=mechanism.covers))
+    scores = dps.Scores(values, sensitivity=mechanism.covers)
+    assert misfit([tuple(mechanism.select(scores).indices or ()) for _ in range(1500)], expected) > 1e-9
+    rows = mechanism.select_many(np.tile(values, (8000, 1)))
+    assert misfit([tuple(one.indices or ()) for one in rows], expected) > 1e-9
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sensitivity": dps.Sensitivity()},
+        {"sensitivity": dps.Sensitivity(l2=1.0)},
+        {"noise": "gumbel"},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"k": 0},
+        {"scale": 1e308},
+    ],
+)
+def test_wrong_settings_are_refused(fields: dict[str, Any]) -> None:
+    """No bound on a user's items, another noise, or numbers outside their domain raise InvalidMechanism."""
+    usual: dict[str, Any] = {"scale": 1.0, "delta": 1e-6, "sensitivity": dps.Sensitivity(l0=1)}
+    with pytest.raises(dps.InvalidMechanism):
+        dps.SparseHistogram(**{**usual, **fields})
+
+
+def test_wider_users_are_refused() -> None:
+    """A mechanism for two items per user refuses scores of three, and utilities, before anything is drawn."""
+    mechanism = histogram(dps.Sensitivity(l0=2))
+    with pytest.raises(dps.SensitivityMismatch):
+        mechanism.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(l0=3)))
+    with pytest.raises(dps.InvalidScores):
+        mechanism.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(l0=2), kind="utilities"))
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_one_shot_values_are_those_of_the_noise_that_chose(noise: str) -> None:
+    """OneshotTopK(values=True) costs the vector, releases order and values, and shows the values in that order."""
+    mechanism = dps.OneshotTopK(k=3, noise=noise, scale=2.0, sensitivity=dps.Sensitivity(l0=2), values=True)  # type: ignore[arg-type]
+    expected = acc.GaussianDP(mu=0.7071067811865476) if noise == "gaussian" else acc.LaplaceDP(epsilon=1.0)
+    assert mechanism.curve.rdp([2.0])[0] == pytest.approx(expected.rdp([2.0])[0], rel=1e-12)
+    released = mechanism.select(dps.Scores(np.arange(30) % 5, sensitivity=mechanism.covers))
+    assert released.ordered
+    assert released.values is not None
+    assert list(released.values) == sorted(released.values, reverse=True)
+    grouped = mechanism.select(dps.Scores.grouped([0, 400], [10**9, 3], sensitivity=mechanism.covers))
+    assert set(grouped.indices or ()) == {10**9, 10**9 + 1, 10**9 + 2}
+    assert min(grouped.values or ()) > 10
+
+
+@pytest.mark.parametrize("fields", [{"noise": "gumbel"}, {"value_scale": 1.0}, {"sensitivity": dps.Sensitivity()}, {"values": 1}])
+def test_values_that_nothing_pays_for_are_refused(fields: dict[str, Any]) -> None:
+    """Values of other noises, twice, or of users without a bound raise InvalidMechanism."""
+    usual: dict[str, Any] = {"k": 1, "noise": "laplace", "scale": 1.0, "sensitivity": dps.Sensitivity(l0=1), "values": True}
+    with pytest.raises(dps.InvalidMechanism):
+        dps.OneshotTopK(**{**usual, **fields})
