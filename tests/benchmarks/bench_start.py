@@ -1,0 +1,75 @@
+"""What a person waits for before anything happens: whole processes against `python -c pass`, in the same run.
+
+python tests/benchmarks/bench_start.py [--runs 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+
+def spent(command: list[str], runs: int) -> tuple[float, float]:
+    """Median wall seconds and median processor seconds of a process."""
+    wall, cpu = [], []
+    for _ in range(runs):
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        wall.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(wall), statistics.median(cpu)
+
+
+def small_log(folder: Path) -> tuple[Path, Path]:
+    """20,000 users with three visits each to 2,000 items, and the public list of the items."""
+    rng, log, items = np.random.default_rng(0), folder / "log.csv", folder / "items.csv"
+    visited = np.minimum(rng.zipf(1.3, 60_000), 2_000)
+    with log.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [("user", "item"), *zip(np.repeat(np.arange(20_000), 3).tolist(), visited.tolist(), strict=True)]
+        )
+    items.write_text("\n".join(["item", *map(str, range(1, 2_001))]))
+    return log, items
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as name:
+        log, items = map(str, small_log(Path(name)))
+        url = f"sqlite:///{name}/ledger.db"
+        cli = [sys.executable, "-m", "dpselect.cli"]
+        asked = [*cli, "topk", log, "--user", "user", "--item", "item", "--k", "10", "--epsilon", "1"]
+        subprocess.run(
+            [*cli, "ledger", "init", "--ledger", url, "--dataset", "d", "--epsilon", "1"], check=True, capture_output=True
+        )
+        rows = {
+            "python -c pass": [sys.executable, "-c", "pass"],
+            "import numpy": [sys.executable, "-c", "import numpy"],
+            "import accounting, dpselect": [sys.executable, "-c", "import accounting, dpselect"],
+            "dpselect --help": [*cli, "--help"],
+            "topk, public list": [*asked, "--domain", items],
+            "topk, unknown domain": [*asked, "--delta", "1e-6"],
+            "ledger show": [*cli, "ledger", "show", "--ledger", url],
+        }
+        print(f"{'process':<30}{'wall s':>8}{'cpu s':>8}{'cpu / pass':>12}")
+        base = 0.0
+        for row, command in rows.items():
+            wall, cpu = spent(command, runs)
+            base = base or cpu
+            print(f"{row:<30}{wall:>8.2f}{cpu:>8.2f}{cpu / base:>12.1f}")
+
+
+if __name__ == "__main__":
+    main()
