@@ -81,6 +81,7 @@ class Traits:
         groups: whether grouped scores are drawn from as they are; if not they are expanded.
         usual: settings, free of any price, for a release of k items where nobody says otherwise.
         tried: settings that have a price, and the values that a plan tries.
+        clips: noises whose price is a norm of one user's whole contribution, and which: "l2" or "l1".
         law: where the planner finds the quality of a release, "module:name" of a function of (mechanism, levels), or of
             (mechanism, levels, runs) where it is simulated; None: it is not planned yet.
         variants: where the planner finds settings that are free of any price, "module:name" of a function of (mechanism, levels);
@@ -102,6 +103,7 @@ class Traits:
     groups: Trait[bool] = False
     usual: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
     tried: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    clips: Mapping[str, Literal["l1", "l2"]] = field(default_factory=dict)
     law: str | None = None
     variants: str | None = None
 

@@ -1,5 +1,5 @@
-from .estimate import Estimate as Estimate
 from .planner import plan as plan
+from .quality import Estimate as Estimate
 from .quality import Quality as Quality
 from .release_plan import PlannedMechanism as PlannedMechanism
 from .release_plan import ReleasePlan as ReleasePlan

@@ -1,15 +1,20 @@
-"""Fit every family to the budget, choose its other settings, and judge the result."""
+"""Fit every family to the budget, choose its other settings, and judge the result: roughly first, in full where it may matter.
+
+A mechanism that falls clearly behind the best even with less noise than it could ever have is not worked out further.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.traits import settings_of
 from dpselect.planning.evaluate import quality
 from dpselect.planning.families import Family, variants
-from dpselect.planning.fit import Fitted, fits
+from dpselect.planning.fit import Fitted, fits, whole
+from dpselect.planning.loads import Bounding
 from dpselect.planning.quality import Quality
 from dpselect.planning.reasons import unsuited
 from dpselect.planning.release_plan import PlannedMechanism, Unsuited
@@ -19,7 +24,11 @@ from dpselect.planning.task import Criterion, Part, Task
 Progress = Callable[[int, int], None]
 Worth = tuple[float, ...]
 
-_SCREENED = 500  # runs by which the settings of one mechanism are compared
+_SCREENED = 300  # runs by which the settings of one mechanism are compared
+_GLANCED = 100  # runs that show that a mechanism is clearly behind
+_LESS_NOISE = 0.85  # more than the best price ever saves over that by Renyi divergence
+_IN_FULL = 6  # so many at most are worked out in full
+_BEHIND = 0.01  # of a share of 1: what is so far behind with so much less noise is settled
 
 
 @final
@@ -31,6 +40,7 @@ class Judge:
         rounds, seed: of the simulations.
         level: confidence of the intervals.
         rank_by: what counts first.
+        places: whether it matters which item stands in which place.
     """
 
     rounds: int
@@ -38,13 +48,17 @@ class Judge:
     level: float
     rank_by: Criterion
 
-    def screened(self, mechanism: Mechanism, task: Task, part: Part) -> Quality:
-        """A quick look, to choose settings by; other draws than those of `judged`, which the choice then does not flatter."""
-        return quality(mechanism, task.levels(part), Runs(min(self.rounds, _SCREENED), self.seed, stage=0), self.level)
+    places: bool = False
 
-    def judged(self, mechanism: Mechanism, task: Task, part: Part) -> Quality:
+    def screened(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding, runs: int = _SCREENED) -> Quality:
+        """A quick look, to choose settings by; other draws than those of `judged`, which the choice then does not flatter."""
+        quick = Runs(min(self.rounds, runs), self.seed, stage=0, fine=False, places=self.places)
+        return quality(mechanism, task.levels(part, bounding), quick, self.level)
+
+    def judged(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding) -> Quality:
         """The quality that is reported."""
-        return quality(mechanism, task.levels(part), Runs(self.rounds, self.seed), self.level)
+        runs = Runs(self.rounds, self.seed, places=self.places)
+        return quality(mechanism, task.levels(part, bounding), runs, self.level)
 
     def worth(self, found: Quality) -> Worth:
         """The better, the greater; ties are broken by the other criteria."""
@@ -64,18 +78,37 @@ def compared(
 ) -> tuple[list[PlannedMechanism], list[Unsuited]]:
     """The families that can do the task, best first, one entry for each name, and why the others cannot."""
     suited, others = _sorted_out(families, task)
-    planned: list[PlannedMechanism] = []
+    tell = progress or _silent
+    looked_at: dict[str, _Look] = {}
     for done, (name, members) in enumerate(suited.items()):
-        if progress is not None:
-            progress(done, len(suited))
-        best = _best(name, members, task, judge)
+        tell(done, 2 * len(suited))
+        best = _best(members, task, judge)
         if best is None:
             others.append(Unsuited(name=name, reason=_TOO_DEAR))
         else:
-            planned.append(best)
-    if progress is not None:
-        progress(len(suited), len(suited))
+            looked_at[name] = best
+    worths = sorted((judge.worth(look.quality) for look in looked_at.values()), reverse=True)
+    bar, last = (worths[0][0], worths[:_IN_FULL][-1]) if worths else (0.0, ())
+    planned = []
+    for done, (name, look) in enumerate(looked_at.items(), start=len(suited)):
+        tell(done, 2 * len(suited))
+        settled = judge.worth(look.quality) < last or _behind(look, bar, task, judge)
+        planned.append(_reported(name, look, task, judge) if settled else _in_full(name, look, task, judge))
+    tell(2 * len(suited), 2 * len(suited))
     return sorted(planned, key=lambda one: judge.worth(one.quality), reverse=True), others
+
+
+def _silent(_done: int, _total: int) -> None:
+    """Nobody wants to know."""
+
+
+@final
+@dataclass(frozen=True)
+class _Look:
+    """One way to use a family, and what a quick look at it showed."""
+
+    fitted: Fitted
+    quality: Quality
 
 
 _TOO_DEAR = "no amount of noise brings it within the budget"
@@ -84,12 +117,13 @@ _TOO_DEAR = "no amount of noise brings it within the budget"
 def _sorted_out(families: Sequence[Family], task: Task) -> tuple[dict[str, list[Family]], list[Unsuited]]:
     suited: dict[str, list[Family]] = {}
     reasons: dict[str, str] = {}
-    for family in families:
+    for family in (one for plain in families for one in (plain, *plain.clipped(task))):
         reason = unsuited(family, task)
         if reason is None:
             suited.setdefault(family.name, []).append(family)
         else:
-            reasons[family.name] = reason
+            reasons.setdefault(family.name, reason)
+    reasons = {name: reason for name, reason in reasons.items() if name not in suited}
     return suited, [
         Unsuited(name=name, reason=reason)
         for name, reason in _merged(reasons, {family.kind for of in suited.values() for family in of}).items()
@@ -108,34 +142,76 @@ def _merged(reasons: dict[str, str], suited: set[str]) -> dict[str, str]:
     return merged
 
 
-def _best(name: str, families: Sequence[Family], task: Task, judge: Judge) -> PlannedMechanism | None:
-    """The family's best settings, judged afresh; None if the budget pays for none."""
-    candidates = [_tuned(fitted, task, judge) for family in families for fitted in fits(family, task)]
-    if not candidates:
-        return None
-    chosen = max(candidates, key=lambda tuned: judge.worth(tuned[1]))[0]
-    by_part = [judge.judged(run, task, part) for run, part in zip(chosen.mechanisms, task.parts, strict=True)]
+def _best(families: Sequence[Family], task: Task, judge: Judge) -> _Look | None:
+    """The most promising settings; None if the budget pays for none."""
+    looks = [_tuned(fitted, task, judge, _GLANCED) for family in families for fitted in fits(family, task)]
+    return max(looks, key=lambda look: judge.worth(look.quality), default=None)
+
+
+def _behind(look: _Look, bar: float, task: Task, judge: Judge) -> bool:
+    """Whether the mechanism stays behind `bar` however well it is priced."""
+    fitted = look.fitted
+    if fitted.whole and _clearly(judge, look.quality, bar):
+        return True
+    if not _clearly(judge, look.quality, bar):
+        return False
+    bold = tuple(_with_less_noise(fitted.family, run) for run in fitted.mechanisms)
+    return _clearly(judge, _tuned(replace(fitted, mechanisms=bold), task, judge, _GLANCED).quality, bar)
+
+
+def _clearly(judge: Judge, found: Quality, bar: float) -> bool:
+    """Whether even the good end of the interval is behind."""
+    best = found.in_place if judge.rank_by == "in_place" else getattr(found, judge.rank_by)
+    if best is None:
+        return False
+    if judge.rank_by == "score_loss":
+        return bool(-best.low < bar - _BEHIND * abs(bar))
+    whole_one = 1.0 if judge.rank_by != "released" else max(abs(bar), 1.0)
+    return bool(best.high < bar - _BEHIND * whole_one)
+
+
+def _with_less_noise(family: Family, mechanism: Mechanism) -> Mechanism:
+    knob = family.knob
+    factor = 1 / _LESS_NOISE if knob.rising else _LESS_NOISE
+    factor = factor * factor if knob.field == "rho" else factor
+    return type(mechanism).model_validate({**settings_of(mechanism), knob.field: factor * getattr(mechanism, knob.field)})
+
+
+def _in_full(name: str, look: _Look, task: Task, judge: Judge) -> PlannedMechanism:
+    """With the least noise that the budget admits and, for that, the best settings; judged by other runs than chose them."""
+    return _reported(name, _tuned(whole(look.fitted, task), task, judge, _SCREENED), task, judge, full=True)
+
+
+def _reported(name: str, look: _Look, task: Task, judge: Judge, *, full: bool = False) -> PlannedMechanism:
+    fitted, bounding = look.fitted, look.fitted.family.bounding(task)
+    runs = judge if full else replace(judge, rounds=min(judge.rounds, _SCREENED))
+    by_part = [runs.judged(run, task, part, bounding) for run, part in zip(fitted.mechanisms, task.parts, strict=True)]
     return PlannedMechanism(
         name=name,
-        ordered=chosen.mechanisms[0].ordered,
-        mechanisms=chosen.mechanisms,
+        ordered=all(run.ordered for run in fitted.mechanisms),
+        mechanisms=fitted.mechanisms,
         quality=_averaged(by_part, task),
         by_part=tuple(by_part),
-        cost=chosen.cost,
+        cost=fitted.cost,
+        whole=full,
+        max_items_per_user=bounding.limit,
+        clip=bounding.clip,
+        norm=bounding.norm,
     )
 
 
-def _tuned(fitted: Fitted, task: Task, judge: Judge) -> tuple[Fitted, Quality]:
+def _tuned(fitted: Fitted, task: Task, judge: Judge, runs: int) -> _Look:
     """The settings that cost nothing, chosen for every part by a quick look."""
-    best = [_best_variant(run, task, part, judge) for run, part in zip(fitted.mechanisms, task.parts, strict=True)]
-    return Fitted(tuple(run for run, _ in best), fitted.cost), _averaged([found for _, found in best], task)
-
-
-def _best_variant(mechanism: Mechanism, task: Task, part: Part, judge: Judge) -> tuple[Mechanism, Quality]:
-    looked_at: Iterator[tuple[Mechanism, Quality]] = (
-        (variant, judge.screened(variant, task, part)) for variant in variants(mechanism, task.levels(part))
-    )
-    return max(looked_at, key=lambda pair: judge.worth(pair[1]))
+    bounding = fitted.family.bounding(task)
+    best = []
+    for run, part in zip(fitted.mechanisms, task.parts, strict=True):
+        looked_at: Iterator[tuple[Mechanism, Quality]] = (
+            (variant, judge.screened(variant, task, part, bounding, runs))
+            for variant in variants(run, task.levels(part, bounding))
+        )
+        best.append(max(looked_at, key=lambda pair: judge.worth(pair[1])))
+    tuned = replace(fitted, mechanisms=tuple(run for run, _ in best))
+    return _Look(tuned, _averaged([found for _, found in best], task))
 
 
 def _averaged(by_part: Sequence[Quality], task: Task) -> Quality:

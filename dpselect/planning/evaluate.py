@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from inspect import signature
 from pkgutil import resolve_name
+
+import numpy as np
 
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
@@ -13,9 +16,11 @@ from dpselect.planning.levels import Levels
 from dpselect.planning.quality import Outcomes, Quality
 from dpselect.planning.runs import Runs
 
+_CASES = 4  # ways in which bounded scores may turn out
+
 
 def outcomes(mechanism: Mechanism, levels: Levels, runs: Runs) -> Outcomes:
-    """What a release of `mechanism` may look like on this ranking.
+    """What a release of `mechanism` may look like on this ranking; where bounding leaves scores to chance, on average over that.
 
     Raises:
         InvalidRequest: it is not planned yet.
@@ -23,7 +28,12 @@ def outcomes(mechanism: Mechanism, levels: Levels, runs: Runs) -> Outcomes:
     place = mechanism.traits.law
     if place is None:
         raise InvalidRequest(f"{type(mechanism).__name__} is not planned yet: no law of its quality is known")
-    return _law(place)(mechanism, levels, runs)
+    law = _law(place)
+    if levels.spread is None or getattr(mechanism, "noise", None) == "gaussian":  # Gaussian noise adds up with that chance
+        return law(mechanism, levels, runs)
+    rng = np.random.default_rng([runs.seed, runs.stage, 3])
+    share = replace(runs, count=max(2, runs.count // _CASES))
+    return Outcomes.pooled([law(mechanism, levels.realised(rng), share) for _ in range(_CASES)])
 
 
 @cache

@@ -99,7 +99,17 @@ def _distinct(factors: Sequence[float], base: int, most: float = math.inf) -> li
 
 
 def _task(plan: ReleasePlan, shape: Shape, *, budget: Budget | None = None, parts: tuple[Part, ...] | None = None) -> Task:
-    return Task(budget or plan.budget, parts or plan.parts, shape, plan.domain, plan.order, plan.sensitivity, plan.charged)
+    return Task(
+        budget or plan.budget,
+        parts or plan.parts,
+        shape,
+        plan.domain,
+        plan.order,
+        plan.sensitivity,
+        plan.charged,
+        plan.max_items_per_user,
+        plan.stated,
+    )
 
 
 def _scaled(budget: Budget, limit: float) -> Budget:
@@ -123,7 +133,7 @@ def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: 
 
 def _planned(names: list[str], task: Task, plan: ReleasePlan) -> list[PlannedMechanism]:
     named = [family for family in families() if family.name in names]
-    judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by)
+    judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by, places=plan.order)
     return compared(named, task, judge, None)[0]
 
 

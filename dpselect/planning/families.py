@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, final
 
@@ -16,13 +16,16 @@ from dpselect.calibration import knob_of
 from dpselect.mechanisms import CanonicalTopK, LimitedDomain, Mechanism, StableTopK, StableTopKFixed, TopStable, members
 from dpselect.mechanisms.traits import Knob, Traits, fields_of, settings_of
 from dpselect.planning.levels import Levels
+from dpselect.planning.loads import Bounding, Norm
 from dpselect.planning.task import Part, Task
+from dpselect.sensitivity import Sensitivity
 
 Settings = Mapping[str, Any]
 
 _PENALTIES = (1.0, 4.0, 16.0)  # of StableTopK, in units of the noise on the gaps
 _MOST_SEARCHED = 500  # ranks that TopStable's exact law is computed for
 _MOST_COMPETITORS = 1_000_000
+_CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
 
 
 @final
@@ -33,10 +36,12 @@ class Family:
     Attributes:
         member: their class, whose traits say what they are.
         settings: fixed parameters that the price depends on.
+        clip: the norm that each user's contributions are scaled to; None to count every item in full.
     """
 
     member: type[Mechanism]
     settings: Settings
+    clip: float | None = None
 
     @property
     def kind(self) -> str:
@@ -64,13 +69,48 @@ class Family:
         noise = self.settings.get("noise")
         return self.kind if noise is None else f"{self.kind}, {noise}"
 
+    @property
+    def norm(self) -> Norm:
+        """The norm of a user's contributions that its noise pays for."""
+        return self.member.traits.clips.get(self.settings.get("noise", ""), "l2")
+
+    def bounding(self, task: Task) -> Bounding:
+        """What is done to users' contributions."""
+        return Bounding(task.limit, self.clip, self.norm)
+
+    def sensitivity(self, task: Task) -> Sensitivity:
+        """What one user may change then."""
+        if self.clip is None:
+            return task.sensitivity
+        return Sensitivity.of_clipped(self.clip, self.norm, task.sensitivity.relation, task.limit)
+
+    def clipped(self, task: Task) -> Iterator[Family]:
+        """The family with each clip worth trying; none where its noise pays for something else than a norm."""
+        loads = task.shape.loads
+        if self.settings.get("noise") not in self.member.traits.clips or loads is None or task.stated:
+            return
+        most = min(math.inf if task.limit is None else task.limit, float(loads.sizes[-1]))
+        steps, longest = (_CLIPS, math.sqrt(most)) if self.norm == "l2" else (tuple(clip**2 for clip in _CLIPS), most)
+        yield from (replace(self, clip=clip) for clip in steps if clip <= max(1.0, longest))
+
     def build(self, task: Task, part: Part, knob: float, failure: float | None) -> Mechanism:
         """The mechanism for one part of a task; settings that its price does not depend on have a first value."""
-        given = {**_public(task, part), **self.member.traits.usual(part.k), **self.settings, self.knob.field: knob}
+        given = {**self._public(task, part), **self.member.traits.usual(part.k), **self.settings, self.knob.field: knob}
         if self.failure is not None:
             given[self.failure] = failure
         names = fields_of(self.member)
         return self.member.model_validate({name: value for name, value in given.items() if name in names and value is not None})
+
+    def _public(self, task: Task, part: Part) -> Settings:
+        sensitivity = self.sensitivity(task)
+        return {
+            "k": part.k,
+            "kbar": part.k,
+            "candidates": task.candidates,
+            "sensitivity": sensitivity,
+            "relation": sensitivity.relation,
+            "l0": sensitivity.l0,
+        }
 
 
 def families() -> tuple[Family, ...]:
@@ -88,17 +128,6 @@ def variants(mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
     place = mechanism.traits.variants
     for change in [{}] if place is None else resolve_name(place)(mechanism, levels):
         yield type(mechanism).model_validate({**settings_of(mechanism), **change})
-
-
-def _public(task: Task, part: Part) -> Settings:
-    return {
-        "k": part.k,
-        "kbar": part.k,
-        "candidates": task.candidates,
-        "sensitivity": task.sensitivity,
-        "relation": task.sensitivity.relation,
-        "l0": task.sensitivity.l0,
-    }
 
 
 def rules(_mechanism: CanonicalTopK, _levels: Levels) -> Iterator[Settings]:

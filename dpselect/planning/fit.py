@@ -35,19 +35,44 @@ class Fitted:
     Attributes:
         mechanisms: in the order of the parts.
         cost: in the unit of the budget's limit (epsilon at its delta, or rho); proved, not more than the limit.
+        family, failure: whose members these are, and the chance of failure of one release.
+        whole: whether the noise is the least that the budget admits; otherwise it is priced by Renyi divergence alone, which asks
+            for a little more.
     """
 
     mechanisms: tuple[Mechanism, ...]
     cost: float
+    family: Family
+    failure: float | None
+    whole: bool
 
 
 def fits(family: Family, task: Task) -> Iterator[Fitted]:
-    """The family's members that spend the whole budget, one for each way to split delta that leaves enough for the noise."""
+    """The family's members that spend the budget, one for each way to split delta that leaves enough for the noise.
+
+    Quickly: where the best price is slow to find, by Renyi divergence. `whole` makes up for it.
+    """
     for failure in failures(family, task):
-        knob = _largest(family, task, failure)
-        if knob is not None:
-            mechanisms = _built(family, task, knob, failure)
-            yield Fitted(mechanisms, _reported(task, mechanisms))
+        found = _fitted(family, task, failure, thorough=False)
+        if found is not None:
+            yield found
+
+
+def whole(fitted: Fitted, task: Task) -> Fitted:
+    """The same family with the least noise that the budget admits."""
+    if fitted.whole:
+        return fitted
+    return _fitted(fitted.family, task, fitted.failure, thorough=True) or fitted
+
+
+def _fitted(family: Family, task: Task, failure: float | None, *, thorough: bool) -> Fitted | None:
+    search = _Search(family, task, failure, thorough=thorough)
+    found = search.run()
+    knob = None if found is None else search.settled(found)
+    if knob is None:
+        return None
+    mechanisms = _built(family, task, knob, failure)
+    return Fitted(mechanisms, search.price(mechanisms), family, failure, search.thorough)
 
 
 def failures(family: Family, task: Task) -> list[float | None]:
@@ -87,10 +112,6 @@ def _built(family: Family, task: Task, knob: float, failure: float | None) -> tu
     return tuple(family.build(task, part, knob, failure) for part in task.parts)
 
 
-def _reported(task: Task, mechanisms: tuple[Mechanism, ...]) -> float:
-    return _together(task.budget, composed(task, mechanisms))
-
-
 # -- costs ------------------------------------------------------------------------------------------------------------
 
 
@@ -119,21 +140,17 @@ def _separately(task: Task, mechanisms: tuple[Mechanism, ...]) -> float:
 # -- the search -------------------------------------------------------------------------------------------------------
 
 
-def _largest(family: Family, task: Task, failure: float | None) -> float | None:
-    """The costliest value of the knob that the budget admits, rounded to the safe side; None if it admits none."""
-    search = _Search(family, task, failure)
-    found = search.run()
-    return None if found is None else search.settled(found)
-
-
 @final
 class _Search:
     """In x, the logarithm of the knob, turned round where more of it means less cost; so cost rises with x."""
 
-    def __init__(self, family: Family, task: Task, failure: float | None) -> None:
+    def __init__(self, family: Family, task: Task, failure: float | None, *, thorough: bool) -> None:
         self._family, self._task, self._failure = family, task, failure
+        # Only an (epsilon, delta) plan that is fixed in advance has a price that takes long to find.
+        slow = task.charged == "together" and task.budget.form == "approximate"
+        self.thorough = thorough or not slow
         self._sign = 1.0 if family.knob.rising else -1.0
-        ends = sorted(self._sign * math.log(end) for end in family.knob.bracket(task.sensitivity.range))
+        ends = sorted(self._sign * math.log(end) for end in family.knob.bracket(family.sensitivity(task).range))
         self._low, self._high = ends[0], ends[1]
 
     def run(self) -> float | None:
@@ -148,9 +165,20 @@ class _Search:
         round_to_safety = _UP if self._sign < 0 else _DOWN
         for nudge in range(_MOST_STEPS):
             knob = float(round_to_safety.create_decimal(Decimal(repr(math.exp(self._sign * (x - nudge * 1e-6))))))
-            if admitted(self._task, _built(self._family, self._task, knob, self._failure)):
+            mechanisms = _built(self._family, self._task, knob, self._failure)
+            if self._admits(mechanisms):
                 return knob
         return None
+
+    def price(self, mechanisms: tuple[Mechanism, ...]) -> float:
+        """What all releases cost together, by the price that was searched with."""
+        curve = composed(self._task, mechanisms)
+        return _together(self._task.budget, curve) if self.thorough else _by_renyi(self._task.budget, curve)
+
+    def _admits(self, mechanisms: tuple[Mechanism, ...]) -> bool:
+        if self.thorough:
+            return admitted(self._task, mechanisms)
+        return self._task.budget.covers(self._quick(mechanisms))
 
     def _coarse(self) -> float:
         low, high = self._low, self._high
@@ -204,6 +232,8 @@ class _Search:
         return _by_renyi(budget, curve) if budget.form == "approximate" else budget.cost(curve)
 
     def _full(self, mechanisms: tuple[Mechanism, ...]) -> float:
+        if not self.thorough:
+            return self._quick(mechanisms)
         if self._task.charged == "separately":
             return _separately(self._task, mechanisms)
         return _together(self._task.budget, composed(self._task, mechanisms))

@@ -1,4 +1,4 @@
-"""A ranking of made-up counts by its levels: what the laws of quality are computed from."""
+"""A ranking of made-up scores by its levels: what the laws of quality are computed from."""
 
 from __future__ import annotations
 
@@ -9,34 +9,38 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.planning.shape import Shape
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+_GRAINS = 20  # of the largest deviation among the best: scores that turn out closer count as equal
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Distinct counts, highest first, how many items have each, and how many of the best are wanted.
+    """Scores as a mechanism sees them, highest first, how many items have each, and what those items are worth.
 
-    A released item is right if its count is at least that of rank k: with ties any of the tied items will do.
+    A released item is right if its true count is at least that of true rank k: with ties any of the tied items will do. Where
+    users' contributions are not bounded, what is seen is the true count.
 
     Attributes:
-        values: (levels,) counts, in users.
+        values: (levels,) seen scores, in users; they may repeat, with another true count.
         multiplicities: (levels,) numbers of items.
         k: how many of the best are wanted, at most the number of items.
+        truth: (levels,) true counts of these items, in users.
+        spread: (levels,) standard deviation of a seen score around its value, where bounding leaves it to chance.
     """
 
     values: Floats
     multiplicities: Indices
     k: int
+    truth: Floats
+    spread: Floats | None = None
 
     @classmethod
-    def of(cls, shape: Shape, k: int, *, known: bool = True) -> Self:
-        """The levels of a shape; of an unknown domain (`known` False) only items that somebody touched exist."""
-        kept = slice(None) if known else slice(0, int((shape.values > 0).sum()))
-        return cls(shape.values[kept], shape.multiplicities[kept], k)
+    def of(cls, counts: Floats, multiplicities: Indices, k: int) -> Self:
+        """The levels of true counts, highest first."""
+        return cls(counts, multiplicities, k, counts)
 
     @property
     def size(self) -> int:
@@ -48,53 +52,112 @@ class Levels:
         """(levels,) rank of the last item of every level."""
         return np.cumsum(self.multiplicities)
 
-    @cached_property
-    def cumulated(self) -> Floats:
-        """(levels + 1,) sum of the counts above every level."""
-        return np.concatenate([[0.0], np.cumsum(self.values * self.multiplicities)])
-
     def value(self, rank: int | Indices) -> Floats:
-        """Count of each rank, from 1; 0 beyond the last."""
+        """Seen score of each rank, from 1; 0 beyond the last."""
         place = np.searchsorted(self.ends, rank, side="left")
         return np.append(self.values, 0.0)[np.minimum(place, len(self.values))]
 
-    def sums(self, ranks: int | Indices) -> Floats:
-        """Sum of the counts of the first `ranks` items, elementwise."""
-        ranks = np.minimum(ranks, self.size)
-        place = np.searchsorted(self.ends, ranks, side="left")
-        before = np.concatenate([[0], self.ends])[place]
-        return np.asarray(self.cumulated[place] + (ranks - before) * np.append(self.values, 0.0)[place])
-
     def gaps(self, count: int) -> Floats:
-        """(count,) count of rank j minus that of rank j + 1, j from 1."""
+        """(count,) seen score of rank j minus that of rank j + 1, j from 1."""
         ranks = np.arange(1, count + 1)
         return np.asarray(self.value(ranks) - self.value(ranks + 1))
 
-    @cached_property
-    def bar(self) -> float:
-        """The count of rank k, which a right item has at least."""
-        return float(self.value(self.k))
+    # -- what items are worth -----------------------------------------------------------------------------------------
 
     @cached_property
+    def _by_truth(self) -> tuple[Floats, Indices]:
+        """Distinct true counts, highest first, and how many items have each."""
+        if self.truth is self.values:
+            return self.values, self.multiplicities
+        counts, place = np.unique(-self.truth, return_inverse=True)
+        return -counts, np.bincount(place, self.multiplicities).astype(np.int64)
+
+    @cached_property
+    def best_counts(self) -> Floats:
+        """(k,) the true counts of the k best."""
+        counts, members = self._by_truth
+        place = np.searchsorted(np.cumsum(members), np.arange(1, self.k + 1), side="left")
+        return np.asarray(np.append(counts, 0.0)[np.minimum(place, len(counts))])
+
+    @property
+    def bar(self) -> float:
+        """The true count of rank k, which a right item has at least."""
+        return float(self.best_counts[-1])
+
+    @cached_property
+    def rights(self) -> Floats:
+        """(levels,) how many items of each level are right: all or none."""
+        return np.where(self.truth >= self.bar, self.multiplicities, 0).astype(np.float64)
+
+    @property
     def right(self) -> int:
         """How many items are right: k, or more with ties at rank k."""
-        return int(self.multiplicities[self.values >= self.bar].sum())
+        return int(self.rights.sum())
+
+    @property
+    def best(self) -> float:
+        """The sum of the k highest true counts."""
+        return float(self.best_counts.sum())
 
     @cached_property
-    def best(self) -> float:
-        """The sum of the k highest counts."""
-        return float(self.sums(self.k))
+    def first_place(self) -> Indices:
+        """(levels,) the first place, from 0, in which an item of each level would be in place."""
+        counts, members = self._by_truth
+        return np.asarray((np.cumsum(members) - members)[np.searchsorted(-counts, -self.truth)])
+
+    @cached_property
+    def last_place(self) -> Indices:
+        """(levels,) the last such place."""
+        counts, members = self._by_truth
+        return np.asarray((np.cumsum(members) - 1)[np.searchsorted(-counts, -self.truth)])
+
+    def sums(self, ranks: int | Indices) -> Floats:
+        """Sum of the true counts of the items seen in the first `ranks` ranks, elementwise."""
+        return self._cumulated(self.truth, ranks)
+
+    def hits(self, ranks: int | Indices) -> Floats:
+        """How many of the items seen in the first `ranks` ranks are right, elementwise."""
+        return self._cumulated((self.truth >= self.bar).astype(np.float64), ranks)
+
+    def _cumulated(self, worth: Floats, ranks: int | Indices) -> Floats:
+        ranks = np.minimum(ranks, self.size)
+        place = np.searchsorted(self.ends, ranks, side="left")
+        before = np.concatenate([[0], self.ends])[place]
+        sums = np.concatenate([[0.0], np.cumsum(worth * self.multiplicities)])
+        return np.asarray(sums[place] + (ranks - before) * np.append(worth, 0.0)[place])
+
+    def realised(self, rng: np.random.Generator) -> Levels:
+        """Scores as they may turn out, one level for each item whose score is left to chance."""
+        if self.spread is None:
+            return self
+        spread, members = self.spread, self.multiplicities
+        means, deviations, truth = (np.repeat(array, members) for array in (self.values, spread, self.truth))
+        # A gamma law has the mean and the variance, and no negative scores.
+        shape = np.maximum(means / np.maximum(deviations, 1e-12), 1e-6) ** 2
+        seen = np.where(deviations > 0, rng.gamma(shape) * means / shape, means)
+        grid = max(float(deviations[: 10 * self.k].max()) / _GRAINS, 1e-9)
+        cells = np.stack([np.rint(seen / grid), truth], axis=1)
+        distinct, count = np.unique(cells, axis=0, return_counts=True)
+        order = np.argsort(-distinct[:, 0], kind="stable")
+        return Levels(distinct[order, 0] * grid, count[order], self.k, distinct[order, 1])
+
+    # -- parts --------------------------------------------------------------------------------------------------------
 
     def first(self, count: int) -> Levels:
-        """The ranking cut off after `count` items."""
+        """The levels of the first `count` ranks. What is right stays what it was: the caller keeps the whole ranking for that."""
         return self._cut(0, min(count, self.size))
 
     def after(self, count: int) -> Levels:
-        """The ranking without its first `count` items."""
+        """The levels without the first `count` ranks."""
         return self._cut(min(count, self.size), self.size)
 
     def _cut(self, start: int, stop: int) -> Levels:
         upto = np.clip(self.ends, start, stop)
         left = np.diff(np.concatenate([[start], upto]))
         kept = left > 0
-        return Levels(self.values[kept], left[kept], self.k)
+        truth = self.values[kept] if self.truth is self.values else self.truth[kept]
+        part = Levels(self.values[kept], left[kept], self.k, truth, None if self.spread is None else self.spread[kept])
+        # Cut off, the ranking would judge itself: what is best is inherited.
+        object.__setattr__(part, "best_counts", self.best_counts)
+        object.__setattr__(part, "_by_truth", self._by_truth)
+        return part

@@ -14,9 +14,9 @@ from dpselect.calibration import mechanism_class
 from dpselect.errors import InvalidRequest
 from dpselect.planning.compare import Judge, Progress, compared
 from dpselect.planning.families import Family, families
-from dpselect.planning.fresh import tested
 from dpselect.planning.reasons import not_planned
 from dpselect.planning.release_plan import ReleasePlan, Unsuited
+from dpselect.planning.robust import tested
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Charged, Criterion, Domain, Part, Task
 from dpselect.sensitivity import Sensitivity
@@ -83,6 +83,8 @@ def plan(
         order=order,
         sensitivity=_sensitivity(relation, max_items_per_user, sensitivity),
         charged=charged,
+        limit=max_items_per_user,
+        stated=sensitivity is not None,
     )
     _require_task(task)
     considered = _considered(mechanisms)
@@ -98,6 +100,8 @@ def plan(
         order=order,
         sensitivity=task.sensitivity,
         charged=charged,
+        max_items_per_user=max_items_per_user,
+        stated=sensitivity is not None,
         shape=shape.description,
         items=shape.size,
         rank_by=rank_by,
@@ -181,7 +185,7 @@ def _judge(rounds: int, seed: int, level: float, rank_by: Criterion, task: Task)
         raise InvalidRequest(f"seed={seed!r} must be an integer >= 0")
     if not isinstance(level, float) or not 0 < level < 1 or math.isnan(level):
         raise InvalidRequest(f"level={level!r} must be a confidence between 0 and 1, 0.95 for example")
-    return Judge(rounds, seed, level, rank_by)
+    return Judge(rounds, seed, level, rank_by, places=task.order)
 
 
 def _considered(kinds: Sequence[str] | None) -> list[Family]:

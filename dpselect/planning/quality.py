@@ -1,34 +1,38 @@
-"""How good a release is expected to be."""
+"""How good a release is expected to be, and how sure that is."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import ClassVar, Literal, Self, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accounting.frozen import Frozen
+from accounting.frozen import Frozen, Probability, Real
 from dpselect.errors import InvalidRequest
-from dpselect.planning.estimate import Estimate
 from dpselect.planning.levels import Indices, Levels
 
 Floats = NDArray[np.float64]
+Method = Literal["exact", "quadrature", "clopper-pearson", "empirical-bernstein"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What may come out: independent simulated runs, or all outcomes of a known law. Every number is in [0, 1].
+    """What may come out: independent simulated runs, or outcomes of a known law. Every number is in [0, 1].
 
     Attributes:
         exact_set: whether, or how likely, all k items are there and right.
         recall: share of the k places that a right item fills.
-        kept: sum of the released items' counts over that of the k best.
+        kept: sum of the released items' true counts over that of the k best.
         released: number of released items over k.
-        in_place: share of the k places that hold an item with the count of that rank; None if no order is released.
+        in_place: share of the k places that hold an item with the true count of that rank; None if no order is released.
         weights: probability of each outcome; None for simulated runs.
+        error: the most by which means under these weights are off, where they are found by quadrature.
     """
 
     exact_set: Floats
@@ -37,19 +41,20 @@ class Outcomes:
     released: Floats
     in_place: Floats | None = None
     weights: Floats | None = None
+    error: float = 0.0
 
     @classmethod
-    def of_counts(cls, counts: Floats, levels: Levels, *, ordered: bool) -> Self:
-        """From (rounds, k) counts of the released items, NaN where there is none; in order of rank if `ordered`."""
-        k, there = levels.k, ~np.isnan(counts)
-        hits = (there & (counts >= levels.bar)).sum(axis=1)
-        best = levels.value(np.arange(1, k + 1))
+    def of_items(cls, drawn: Indices, levels: Levels, *, ordered: bool) -> Self:
+        """From the (rounds, k) levels of the released items, -1 where there is none; in order of rank if `ordered`."""
+        k, there = levels.k, drawn >= 0
+        hits = (there & (levels.rights > 0)[drawn]).sum(axis=1)
+        counts = np.where(there, levels.truth[drawn], np.nan)
         return cls(
             exact_set=(hits == k).astype(np.float64),
             recall=hits / k,
             kept=share(np.where(there, counts, 0.0).sum(axis=1), levels.best),
             released=there.sum(axis=1) / k,
-            in_place=(counts == best).sum(axis=1) / k if ordered else None,
+            in_place=(counts == levels.best_counts).sum(axis=1) / k if ordered else None,
         )
 
     @classmethod
@@ -57,12 +62,31 @@ class Outcomes:
         """From the law of how many of the highest are released; of more than k, k are drawn at random."""
         released = np.minimum(sizes, levels.k)
         part = released / np.maximum(sizes, 1)
+        hits = levels.hits(sizes)
+        places = np.arange(levels.k)
+        lucky = np.clip((hits[:, None] - places) / np.maximum(sizes[:, None] - places, 1), 0.0, 1.0).prod(axis=1)
         return cls(
-            exact_set=((sizes >= levels.k) & (sizes <= levels.right)).astype(np.float64) + _lucky(sizes, levels),
-            recall=part * np.minimum(sizes, levels.right) / levels.k,
+            exact_set=np.where(sizes >= levels.k, lucky, 0.0),
+            recall=part * hits / levels.k,
             kept=share(part * levels.sums(sizes), levels.best),
             released=released / levels.k,
             weights=chances,
+        )
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Self]) -> Self:
+        """Equally likely cases, each with its outcomes."""
+
+        def joined(name: str) -> Floats:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        first = parts[0]
+        simulated = first.weights is None
+        return cls(
+            **{name: joined(name) for name in ("exact_set", "recall", "kept", "released")},
+            in_place=None if first.in_place is None else joined("in_place"),
+            weights=None if simulated else joined("weights") / len(parts),
+            error=max(part.error for part in parts),
         )
 
 
@@ -71,12 +95,99 @@ def share(total: Floats, best: float) -> Floats:
     return np.clip(total / best, 0.0, 1.0) if best > 0 else np.ones_like(total)
 
 
-def _lucky(sizes: Indices, levels: Levels) -> Floats:
-    """The chance that k random ones of more than `right` highest are all right."""
-    wide = sizes > levels.right
-    places = np.arange(levels.k)
-    ratio = np.clip((levels.right - places) / np.maximum(sizes[:, None] - places, 1), 0.0, 1.0)
-    return np.where(wide, ratio.prod(axis=1), 0.0)
+@final
+class Estimate(Frozen):
+    """An expected value and an interval around it.
+
+    Args:
+        value: the exact or the simulated mean.
+        low, high: the interval; equal to `value` if the law is known exactly.
+        level: the confidence of the interval, 1 if exact. It holds for any number of simulated runs, not just for many.
+        method: how it was made: "exact", "quadrature" (the interval bounds the numerical error; there is no luck in it),
+            "clopper-pearson" for what either happens or not, "empirical-bernstein" (Maurer and Pontil 2009, Theorem 4) for a
+            bounded number.
+    """
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    value: Real = Field(description="a finite number")
+    low: Real = Field(description="a finite number")
+    high: Real = Field(description="a finite number")
+    level: Real = Field(default=1.0, description="a confidence in (0, 1]")
+    method: Method = Field(default="exact", description="how the interval was made")
+
+    @classmethod
+    def exactly(cls, value: float) -> Self:
+        """A value known without doubt but for rounding."""
+        return cls(value=value, low=value, high=value)
+
+    @classmethod
+    def within(cls, value: float, error: float) -> Self:
+        """A number in [0, 1] that is off by at most `error`, exact if that is 0."""
+        if error == 0:
+            return cls.exactly(value)
+        return cls(value=value, low=max(0.0, value - error), high=min(1.0, value + error), method="quadrature")
+
+    @classmethod
+    def from_runs(cls, runs: Floats, level: float) -> Self:
+        """The mean of (rounds,) independent numbers in [0, 1], with an interval of this confidence."""
+        mean = float(runs.mean())
+        low, high, method = _interval(runs, mean, 1 - level)
+        return cls(value=mean, low=min(low, mean), high=max(high, mean), level=level, method=method)
+
+    @classmethod
+    def average(cls, parts: list[tuple[int, Self]]) -> Self:
+        """The mean of estimates, each counted so often; the interval keeps the confidence only if there is one part that is not
+        exact, and is the union bound's otherwise.
+        """
+        total = sum(count for count, _ in parts)
+        known = ("exact", "quadrature")
+        inexact = sorted((estimate for _, estimate in parts if estimate.method != "exact"), key=lambda one: one.method in known)
+        doubt = sum(1 - estimate.level for estimate in inexact)
+
+        def mean(name: str) -> float:
+            return float(sum(count * getattr(estimate, name) for count, estimate in parts) / total)
+
+        method = inexact[0].method if inexact else "exact"
+        return cls(value=mean("value"), low=mean("low"), high=mean("high"), level=max(0.0, 1 - doubt), method=method)
+
+    def scaled(self, factor: float) -> Estimate:
+        """The estimate of `factor` times the number, factor >= 0."""
+        return self.model_copy(update={name: factor * getattr(self, name) for name in ("value", "low", "high")})
+
+    def complement(self, whole: float = 1.0) -> Estimate:
+        """The estimate of `whole` minus the number."""
+        update = {"value": whole - self.value, "low": whole - self.high, "high": whole - self.low}
+        return self.model_copy(update=update)
+
+    def for_runs(self, runs: int, level: Probability = 0.95) -> tuple[float, float]:
+        """Where the mean of so many fresh runs lies, for a number in [0, 1] that this estimates.
+
+        No law on [0, 1] spreads more than the one that takes the values 0 and 1, so the binomial quantiles at either end of the
+        interval are used.
+        """
+        tail = (1 - level) / 2
+        low = float(scipy.stats.binom.ppf(tail, runs, min(1.0, max(0.0, self.low)))) / runs
+        high = float(scipy.stats.binom.isf(tail, runs, min(1.0, max(0.0, self.high)))) / runs
+        return min(low, self.low), max(high, self.high)
+
+
+def _interval(runs: Floats, mean: float, doubt: float) -> tuple[float, float, Method]:
+    if np.isin(runs, (0.0, 1.0)).all():
+        return *_clopper_pearson(int(runs.sum()), len(runs), doubt), "clopper-pearson"
+    half = _bernstein(float(runs.var(ddof=1)), len(runs), doubt)
+    return max(0.0, mean - half), min(1.0, mean + half), "empirical-bernstein"
+
+
+def _clopper_pearson(hits: int, rounds: int, doubt: float) -> tuple[float, float]:
+    low = 0.0 if hits == 0 else float(scipy.stats.beta.ppf(doubt / 2, hits, rounds - hits + 1))
+    high = 1.0 if hits == rounds else float(scipy.stats.beta.isf(doubt / 2, hits + 1, rounds - hits))
+    return low, high
+
+
+def _bernstein(variance: float, rounds: int, doubt: float) -> float:
+    """Half the width of the interval of Maurer and Pontil (2009), Theorem 4, on both sides."""
+    surprise = math.log(4 / doubt)
+    return math.sqrt(2 * variance * surprise / rounds) + 7 * surprise / (3 * (rounds - 1))
 
 
 @final
@@ -107,7 +218,7 @@ class Quality(Frozen):
         def estimated(values: Floats) -> Estimate:
             if outcomes.weights is None:
                 return Estimate.from_runs(values, level)
-            return Estimate.exactly(min(1.0, float(outcomes.weights @ values)))
+            return Estimate.within(min(1.0, float(outcomes.weights @ values)), outcomes.error)
 
         loss = estimated(outcomes.kept).complement()
         return cls(

@@ -44,7 +44,7 @@ def _uncovered(family: Family, task: Task) -> str | None:
         example = family.build(task, task.parts[0], 1.0, None if family.failure is None else _TRY)
         if example.relation != task.sensitivity.relation:
             return f"has no guarantee under relation={task.sensitivity.relation!r}, only under {example.relation!r}"
-        example.covers.require(task.sensitivity)
+        example.covers.require(family.sensitivity(task))
         if not (task.known or example.takes_observed):
             return "needs a public domain as it is configured"
         if task.order and not example.ordered:

@@ -9,9 +9,10 @@ from pydantic import Field, ValidationError
 
 from accounting import Budget, Curve
 from accounting.curves import Composed
-from accounting.frozen import Count, Frozen, Probability, Real
+from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, Mechanism
+from dpselect.planning.loads import Norm
 from dpselect.planning.quality import Quality
 from dpselect.planning.task import Charged, Criterion, Domain, Part
 from dpselect.sensitivity import Sensitivity
@@ -28,8 +29,13 @@ class PlannedMechanism(Frozen):
         quality: of one release, on average over the schedule.
         by_part: of one release of every part.
         cost: what all releases cost together, in the unit of the budget's limit (epsilon at its delta, or rho), nats; proved.
+        whole: whether the noise is the least that the budget admits. A mechanism that is clearly behind is priced by Renyi
+            divergence alone and judged by fewer runs; asked for by itself, it is worked out in full.
+        max_items_per_user, clip, norm: how each user's contributions are bounded for it, as `events.read` does; None: not at all.
+        worst_recall: the least recall over shapes around the stated one (exponent .2 up and down, half the users, twice the items
+            per user, and another sample of users on average); None for mechanisms that are not within .01 of the best.
         fresh_recall: the recall on data whose counts vary around the shape (Poisson), as another sample of users would; None if
-            none of the eight samples drawn has k items.
+            the mechanism is not within .01 of the best, or no sample drawn has k items.
     """
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -39,6 +45,11 @@ class PlannedMechanism(Frozen):
     quality: Quality = Field(description="a Quality")
     by_part: tuple[Quality, ...] = Field(min_length=1, description="one Quality for every part")
     cost: Real = Field(description="nats")
+    whole: bool = Field(default=True, description="true or false")
+    max_items_per_user: Count | None = Field(default=None, description="an integer >= 1, or None")
+    clip: Positive | None = Field(default=None, description="a finite number > 0, or None")
+    norm: Norm = Field(default="l2", description="'l1' or 'l2'")
+    worst_recall: Real | None = Field(default=None, description="a share of 1, or None")
     fresh_recall: Real | None = Field(default=None, description="a share of 1, or None")
 
 
@@ -58,12 +69,13 @@ class ReleasePlan(Frozen):
     Args:
         budget: what all releases together may cost.
         parts: the releases.
-        domain, order, sensitivity, charged: as asked.
+        domain, order, sensitivity, charged, max_items_per_user: as asked.
+        stated: whether the sensitivity was asked for as such.
         shape: in words, what the data were taken to look like.
         items: how many items that shape has.
         rank_by: what the mechanisms are ranked by.
         rounds, seed, level: of the simulations.
-        ranked: the mechanisms, best first; ranked by recall, those within .01 of the best come in the order of `fresh_recall`.
+        ranked: the mechanisms, best first; ranked by recall, those within .01 of the best come in the order of `worst_recall`.
         unsuited: the others.
     """
 
@@ -74,6 +86,8 @@ class ReleasePlan(Frozen):
     order: bool = Field(description="true or false")
     sensitivity: Sensitivity = Field(description="a Sensitivity")
     charged: Charged = Field(description="'together' or 'separately'")
+    max_items_per_user: Count | None = Field(default=None, description="an integer >= 1, or None")
+    stated: bool = Field(default=False, description="true or false")
     shape: str = Field(description="words")
     items: Count = Field(description="an integer >= 1")
     rank_by: Criterion = Field(description="a criterion")

@@ -19,11 +19,15 @@ class Runs:
         count: how many runs, >= 2.
         seed: of the simulation.
         stage: 0 to choose parameters, 1 to judge the choice: other draws, so that the choice does not flatter it.
+        fine: whether quadrature is as fine as it gets; coarse, it is off by .01 at most.
+        places: whether it matters which item stands in which place.
     """
 
     count: int
     seed: int
     stage: int = 1
+    fine: bool = True
+    places: bool = True
 
     def within(self, work: float) -> Runs:
         """Fewer runs, but at least 100, where one run takes so many elementary steps that all would take minutes."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import csv
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn, Self, final
+from typing import Any, NoReturn, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Relation
 from dpselect.errors import InvalidRequest
+from dpselect.planning.levels import Levels
+from dpselect.planning.loads import Bounding, Loads
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 
@@ -33,32 +36,47 @@ class Shape:
         values: (levels,) distinct counts, highest first, in users.
         multiplicities: (levels,) how many items have each.
         description: where the shape comes from, in words.
+        loads: how many items users have; None if that is not known.
+        users: how many users there are; None if that is not known.
     """
 
-    __slots__ = ("description", "multiplicities", "values")
+    __slots__ = ("description", "loads", "multiplicities", "users", "values")
 
     values: Floats
     multiplicities: Counts
     description: str
+    loads: Loads | None
+    users: float | None
 
-    def __init__(self, values: Floats, multiplicities: Counts, description: str) -> None:
+    def __init__(
+        self, values: Floats, multiplicities: Counts, description: str, loads: Loads | None = None, users: float | None = None
+    ) -> None:
         for array in (values, multiplicities):
             array.setflags(write=False)
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "multiplicities", multiplicities)
-        object.__setattr__(self, "description", description)
+        stated = {"values": values, "multiplicities": multiplicities, "description": description, "loads": loads, "users": users}
+        for name, value in stated.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
-    def counts(cls, counts: ArrayLike, *, public: bool, description: str = "public counts") -> Self:
+    def counts(
+        cls,
+        counts: ArrayLike,
+        *,
+        public: bool,
+        items_per_user: float | Mapping[int, float] | None = None,
+        description: str = "public counts",
+    ) -> Self:
         """The shape of counts that were published, last year's for example, in any order.
 
         Args:
             counts: (m,) numbers from 0 to 10^15, one per item.
             public: your statement that the counts are public or made up. A plan that looks at private counts is itself a release.
+            items_per_user: how many items users have: a mean, >= 1, or a mapping {number of items: how many users have it}.
+                Without it nothing is known about bounded contributions.
             description: where they come from.
 
         Raises:
-            InvalidRequest: `public` is not True, or the counts are not such numbers.
+            InvalidRequest: `public` is not True, or the counts or the items per user are not such numbers.
         """
         if public is not True:
             raise InvalidRequest(
@@ -66,10 +84,12 @@ class Shape:
                 "that were published or made up, or use Shape.zipf"
             )
         distinct, multiplicities = np.unique(_checked(counts), return_counts=True)
-        return cls(distinct[::-1].copy(), multiplicities[::-1].astype(np.int64), description)
+        loads = None if items_per_user is None else _loads(items_per_user, least=1.0)
+        users = None if loads is None else float(distinct @ multiplicities) / loads.mean
+        return cls(distinct[::-1].copy(), multiplicities[::-1].astype(np.int64), description, loads, users)
 
     @classmethod
-    def zipf(cls, exponent: float, items: int, users: int, *, items_per_user: float = 1.0) -> Self:
+    def zipf(cls, exponent: float, items: int, users: int, *, items_per_user: float | Mapping[int, float] = 1.0) -> Self:
         """Expected counts under Zipf's law: item i of `items` has users * items_per_user * i^-exponent / sum, at most `users`.
 
         Counts are rounded to whole users.
@@ -78,23 +98,27 @@ class Shape:
             exponent: >= 0; 0 makes all items alike, about 1 is usual for what people like.
             items: how many items, from 1 to 50,000,000.
             users: how many users, from 1 to 10^15.
-            items_per_user: how many different items a user touches on average, > 0.
+            items_per_user: how many different items a user touches: a mean, > 0, around which users are spread geometrically,
+                or a mapping {number of items: how many users have it}, or which share of them.
 
         Raises:
             InvalidRequest: an argument is outside its domain.
         """
         _require_number("exponent", exponent, low=0.0, rule="a finite number >= 0; about 1 is usual for what people like")
         _require_sizes(items, users)
-        _require_number("items_per_user", items_per_user, low=math.ulp(0.0), rule="a finite number > 0")
+        loads = _loads(items_per_user)
+        # A mean below 1 says that not every user has an item; those that have one have one.
+        mean = loads.mean if isinstance(items_per_user, Mapping) else float(items_per_user)
         shares = np.arange(1, items + 1, dtype=np.float64) ** -float(exponent)
-        expected = np.minimum(users * items_per_user / shares.sum() * shares, users)
+        expected = np.minimum(users * mean / shares.sum() * shares, users)
         words = f"Zipf's law with exponent {exponent:g}, {items:,} items, {users:,} users"
-        if items_per_user != 1:
-            words += f", {items_per_user:g} items per user"
-        return cls.counts(np.rint(expected), public=True, description=words)
+        if mean != 1:
+            words += f", {mean:g} items per user"
+        found = cls.counts(np.rint(expected), public=True, description=words)
+        return cls(found.values, found.multiplicities, words, loads, float(users))
 
     @classmethod
-    def uniform(cls, items: int, users: int, *, items_per_user: float = 1.0) -> Self:
+    def uniform(cls, items: int, users: int, *, items_per_user: float | Mapping[int, float] = 1.0) -> Self:
         """All items alike: the hardest shape, on which no mechanism can do well. `zipf` with exponent 0."""
         return cls.zipf(0.0, items, users, items_per_user=items_per_user)
 
@@ -130,25 +154,100 @@ class Shape:
     def varied(self, rng: np.random.Generator) -> Shape:
         """A shape with independent Poisson counts that have these means: what another sample of users might look like."""
         counts = np.minimum(rng.poisson(self.dense()), _MOST_USERS)
-        return Shape.counts(counts, public=True, description=f"a sample of: {self.description}")
+        return self._like(Shape.counts(counts, public=True), f"a sample of: {self.description}")
 
-    def scores(self, *, relation: Relation = "add_remove", l0: int | None = None, observed: bool = False) -> Scores:
-        """Made-up scores of this shape, to try a mechanism on.
+    def tilted(self, exponent: float) -> Shape:
+        """Another law: the count of rank i times i^-exponent, with the same sum. Steeper if `exponent` is above 0."""
+        ranks = np.cumsum(self.multiplicities) - (self.multiplicities - 1) / 2  # the middle of the ranks that share a count
+        tilted = self.values * ranks**-exponent
+        total = float(tilted @ self.multiplicities)
+        factor = float(self.values @ self.multiplicities) / total if total > 0 else 1.0
+        most = _MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
+        return self._of(np.minimum(tilted * factor, most), f"exponent {exponent:+g}: {self.description}")
+
+    def thinned(self, factor: float) -> Shape:
+        """The same with `factor` times the users."""
+        words = f"{factor:g} times the users: {self.description}"
+        return self._of(self.values * factor, words, users=None if self.users is None else self.users * factor)
+
+    def heavier(self, factor: float) -> Shape:
+        """The same with `factor` times the items per user, and so many users as before."""
+        most = _MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
+        words = f"{factor:g} times the items per user: {self.description}"
+        loads = None if self.loads is None else self.loads.scaled(factor)
+        return self._of(np.minimum(self.values * factor, most), words, loads=loads)
+
+    def _of(self, values: Floats, words: str, **changed: Any) -> Shape:
+        """Other values for the same levels, highest first."""
+        order = np.argsort(-values, kind="stable")
+        loads = changed.get("loads", self.loads)
+        if loads is not None and loads.touching is not None:
+            loads = Loads(loads.sizes, loads.users, loads.touching[order])
+        return Shape(values[order], self.multiplicities[order], words, loads, changed.get("users", self.users))
+
+    def _like(self, other: Shape, words: str) -> Shape:
+        """The other's counts, with the users of this shape, those of each level as of this one's nearest count."""
+        loads = self.loads
+        if loads is not None and loads.touching is not None:
+            nearest = np.clip(np.searchsorted(-self.values, -other.values), 0, len(self.values) - 1)
+            loads = Loads(loads.sizes, loads.users, loads.touching[nearest])
+        return Shape(other.values, other.multiplicities, words, loads, self.users)
+
+    def levels(self, k: int, bounding: Bounding | None = None, *, known: bool = True) -> Levels:
+        """The ranking that a release sees once users' contributions are bounded; of an unknown domain only touched items exist.
+
+        Raises:
+            InvalidRequest: contributions are bounded and how many items users have is not known.
+        """
+        kept = slice(None) if known else slice(0, int((self.values > 0).sum()))
+        counts, members = self.values[kept], self.multiplicities[kept]
+        if bounding is None or bounding.idle:
+            return Levels.of(counts, members, k)
+        if self.loads is None:
+            raise InvalidRequest(
+                f"bounding contributions ({bounding.words()}) takes items away from counts, and this shape does not say how many "
+                "items users have: state items_per_user (--items-per-user), a mean or a distribution"
+            )
+        loads = self.loads
+        if loads.touching is not None:
+            loads = Loads(loads.sizes, loads.users, loads.touching[kept])
+        seen, spread = loads.left(counts, members.astype(np.float64), bounding)
+        order = np.argsort(-seen, kind="stable")
+        return Levels(seen[order], members[order], k, counts[order], spread[order] if spread.any() else None)
+
+    def scores(
+        self,
+        *,
+        relation: Relation = "add_remove",
+        l0: int | None = None,
+        observed: bool = False,
+        sensitivity: Sensitivity | None = None,
+    ) -> Scores:
+        """Made-up scores of this shape, to try a mechanism on. Nothing is bounded: the counts are those of the shape.
 
         Args:
             relation, l0: of the declared sensitivity, which is that of distinct-user counts.
             observed: leave out items without users and declare an unknown domain.
+            sensitivity: in place of relation and l0: what a mechanism covers, say.
         """
-        values, sensitivity = self.dense(), Sensitivity(relation=relation, l0=l0)
+        values, declared = self.dense(), sensitivity or Sensitivity(relation=relation, l0=l0)
         if not observed:
-            return Scores(values, sensitivity=sensitivity)
-        return Scores(values[values > 0], sensitivity=sensitivity, domain="observed")
+            return Scores(values, sensitivity=declared)
+        return Scores(values[values > 0], sensitivity=declared, domain="observed")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Shape is immutable: {name!r} cannot be set")
 
     def __repr__(self) -> str:
         return f"Shape({self.description!r}, items={self.size})"
+
+
+def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) -> Loads:
+    if isinstance(stated, Mapping):
+        return Loads.of_mapping(stated)
+    rule = "a finite number > 0" if least < 1 else f"a finite number >= {least:g}"
+    _require_number("items_per_user", stated, low=least, rule=f"{rule}, or a mapping {{number of items: how many users have it}}")
+    return Loads.of_mean(float(stated))
 
 
 def _checked(counts: ArrayLike) -> Floats:

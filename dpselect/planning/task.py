@@ -11,6 +11,7 @@ from accounting import Budget
 from accounting.frozen import Count, Frozen
 from dpselect.errors import InvalidRequest
 from dpselect.planning.levels import Levels
+from dpselect.planning.loads import Bounding
 from dpselect.planning.shape import Shape
 from dpselect.sensitivity import Sensitivity
 
@@ -47,6 +48,8 @@ class Task:
         sensitivity: what one user may change.
         charged: "together" as one plan that is fixed in advance, or "separately", one by one through the budget's filter, as
             `dpselect topk --ledger` does.
+        limit: at most so many items of a user are counted; None for all.
+        stated: whether the sensitivity was stated as such: contributions are then left as they are.
     """
 
     budget: Budget
@@ -56,6 +59,8 @@ class Task:
     order: bool
     sensitivity: Sensitivity
     charged: Charged
+    limit: int | None = None
+    stated: bool = False
 
     @property
     def known(self) -> bool:
@@ -72,6 +77,6 @@ class Task:
         """Size of the public catalogue; None if there is none."""
         return self.shape.size if self.known else None
 
-    def levels(self, part: Part) -> Levels:
-        """The ranking that a release of this part sees."""
-        return Levels.of(self.shape, part.k, known=self.known)
+    def levels(self, part: Part, bounding: Bounding | None = None) -> Levels:
+        """The ranking that a release of this part sees once contributions are bounded."""
+        return self.shape.levels(part.k, bounding, known=self.known)

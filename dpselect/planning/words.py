@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from accounting import Budget
 from accounting.relation import WORDS
-from dpselect.planning.release_plan import ReleasePlan
+from dpselect.calibration import noise_settings
+from dpselect.planning.loads import Bounding
+from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 
 
 def releases_in_words(plan: ReleasePlan) -> str:
@@ -32,6 +34,52 @@ def question_in_words(plan: ReleasePlan) -> Iterator[tuple[str, str]]:
     known = "public" if plan.domain == "public" else "unknown: items are read off the log, and therefore private"
     yield "items", f"{known}; {'in order of rank' if plan.order else 'as a set'}"
     yield "shape", plan.shape
+
+
+def mechanism_in_words(planned: PlannedMechanism, part: int = 0) -> str:
+    """The class, its noise and how contributions are bounded for it."""
+    run = planned.mechanisms[part]
+    knob, value = noise_settings(run)
+    noise = getattr(run, "noise", None)
+    amount = f"{knob} {value:.4g}"
+    bounding = Bounding(planned.max_items_per_user, planned.clip, planned.norm).words()
+    words = f"{type(run).__name__} with {f'{noise} noise of ' if isinstance(noise, str) else ''}{amount}"
+    return words + (f"; {bounding}" if bounding else "")
+
+
+def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Iterator[tuple[str, str]]:
+    """The answer in a few lines, as names and values: what to use, what to expect, what it costs, how far to trust it."""
+    for place, part in enumerate(plan.parts):
+        size = f" {part.k}" if len(plan.parts) > 1 else ""
+        yield f"use{size}", mechanism_in_words(planned, place)
+    recall, right = planned.quality.recall, share(planned.quality.exact_set.value)
+    between = "" if recall.method == "exact" else f" ({share(recall.low)} to {share(recall.high)})"
+    yield "expect", f"{share(recall.value)} of the true items in each release{between}; all of them right in {right}"
+    yield "cost", f"{_cost(planned.cost, plan.budget)} for {releases_in_words(plan)}"
+    yield "if wrong", _if_wrong(planned)
+    yield "instead", _instead(plan, planned)
+
+
+def _cost(cost: float, budget: Budget) -> str:
+    unit = "rho" if budget.rho is not None else "epsilon"
+    return f"{unit} {cost:.4g} of {budget.limit:g}" + (f" at delta {budget.delta:g}" if budget.delta else "")
+
+
+def _if_wrong(planned: PlannedMechanism) -> str:
+    if planned.worst_recall is None:
+        return "the guarantee stands; how the recall changes with the shape was not looked at (--curves)"
+    around = "steeper, flatter, half the users, twice the items each"
+    return f"at least {share(planned.worst_recall)} on shapes around this one: {around}"
+
+
+def _instead(plan: ReleasePlan, planned: PlannedMechanism) -> str:
+    others = [one for one in plan.ranked if one != planned][:2]
+    named = [f"{one.name} {share(one.quality.recall.value)}" + _worst(one) for one in others]
+    return ", ".join(named) or "nothing else applies"
+
+
+def _worst(one: PlannedMechanism) -> str:
+    return "" if one.worst_recall is None else f" (around: {share(one.worst_recall)})"
 
 
 def share(value: float) -> str:

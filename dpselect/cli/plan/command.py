@@ -85,6 +85,9 @@ def plan(
         Path | None, Option("--write", help="Write the settings and the best mechanism to this TOML file, for topk --config.")
     ] = None,
     choose: Annotated[str | None, Option("--choose", metavar="NAME", help="Write this mechanism instead of the best.")] = None,
+    everything: Annotated[
+        bool, Option("--all", help="Also show the question, every mechanism, and why others are not planned.")
+    ] = False,
     curves: Annotated[
         bool, Option("--curves", help="Also show quality against epsilon, k and the number of releases, and the price.")
     ] = False,
@@ -102,7 +105,7 @@ def plan(
     Every mechanism that applies is given the noise that spends the whole budget on all releases, and tried on the shape that the
     data are expected to have. No data are read, and nothing is spent.
     """
-    stated = {name: value for name, value in locals().items() if name not in ("config", "write", "json", "_debug")}
+    stated = {name: value for name, value in locals().items() if name not in ("config", "write", "everything", "json", "_debug")}
     asked = question(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
     _require_target(write, choose, config, html)
     plan_output.require_targets(figures=figures, html=html)
@@ -118,7 +121,7 @@ def plan(
         typer.echo(json_output.as_json(plan_output.as_data(found, charts)))
         return
     console = Console(highlight=False)
-    plan_text.show(found, charts if curves else (), console)
+    plan_text.show(found, planned, charts if curves else (), console, everything=everything)
     plan_text.show_next_step(found, planned, asked, write, console)
 
 

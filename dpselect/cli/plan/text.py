@@ -18,25 +18,33 @@ from dpselect.cli.printable import printable
 from dpselect.cli.text import facts, heading
 from dpselect.planning import Estimate, PlannedMechanism, ReleasePlan
 from dpselect.planning.charts import Chart
-from dpselect.planning.words import question_in_words, releases_in_words, share
+from dpselect.planning.words import question_in_words, recommendation_in_words, releases_in_words, share
 
 _WIDE = 118  # columns
 
 
-def show(plan: ReleasePlan, charts: Sequence[Chart], console: Console) -> None:
-    """Print the question, the ranking and the reasons."""
-    console.print(Text(f"Plan for {releases_in_words(plan)}", style="bold"))
-    console.print()
-    console.print(facts(question_in_words(plan)))
-    console.print()
-    console.print(heading("Mechanisms that spend the budget, best first"))
-    console.print(_ranking(plan, wide=console.width >= _WIDE))
-    console.print(Text(_note(plan), style="dim"))
+def show(plan: ReleasePlan, planned: PlannedMechanism, charts: Sequence[Chart], console: Console, *, everything: bool) -> None:
+    """Print the recommendation, and the question, the whole ranking and the reasons only if asked for."""
+    verb = "Recommended" if planned == plan.recommended else "Chosen"
+    console.print(Text(f"{verb} for {releases_in_words(plan)}: {planned.name}", style="bold"))
+    console.print(facts(recommendation_in_words(plan, planned)))
+    if everything:
+        _show_everything(plan, console)
     for chart in charts:
         console.print()
         console.print(heading(chart.title))
         console.print(_chart(chart))
         console.print(Text(_caption(chart), style="dim"))
+
+
+def _show_everything(plan: ReleasePlan, console: Console) -> None:
+    console.print()
+    console.print(heading("What was asked"))
+    console.print(facts(question_in_words(plan)))
+    console.print()
+    console.print(heading("Mechanisms that spend the budget, best first"))
+    console.print(_ranking(plan, wide=console.width >= _WIDE))
+    console.print(Text(_note(plan), style="dim"))
     console.print()
     console.print(heading("Not planned"))
     console.print(facts((other.name, printable(other.reason)) for other in plan.unsuited))
@@ -47,14 +55,9 @@ def show_next_step(
 ) -> None:
     """What to run, and how."""
     console.print()
-    verb = "Recommended" if planned == plan.recommended else "Chosen"
-    for part, run in zip(plan.parts, planned.mechanisms, strict=True):
-        size = f" for k={part.k}" if len(plan.parts) > 1 else ""
-        console.print(heading(f"{verb}{size}: {planned.name}"))
-        console.print(Text("  " + run.to_json(), style="green"), soft_wrap=True)
     if target is None:
-        if len(plan.parts) == 1:
-            console.print(Text("--write FILE keeps it, with these settings, in a file for dpselect topk --config FILE."))
+        keep = "--write FILE keeps it for dpselect topk --config FILE; " if len(plan.parts) == 1 else ""
+        console.print(Text(keep + "--all shows every mechanism; --json its parameters."))
         return
     name = shlex.quote(str(target))
     console.print(Text(f"Written to {printable(target)}. Next, for each release:"))
@@ -89,8 +92,8 @@ def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:
 def _columns(plan: ReleasePlan, *, wide: bool) -> list[str]:
     order = ["in place"] if plan.order else []
     if wide:
-        return ["recall", "interval", "fresh", "all right", *order, "lost users", "released", "noise"]
-    return ["recall", "interval", "fresh", *(order or ["all right"])]
+        return ["recall", "interval", "worst", "fresh", "all right", *order, "lost users", "released", "noise", "clip"]
+    return ["recall", "interval", "worst", *(order or ["all right"])]
 
 
 def _cells(planned: PlannedMechanism) -> dict[str, str]:
@@ -99,6 +102,8 @@ def _cells(planned: PlannedMechanism) -> dict[str, str]:
     return {
         "recall": share(quality.recall.value),
         "interval": _range(quality.recall),
+        "worst": "-" if planned.worst_recall is None else f"{100 * planned.worst_recall:.1f} %",
+        "clip": "-" if planned.clip is None else f"{planned.clip:g}",
         "fresh": "-" if planned.fresh_recall is None else f"{100 * planned.fresh_recall:.1f} %",
         "all right": share(quality.exact_set.value),
         "in place": "" if quality.in_place is None else share(quality.in_place.value),
@@ -118,10 +123,11 @@ def _table() -> Table:
 
 def _note(plan: ReleasePlan) -> str:
     return (
-        "Recall: share of right items among k. Fresh: the same where counts vary around the shape, as in another sample of "
-        "users; it orders what is within 1 % of the best. All right: probability of the exact set. Lost: by how many users the "
-        f"released items' counts fall short. Intervals: {100 * plan.level:g} %, in percent, "
-        f"from up to {plan.rounds:,} simulated runs."
+        "Recall: share of right items among k. Worst: the least recall over shapes around this one (exponent .2 up and down, "
+        "half the users, twice the items per user, another sample of users); it orders what is within 1 % of the best. Fresh: "
+        "where counts vary as in another sample. All right: probability of the exact set. Lost: by how many users the released "
+        f"items' counts fall short. Intervals: {100 * plan.level:g} % where simulated, the numerical error where not. Mechanisms "
+        "that are clearly behind are worked out roughly; --mechanism KIND does it in full."
     )
 
 

@@ -72,6 +72,7 @@ class OneshotTopK(Mechanism):
         values=lambda mechanism: mechanism.values or mechanism.value_scale is not None,
         groups=True,
         tried={"noise": get_args(NoiseName)},
+        clips={"gaussian": "l2", "laplace": "l1"},
         law="dpselect.planning.laws.noise:oneshot",
     )
     k: Count = Field(description="an integer >= 1")

@@ -1,11 +1,14 @@
 """Quality of CanonicalTopK, from its classes of equally scored sets: exact for Gumbel noise, else simulated.
 
-With the ranks 1, 2, ... by count, class (h, t) holds the sets with the ranks up to h, without rank h + 1, whose lowest rank is t;
-given the class, the other k - h - 1 members are uniform among the ranks between. With gamma = 1 rank h + 1 plays no part: h = 0.
+With the ranks 1, 2, ... by count, a class holds the sets with the ranks up to h, without rank h + 1, whose lowest rank has a
+given count; given its lowest rank t, the other k - h - 1 members are uniform among the ranks between. With gamma = 1 rank h + 1
+plays no part: h = 0. Sums over the ranks t of one count are binomial coefficients (hockey stick), so that a law costs k times as
+many steps as there are counts, not items.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -15,12 +18,12 @@ import scipy
 from dpselect.mechanisms import CanonicalTopK
 from dpselect.noise import by_name
 from dpselect.noise.base import Noise
+from dpselect.planning.laws.race import chunks
 from dpselect.planning.levels import Floats, Indices, Levels
 from dpselect.planning.quality import Outcomes, share
-from dpselect.planning.race import chunks
 from dpselect.planning.runs import Runs
 
-_NEGLIGIBLE = 40.0  # nats below the most likely, all sets that could still come together
+_NEGLIGIBLE = 60.0  # nats below the most likely class
 _TINY = -30.0
 
 
@@ -80,47 +83,89 @@ def _race(classes: _Classes, noise: Noise, scale: float, uniform: Floats) -> Ind
 
 
 def _classes(mechanism: CanonicalTopK, levels: Levels) -> _Classes:
-    k, rows = mechanism.k, range(mechanism.k if mechanism.gamma < 1 else 1)
-    lowest = np.arange(k + 1, _last_rank(mechanism, levels) + 1)
-    parts = [_top(mechanism, levels), *(_row(mechanism, levels, row, lowest) for row in rows if len(lowest))]
-    names = ("score", "log_size", "exact_set", "recall", "kept")
-    return _Classes(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    """All classes but those whose sets together are hopeless."""
+    k, gamma = mechanism.k, mechanism.gamma
+    rows = np.arange(k if gamma < 1 else 1)[:, None]
+    start = rows + 1 if gamma < 1 else rows  # ranks up to it are settled
+    ends, before = levels.ends, np.maximum(levels.ends - levels.multiplicities, k)
+    kept = ends > before
+    ends, before, seen = ends[kept], before[kept], levels.values[kept]
+    score = gamma * seen - (1 - gamma) * levels.value(rows + 1)
+    log_size = _log_sets(before - start, ends - start, k - 1 - rows)
+    top = _top(mechanism, levels)
+    likely = log_size + score / mechanism.scale
+    held, level = np.nonzero(likely > max(float(top.score[0]) / mechanism.scale, likely.max(initial=-np.inf)) - _NEGLIGIBLE)
+    lowest = _Lowest(before[level], ends[level], start[held, 0], (k - 1 - rows)[held, 0], log_size[held, level])
+    recall = _worth(levels.rights / levels.multiplicities, levels.hits, held, np.flatnonzero(kept)[level], lowest) / k
+    total = _worth(levels.truth, levels.sums, held, np.flatnonzero(kept)[level], lowest)
+    found = _Classes(
+        score=score[held, level],
+        log_size=log_size[held, level],
+        exact_set=(levels.hits(lowest.ends) >= lowest.ends).astype(np.float64),
+        recall=np.minimum(recall, 1.0),
+        kept=share(total, levels.best),
+    )
+    return _Classes(*(np.concatenate([getattr(part, name) for part in (top, found)]) for name in _NAMES))
 
 
-def _last_rank(mechanism: CanonicalTopK, levels: Levels) -> int:
-    """Beyond this rank no set matters: its score is too far below the best for any number of them."""
-    sets = float(_log_binomial(np.array(levels.size), np.array(mechanism.k)))
-    reach = (sets + _NEGLIGIBLE) * mechanism.scale / mechanism.gamma
-    return int(levels.multiplicities[levels.values >= levels.bar - reach].sum())
+_NAMES = ("score", "log_size", "exact_set", "recall", "kept")
 
 
 def _top(mechanism: CanonicalTopK, levels: Levels) -> _Classes:
-    """The true top set, a class of its own."""
+    """The top set, a class of its own."""
     k, gamma = mechanism.k, mechanism.gamma
-    missing = levels.bar if mechanism.top_set == "tied" or levels.size == k else float(levels.value(k + 1))
-    one = np.ones(1)
-    return _Classes(np.array([gamma * levels.bar - (1 - gamma) * missing]), np.zeros(1), one, one, one)
-
-
-def _row(mechanism: CanonicalTopK, levels: Levels, held: int, lowest: Indices) -> _Classes:
-    """The classes (held, t) for these t > k."""
-    k, gamma = mechanism.k, mechanism.gamma
-    start = held + 1 if gamma < 1 else 0  # ranks up to it are settled
-    free, room = k - 1 - held, lowest - 1 - start
-    count = levels.value(lowest)
-    drawn = free / np.maximum(room, 1)
-    hits = held + (count >= levels.bar) + drawn * (np.minimum(lowest - 1, levels.right) - start)
-    total = levels.sums(held) + count + drawn * (levels.sums(lowest - 1) - levels.sums(start))
+    last = float(levels.value(k))
+    missing = last if mechanism.top_set == "tied" or levels.size == k else float(levels.value(k + 1))
+    hits, total = float(levels.hits(k)), np.array([float(levels.sums(k))])
     return _Classes(
-        score=gamma * count - (1 - gamma) * float(levels.value(held + 1)),
-        log_size=_log_binomial(room, np.full(len(room), free)),
-        exact_set=(lowest <= levels.right).astype(np.float64),
-        recall=np.minimum(hits / k, 1.0),
-        kept=share(np.asarray(total), levels.best),
+        score=np.array([gamma * last - (1 - gamma) * missing]),
+        log_size=np.zeros(1),
+        exact_set=np.array([float(hits >= k)]),
+        recall=np.array([min(1.0, hits / k)]),
+        kept=share(total, levels.best),
     )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Lowest:
+    """Classes whose lowest rank lies in before + 1, ..., ends, with `free` members among the ranks from start + 1 to that one."""
+
+    before: Indices
+    ends: Indices
+    start: Indices
+    free: Indices
+    log_size: Floats
+
+    @property
+    def share(self) -> Floats:
+        """The mean share of the ranks between that are members."""
+        room = self.before - self.start
+        several = np.exp(_log_sets(room - 1, self.ends - self.start - 1, self.free - 1) - self.log_size)
+        found = np.where(self.ends - self.before == 1, self.free / np.maximum(room, 1), several)
+        return np.where(self.free > 0, found, 0.0)
+
+
+def _worth(each: Floats, upto: Callable[[Indices], Floats], held: Indices, level: Indices, lowest: _Lowest) -> Floats:
+    """The mean sum of `each` level's worth over a set: of the ranks up to `held`, of the lowest, and of those between."""
+    one, between = each[level], upto(lowest.before) - upto(lowest.start)
+    within = lowest.free * one + lowest.share * one * (lowest.start - lowest.before)
+    return np.asarray(upto(held) + one + lowest.share * between + within)
+
+
+def _log_sets(room: Indices, ends: Indices, free: Indices) -> Floats:
+    """ln of the sum of the numbers of ways to choose `free` of room, room + 1, ..., ends - 1."""
+    room, ends, free = np.broadcast_arrays(room, ends, free)
+    single, upper = _log_binomial(room, free), _log_binomial(ends, free + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        several = upper + np.log(-np.expm1(_log_binomial(room, free + 1) - upper))
+    return np.where(ends - room == 1, single, several)
 
 
 def _log_binomial(among: Indices, chosen: Indices) -> Floats:
-    return np.asarray(
-        scipy.special.gammaln(among + 1.0) - scipy.special.gammaln(chosen + 1.0) - scipy.special.gammaln(among - chosen + 1.0)
-    )
+    """ln of the binomial coefficient; -inf where there are too few."""
+    few = (chosen > among) | (chosen < 0)
+    among, chosen = np.where(few, 1, among), np.where(few, 0, chosen)
+    log_factorial = scipy.special.gammaln
+    found = log_factorial(among + 1.0) - log_factorial(chosen + 1.0) - log_factorial(among - chosen + 1.0)
+    return np.where(few, -np.inf, found)

@@ -18,11 +18,12 @@ from dpselect.planning.quality import Outcomes, share
 
 _NEGLIGIBLE = 40.0
 _CHUNK = 1 << 19
+_STRETCHES = 400
 
 
 def joint(mechanism: JointTopK, levels: Levels) -> Outcomes:
     """The sequence drawn by its largest loss."""
-    losses = _losses(mechanism, levels)
+    losses = _likely(_losses(mechanism, levels), mechanism.rate, levels)
     parts = [_boxes(levels, mechanism.rate, chunk, after) for chunk, after in _chunks(losses, mechanism.k)]
     logs, *worth = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     exact_set, recall, kept, in_place = worth
@@ -38,6 +39,22 @@ def _losses(mechanism: JointTopK, levels: Levels) -> Floats:
     found = [np.unique(count - levels.values) for count in np.unique(best)]
     losses = np.unique(np.concatenate(found))
     return np.append(losses[(losses >= 0) & (losses <= most)], np.inf)
+
+
+def _likely(losses: Floats, rate: float, levels: Levels) -> Floats:
+    """The losses without those of negligible boxes at either end: a box within a stretch weighs no more than the stretch's last
+    number of sequences times its first chance.
+    """
+    ends = np.unique(np.linspace(0, len(losses) - 2, _STRETCHES).astype(np.int64))
+    allowed = _at_least(levels, levels.value(np.arange(1, levels.k + 1)) - losses[ends][:, None])
+    sequences = np.log(allowed - np.arange(levels.k)).sum(axis=1)
+    after = losses[ends + 1] - losses[ends]
+    with np.errstate(divide="ignore"):
+        weight = sequences - rate * losses[ends] + np.log(-np.expm1(-rate * after))
+    highest = np.append(sequences[1:], sequences[-1]) - rate * losses[ends]
+    kept = np.flatnonzero(highest >= weight.max() - _NEGLIGIBLE)
+    first, last = ends[kept[0]], ends[min(kept[-1] + 1, len(ends) - 1)]
+    return losses[first : last + 2]
 
 
 def _chunks(losses: Floats, k: int) -> Iterator[tuple[Floats, Floats]]:
@@ -57,13 +74,13 @@ def _boxes(levels: Levels, rate: float, losses: Floats, after: Floats) -> tuple[
     # entry[e]: the chance never to be drawn for items first allowed in place e.
     never = np.cumprod(missed[:, ::-1], axis=1)[:, ::-1]
     before = np.concatenate([np.zeros((len(losses), 1), dtype=np.int64), allowed[:, :-1]], axis=1)
-    right = np.minimum(allowed, levels.right) - np.minimum(before, levels.right)
+    right = levels.hits(allowed) - levels.hits(before)
     counts = levels.sums(allowed) - levels.sums(before)
     with np.errstate(divide="ignore"):
         weight = -rate * losses + np.log(-np.expm1(-rate * (after - losses))) + np.log(room).sum(axis=1)
     return (
         weight,
-        np.clip((np.minimum(allowed, levels.right) - places) / room, 0, 1).prod(axis=1),
+        np.clip((levels.hits(allowed) - places) / room, 0, 1).prod(axis=1),
         np.minimum((right * (1 - never)).sum(axis=1) / k, 1.0),
         share((counts * (1 - never)).sum(axis=1), levels.best),
         _in_place(levels, best, allowed, missed, room),

@@ -10,9 +10,9 @@ from dpselect.mechanisms import LargeMargin, StabilityTest, StableTopK, StableTo
 from dpselect.mechanisms.queries.first_stable import first_law
 from dpselect.mechanisms.stability.gaps import pick_law
 from dpselect.noise import by_name
+from dpselect.planning.laws.race import Race
 from dpselect.planning.levels import Floats, Indices, Levels
 from dpselect.planning.quality import Outcomes
-from dpselect.planning.race import Race
 from dpselect.planning.runs import Runs
 
 
@@ -42,22 +42,27 @@ def stable_top_k_fixed(mechanism: StableTopKFixed, levels: Levels, runs: Runs) -
     rng = runs.generator()
     sizes, chances = _stable_sizes(mechanism.stable, levels)
     drawn = rng.choice(sizes, size=runs.count, p=chances / chances.sum())
-    counts = np.empty((runs.count, mechanism.k))
+    items = np.empty((runs.count, mechanism.k), dtype=np.int64)
     for size, rounds in zip(*np.unique(drawn, return_counts=True), strict=True):
-        counts[drawn == size] = _filled(mechanism, levels, int(size), int(rounds), rng)
-    return Outcomes.of_counts(counts, levels, ordered=False)
+        items[drawn == size] = _filled(mechanism, levels, int(size), int(rounds), rng)
+    return Outcomes.of_items(items, levels, ordered=False)
 
 
 def large_margin(mechanism: LargeMargin, levels: Levels, runs: Runs) -> Outcomes:
     """One item, by the exponential mechanism on the top l."""
     rng, rounds = runs.generator(), runs.within(20 * levels.size).count
-    counts = np.empty((rounds, 1))
+    drawn = np.empty((rounds, 1), dtype=np.int64)
     rows = max(1, (1 << 20) // levels.size)
-    dense = np.repeat(levels.values, levels.multiplicities)
+    dense, owner = np.repeat(levels.values, levels.multiplicities), _owners(levels)
     for start in range(0, rounds, rows):
         block = np.broadcast_to(dense, (min(rows, rounds - start), len(dense)))
-        counts[start : start + rows] = dense[mechanism.select_many(block, rng=rng).indices]
-    return Outcomes.of_counts(counts, levels, ordered=True)
+        drawn[start : start + rows] = owner[mechanism.select_many(block, rng=rng).indices]
+    return Outcomes.of_items(drawn, levels, ordered=True)
+
+
+def _owners(levels: Levels) -> Indices:
+    """(items,) the level of every rank."""
+    return np.repeat(np.arange(len(levels.values)), levels.multiplicities)
 
 
 def _stable_sizes(mechanism: StableTopK, levels: Levels) -> tuple[Indices, Floats]:
@@ -75,13 +80,14 @@ def _search(mechanism: TopStable) -> Indices:
     return np.concatenate([upwards[mechanism.k - 1 :], upwards[: mechanism.k - 1][::-1]])
 
 
-def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, rng: np.random.Generator) -> Floats:
-    """(rounds, k) counts once the top `size` has passed; 0 if nothing has."""
+def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, rng: np.random.Generator) -> Indices:
+    """(rounds, k) levels of the items once the top `size` has passed; 0 if nothing has."""
     k = mechanism.k
-    held = levels.value(np.arange(1, size + 1)) if size <= k else np.empty(0)
-    counts = np.tile(np.pad(held, (0, k - len(held))), (rounds, 1))
+    held = np.searchsorted(levels.ends, np.arange(1, size + 1)) if size <= k else np.empty(0, dtype=np.int64)
+    items = np.tile(np.pad(held, (0, k - len(held))), (rounds, 1))
     if (wanted := k - len(held)) > 0:
         pool = levels.first(size) if size > k else levels.after(size)
+        skipped = 0 if size > k else int(np.searchsorted(levels.ends, size + 1))
         race = Race(replace(pool, k=wanted), by_name("gumbel"), mechanism.pick_scale, rng, picks=wanted)
-        counts[:, len(held) :] = race.values[race.one_shot(wanted, rounds)]
-    return counts
+        items[:, len(held) :] = skipped + race.one_shot(wanted, rounds)
+    return items

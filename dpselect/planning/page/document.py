@@ -11,8 +11,8 @@ from accounting.files import new_file
 from accounting.page.markup import table, text
 from dpselect.calibration import noise_settings
 from dpselect.planning.charts import Chart
-from dpselect.planning.estimate import Estimate
 from dpselect.planning.page.chart import figure
+from dpselect.planning.quality import Estimate
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 from dpselect.planning.words import budget_in_words, question_in_words, releases_in_words, share
 

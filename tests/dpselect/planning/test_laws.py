@@ -63,12 +63,12 @@ ONE: list[dps.Mechanism] = [
 def expected(mechanism: dps.Mechanism, k: int) -> dict[str, float]:
     """Means under the mechanism's own law, from released counts."""
     law = mechanism.probabilities(dps.Scores(COUNTS, sensitivity=mechanism.covers))
-    released = np.full((len(law), k), np.nan)
+    released = np.full((len(law), k), -1)
     for row, outcome in enumerate(law):
         items = [outcome] if isinstance(outcome, int) else list(outcome)
-        released[row, : len(items)] = COUNTS[items]
+        released[row, : len(items)] = np.searchsorted(-levels(k).values, -COUNTS[items])
     ordered = not any(isinstance(outcome, frozenset) for outcome in law)
-    return means(Outcomes.of_counts(released, levels(k), ordered=ordered), np.array(list(law.values())))
+    return means(Outcomes.of_items(released, levels(k), ordered=ordered), np.array(list(law.values())))
 
 
 def planned(mechanism: dps.Mechanism, k: int) -> dict[str, float]:
@@ -79,7 +79,8 @@ def planned(mechanism: dps.Mechanism, k: int) -> dict[str, float]:
 
 
 def levels(k: int) -> Levels:
-    return Levels.of(Shape.counts(COUNTS, public=True), k)
+    shape = Shape.counts(COUNTS, public=True)
+    return Levels.of(shape.values, shape.multiplicities, k)
 
 
 def means(found: Outcomes, weights: np.ndarray) -> dict[str, float]:
@@ -119,7 +120,8 @@ def test_a_long_tail_is_not_forgotten() -> None:
     """With a hundred thousand hopeless items their maximum still matters: grouped draws agree with the mechanism's own."""
     counts = np.concatenate([[60.0, 50, 45], np.zeros(100_000)])
     mechanism = dps.OneshotTopK(k=3, noise="exponential", scale=4.0)
-    ranking = Levels.of(Shape.counts(counts, public=True), 3)
+    shape = Shape.counts(counts, public=True)
+    ranking = Levels.of(shape.values, shape.multiplicities, 3)
     ours = outcomes(mechanism, ranking, Runs(4000, seed=3)).exact_set.mean()
     rng = np.random.default_rng(11)
     theirs = np.mean(

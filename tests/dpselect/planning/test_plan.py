@@ -38,12 +38,12 @@ def test_every_mechanism_is_planned_or_has_a_reason(whole: ReleasePlan) -> None:
 
 
 def test_the_best_comes_first(whole: ReleasePlan) -> None:
-    """Ranked by recall, those within .01 of the best by recall on fresh data; estimates lie within [0, 1] and their intervals."""
+    """Ranked by recall, those within .01 of the best by their worst recall around; estimates lie within [0, 1] and intervals."""
     recalls = [one.quality.recall for one in whole.ranked]
     close = sum(r.value >= max(r.value for r in recalls) - 0.01 for r in recalls)
-    fresh, rest = [one.fresh_recall for one in whole.ranked[:close]], [r.value for r in recalls[close:]]
+    worst, rest = [round(one.worst_recall or 0.0, 3) for one in whole.ranked[:close]], [r.value for r in recalls[close:]]
     assert close > 1
-    assert fresh == sorted(fresh, reverse=True)
+    assert worst == sorted(worst, reverse=True)
     assert rest == sorted(rest, reverse=True)
     assert all(0 <= r.low <= r.value <= r.high <= 1 for r in recalls)
 
@@ -68,8 +68,12 @@ def test_what_is_planned_costs_the_budget_and_no_more(budget: acc.Budget, releas
             continue  # priced by Renyi divergence here; its loss distribution is slow, and cheaper still
         cost = budget.cost(acc.Accountant().compose(one.mechanisms[0], releases).curve)
         assert cost <= budget.limit, one.name
-        assert cost >= 0.999 * budget.limit, one.name
-        assert one.cost == pytest.approx(cost)
+        assert cost <= one.cost * (1 + 1e-9), one.name
+        if one.whole or budget.form != "approximate":  # what is clearly behind is priced by Renyi divergence alone
+            assert cost >= 0.999 * budget.limit, one.name
+            assert one.cost == pytest.approx(cost)
+        else:
+            assert cost >= 0.8 * budget.limit, one.name
 
 
 def test_a_filter_pays_for_just_so_many_releases() -> None:
@@ -140,9 +144,9 @@ def test_the_order_is_released_where_it_is_needed() -> None:
     found = plan(BUDGET, 10, 30, shape=SHAPE, order=True, rank_by="in_place", **QUICK)
     assert all(one.ordered and one.quality.in_place is not None for one in found.ranked)
     assert any(o.name == "canonical_top_k" and "order" in o.reason for o in found.unsuited)
-    assert found.named("oneshot_top_k").name == "oneshot_top_k, gumbel"
+    assert found.named("oneshot_top_k").name in ("oneshot_top_k, gumbel", "oneshot_top_k, gaussian")
     assert "oneshot_top_k" not in {o.name for o in found.unsuited}  # the reason is that of its other noises
-    assert any(o.name == "oneshot_top_k, laplace" and "order" in o.reason for o in found.unsuited)
+    assert any(o.name == "oneshot_top_k, logistic" and "order" in o.reason for o in found.unsuited)
     with pytest.raises(InvalidRequest, match="order=True"):
         plan(BUDGET, 10, shape=SHAPE, rank_by="in_place")
 
@@ -179,7 +183,7 @@ def test_progress_is_told() -> None:
     """The callback counts up to all mechanisms."""
     calls: list[tuple[int, int]] = []
     plan(BUDGET, 10, 30, shape=SHAPE, mechanisms=["joint_top_k", "top_stable"], progress=lambda *at: calls.append(at), **QUICK)
-    assert calls == [(0, 2), (1, 2), (2, 2)]
+    assert calls == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +267,7 @@ def test_two_hundred_fresh_runs_confirm_the_prediction(mechanisms: list[str] | N
 
 def fresh_recalls(mechanism: dps.Mechanism, shape: Shape, rounds: int) -> np.ndarray:
     """(rounds,) shares of right items, drawn by the mechanism."""
-    scores, rng = shape.scores(), np.random.default_rng(2026)
+    scores, rng = shape.scores(sensitivity=mechanism.covers), np.random.default_rng(2026)
     counts = shape.dense()
     k: int = mechanism.k  # type: ignore[attr-defined]
     hits = [(counts[list(mechanism.select(scores, rng=rng).indices)] >= counts[k - 1]).sum() for _ in range(rounds)]

@@ -74,7 +74,7 @@ def recall(mechanism: dps.Mechanism, levels: Levels) -> float:
 
 def drawn(mechanism: dps.Mechanism, shape: Shape, k: int, known: str) -> float:
     """Mean recall of 200 draws."""
-    scores, counts = shape.scores(observed=known == "unknown"), shape.dense()
+    scores, counts = shape.scores(observed=known == "unknown", sensitivity=mechanism.covers), shape.dense()
     rng = np.random.default_rng(5)
     hits = [(counts[list(mechanism.select(scores, rng=rng).indices)] >= counts[k - 1]).sum() for _ in range(200)]
     return float(np.mean(hits)) / k

@@ -9,7 +9,6 @@ import pytest
 
 import dpselect as dps
 from dpselect.errors import InvalidRequest
-from dpselect.planning.levels import Levels
 from dpselect.planning.shape import Shape
 
 
@@ -95,7 +94,7 @@ def test_a_shape_is_immutable() -> None:
 def test_levels_answer_for_ranks() -> None:
     """Counts, sums and gaps by rank are those of the sorted list, and 0 beyond its end; cutting keeps the rest in order."""
     dense = np.array([9.0, 7, 7, 7, 2, 2, 0])
-    levels = Levels.of(Shape.counts(dense, public=True), 3)
+    levels = Shape.counts(dense, public=True).levels(3)
     ranks = np.arange(1, 8)
     assert levels.value(ranks).tolist() == dense.tolist()
     assert levels.value(np.array([8, 100])).tolist() == [0, 0]

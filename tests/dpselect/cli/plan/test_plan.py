@@ -59,16 +59,23 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_user_who_knows_no_formula_gets_a_recommendation(run: Run) -> None:
-    """The command of the issue names a mechanism, its parameters, what to expect, and why others do not apply."""
-    done = run(
-        *("plan", "--k", 10, "--releases", 30, "--epsilon", 1, "--delta", 1e-6),
-        *("--shape", "zipf:1.1", "--items", 50_000, "--users", 100_000),
-    )
+    """The command of the README says what to use, what to expect, what it costs and how far to trust it, in words."""
+    asked = ("plan", "--k", 10, "--releases", 30, "--epsilon", 1, "--delta", 1e-6)
+    done = run(*asked, "--shape", "zipf:1.1", "--items", 50_000, "--users", 100_000)
     assert done.exit_code == 0, done.output
-    assert "Recommended: canonical_top_k, gumbel" in done.output
-    parameters = next(line for line in done.output.splitlines() if line.startswith("  {"))
-    planned = dps.Mechanism.from_json(parameters.strip())
-    assert acc.Budget(epsilon=1, delta=1e-6).admits(30 * planned.curve)
+    first, *lines = done.output.splitlines()
+    assert first == "Recommended for 30 releases of the top 10: oneshot_top_k, gaussian"
+    assert [line.split()[0] for line in lines if line[:3] == "  " + line[2:3] and line[2:3].strip()] == [
+        *("use", "expect", "cost", "if", "instead"),
+    ]
+    assert "{" not in done.output
+    assert "Not planned" not in done.output
+
+
+def test_everything_is_shown_when_asked_for(run: Run) -> None:
+    """--all adds the question, the ranking of all mechanisms and why others are not planned."""
+    done = run(*ASKED, *MADE_UP, "--mechanism", "joint_top_k", "--mechanism", "permute_and_flip", "--all")
+    assert "What was asked" in done.output
     assert "releases one item" in done.output
 
 
@@ -224,7 +231,7 @@ def test_a_schedule(run: Run) -> None:
     done = run(*arguments, "--json")
     plan = ReleasePlan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
     assert [(part.releases, part.k) for part in plan.parts] == [(3, 4), (1, 9)]
-    assert "for k=9" in run(*arguments).output
+    assert "use 9" in run(*arguments).output
     assert "one by one" in run(*arguments, "--write", "never.toml").stderr
     assert "leave --k" in run(*arguments, "--k", 3).stderr
     assert "--schedule=" in run("plan", "--schedule", "3,4", "--epsilon", 1, *MADE_UP).stderr
@@ -282,13 +289,12 @@ def test_nothing_is_planned_if_the_page_cannot_be_written(run: Run, tmp_path: Pa
 
 
 def test_the_chosen_mechanism_is_the_one_that_is_shown(run: Run, tmp_path: Path) -> None:
-    """With --choose the parameters printed are those that the file holds, not those of the recommended mechanism."""
+    """With --choose the noise in words is that of the mechanism that the file holds, not of the recommended one."""
     target = tmp_path / "new.toml"
     done = run(*ASKED, *MADE_UP, "--write", target, "--choose", "top_stable")
-    shown = next(line for line in done.output.splitlines() if line.startswith("  {"))
     written = tomllib.loads(target.read_text())["release"]["mechanism"]
-    assert "Chosen: top_stable" in done.output
-    assert dps.Mechanism.from_json(shown) == dps.Mechanism.from_json(json.dumps(written))
+    assert "Chosen for 3 releases of the top 5: top_stable" in done.output
+    assert f"TopStable with epsilon {written['epsilon']:.4g}" in done.output
 
 
 def test_a_plan_as_a_whole_says_what_its_ledger_pays_for(run: Run, folder: Path) -> None:

@@ -33,8 +33,13 @@ class Race:
 
     def __init__(self, levels: Levels, noise: Noise, scale: float, rng: np.random.Generator, *, picks: int) -> None:
         kept = relevant(levels, noise, scale, picks)
-        self.values, self._multiplicities = levels.values[:kept], levels.multiplicities[:kept]
+        self._values, self._multiplicities = levels.values[:kept], levels.multiplicities[:kept]
         self._noise, self._scale, self._rng = noise, scale, rng
+
+    @property
+    def width(self) -> int:
+        """How many levels compete."""
+        return len(self._values)
 
     def one_shot(self, picks: int, rounds: int) -> Indices:
         """(rounds, picks) levels of the largest noisy counts, largest first, all noise drawn once."""
@@ -45,11 +50,11 @@ class Race:
         return self._in_chunks(rounds, lambda count: self._peeled(picks, count))
 
     def _in_chunks(self, rounds: int, draw: Callable[[int], Indices]) -> Indices:
-        return np.concatenate([draw(count) for count in chunks(rounds, len(self.values))])
+        return np.concatenate([draw(count) for count in chunks(rounds, len(self._values))])
 
     def _one_shot(self, picks: int, rounds: int) -> Indices:
-        heads = self._first(np.broadcast_to(self._multiplicities, (rounds, len(self.values))))
-        heights = self.values + self._scale * self._above(heads)
+        heads = self._first(np.broadcast_to(self._multiplicities, (rounds, len(self._values))))
+        heights = self._values + self._scale * self._above(heads)
         # A level can only supply one of the highest if its own highest is among them.
         ahead = np.argpartition(-heights, picks - 1, axis=1)[:, :picks] if picks < heights.shape[1] else _all(heights)
         heads, heights = (np.take_along_axis(array, ahead, axis=1) for array in (heads, heights))
@@ -60,14 +65,14 @@ class Race:
             chosen[:, place] = ahead[row, best]
             left[row, best] -= 1
             heads[row, best] += self._first(left[row, best])
-            heights[row, best] = self.values[ahead[row, best]] + self._scale * self._above(heads[row, best])
+            heights[row, best] = self._values[ahead[row, best]] + self._scale * self._above(heads[row, best])
         return chosen
 
     def _peeled(self, picks: int, rounds: int) -> Indices:
         left, row = np.tile(self._multiplicities, (rounds, 1)), np.arange(rounds)
         chosen = np.empty((rounds, picks), dtype=np.int64)
         for place in range(picks):
-            heights = self.values + self._scale * self._above(self._first(left))
+            heights = self._values + self._scale * self._above(self._first(left))
             chosen[:, place] = best = np.argmax(heights, axis=1)
             left[row, best] -= 1
         return chosen
