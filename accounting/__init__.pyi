@@ -32,7 +32,6 @@ from .curves import Tighter as Tighter
 from .curves import tighter as tighter
 from .curves import zero as zero
 from .errors import AccountingError as AccountingError
-from .errors import BudgetExceeded as BudgetExceeded
 from .errors import CalibrationError as CalibrationError
 from .errors import ForeignProcess as ForeignProcess
 from .errors import GridEdgeWarning as GridEdgeWarning
@@ -58,6 +57,7 @@ from .spending.budget import Remaining as Remaining
 from .spending.filter import Charge as Charge
 from .spending.filter import PrivacyFilter as PrivacyFilter
 from .spending.odometer import PrivacyOdometer as PrivacyOdometer
+from .spending.price import BudgetExceeded as BudgetExceeded
 from .subsampling import poisson_sampled as poisson_sampled
 
 DISTRIBUTION: str

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Any, Generic
 
-if TYPE_CHECKING:
-    from dpselect.mechanisms.base import Mechanism
-    from dpselect.sampling import Sampler
-    from dpselect.scores import Scores
-    from dpselect.selection import Selections
+from typing_extensions import TypeVar
+
+from dpselect.sampling import Sampler
+from dpselect.scores import Scores
+from dpselect.selection import Selections
+
+M = TypeVar("M", default=Any)  # the mechanisms that may draw: they know what rounds are, so rounds cannot know them
 
 
-class Rounds(ABC):
+class Rounds(ABC, Generic[M]):
     """What every mechanism's `select_many`, and for a single round its `select`, accepts in place of a matrix or of Scores."""
 
     @abstractmethod
@@ -25,11 +27,11 @@ class Rounds(ABC):
         """Number of candidates, a public number."""
 
     @abstractmethod
-    def check(self, mechanism: Mechanism) -> None:
+    def check(self, mechanism: M) -> None:
         """Raise unless the mechanism's guarantee covers these rounds. Nothing is drawn."""
 
     @abstractmethod
-    def only(self, mechanism: Mechanism) -> Scores:
+    def only(self, mechanism: M) -> Scores:
         """The scores of the single round that these are, once `check` has passed.
 
         Raises:
@@ -37,9 +39,9 @@ class Rounds(ABC):
         """
 
     @abstractmethod
-    def settled(self, mechanism: Mechanism) -> Mechanism:
+    def settled(self, mechanism: M) -> M:
         """The mechanism with what the rounds state publicly filled in where it leaves that open."""
 
     @abstractmethod
-    def draw(self, mechanism: Mechanism, source: Sampler) -> Selections:
+    def draw(self, mechanism: M, source: Sampler) -> Selections:
         """One selection per round, once `check` has passed."""

@@ -44,13 +44,53 @@ def test_accounting_never_imports_dpselect() -> None:
     assert guilty == {}
 
 
+# Imports inside functions that close a circle, each with its reason.
+CLOSING = {
+    ("accounting.curves.base", "accounting.interop"): "`curve.to_dp_event()` is public, and events know every curve",
+}
+
+
 def test_no_import_cycles() -> None:
-    """The import graph of the two packages is acyclic."""
-    graph = {module: _imports(module, nested=False) - {module} for module in SOURCES}
+    """The import graph of the two packages is acyclic, imports for type checkers and inside functions included."""
+    closing = {source: {target for start, target in CLOSING if start == source} for source, _ in CLOSING}
+    graph = {module: _imports(module, nested=True) - {module} - closing.get(module, set()) for module in SOURCES}
     while leaves := [module for module, needs in graph.items() if not needs & graph.keys()]:
         for module in leaves:
             del graph[module]
     assert sorted(graph) == []
+
+
+# Modules under 60 lines that one module imports, each with the reason why it is not merged into its user.
+SMALL = {
+    "accounting.ledger.triggers": "what the database itself refuses, in SQL",
+    "accounting.ledger.transitions": "the other half of a charge; the ledger is at its limit of lines",
+    "dpselect.divergence": "the slow oracle of the laws, which import it too",
+    "dpselect.planning.fresh": "an idea of its own: the plan on data that vary",
+    "dpselect.planning.evaluate": "which law judges which family",
+    "dpselect.events.source": "the list of doors",
+    "dpselect.pate.data_dependent.threshold": "one theorem: the confident test",
+    "dpselect.pate.data_dependent.range": "one algorithm, told without votes",
+    "dpselect.cli.plan.shape": "a shape in the words of a command line",
+    "dpselect.cli.ledger.file": "the command module is at its limit of lines",
+}
+
+
+def test_small_modules_have_more_than_one_user() -> None:
+    """A helper of less than 60 lines with a single user is part of that user, unless a reason is written down here."""
+    users: dict[str, set[str]] = {module: set() for module in SOURCES}
+    for module in SOURCES:
+        for needed in _imports(module, nested=True) - {module}:
+            users[needed].add(module)
+    small = {
+        module
+        for module, path in SOURCES.items()
+        if path.name != "__init__.py"
+        and len(path.read_text().splitlines()) < 60
+        and len(users[module]) == 1
+        and SOURCES[next(iter(users[module]))].name != "__init__.py"
+    }
+    assert small <= set(SMALL)
+    assert set(SMALL) <= set(SOURCES), "these are gone"
 
 
 @pytest.mark.parametrize("kind", sorted(members()))

@@ -9,7 +9,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from accounting.curves import Curve
-from accounting.errors import BudgetExceeded, InvalidArgument, Unaffordable
+from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import joined
 from accounting.ledger.errors import KeyConflict, SharedRows
 from accounting.ledger.item import Item, binding_of
@@ -26,6 +26,7 @@ from accounting.ledger.rows import (
 )
 from accounting.ledger.states import openings, state_of
 from accounting.spending.budget import Budget, Price
+from accounting.spending.price import BudgetExceeded
 
 _NEVER = "0" * 64
 

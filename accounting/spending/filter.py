@@ -7,12 +7,11 @@ from typing import NamedTuple, final
 
 from accounting.arguments import whole
 from accounting.curves import Composed, Curve
-from accounting.errors import BudgetExceeded
 from accounting.guarantee import Priced, joined, read_item
 from accounting.kept import Kept
 from accounting.relation import Relation, same_relation
 from accounting.spending.budget import Budget
-from accounting.spending.price import NOTHING, Price, Remaining
+from accounting.spending.price import NOTHING, BudgetExceeded, Price, Remaining
 
 
 @dataclass(frozen=True)

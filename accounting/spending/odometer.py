@@ -10,12 +10,12 @@ from accounting.arguments import whole
 from accounting.conversion.renyi import check_delta
 from accounting.curves import Composed, Curve
 from accounting.decimal_sum import exact, float_up
-from accounting.errors import BudgetExceeded, InvalidArgument, Unaffordable
+from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import Priced, joined, read_item
 from accounting.kept import Kept
 from accounting.relation import Relation, same_relation
 from accounting.spending.order import Order, rounded_down, waiting_cost
-from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, Price, in_words, itemised
+from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, BudgetExceeded, Measure, Price, in_words, itemised
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
 from accounting.decimal_sum import exact, times_up, units_up
-from accounting.errors import InvalidArgument, InvalidCurve
+from accounting.errors import AccountingError, InvalidArgument, InvalidCurve
 
 Measure = float | Literal["epsilon", "rho"]  # a float is the order of a Renyi divergence
 
@@ -91,3 +91,26 @@ def itemised(curve: Curve, measure: Measure) -> Price | None:
     # A cost that underflows to 0 is no gift: only a curve that reveals nothing is free.
     units = max(units, 1) if curve.core_epsilon > 0 else units
     return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None
+
+
+class BudgetExceeded(AccountingError):
+    """A charge does not fit into what is left of a budget; nothing was charged.
+
+    Attributes (None where the raiser did not say):
+        requested: the price that was refused.
+        spent: what had been charged before.
+        remaining: what is left, in nats and probability.
+        would_fit: how many of the requested number of runs still fit.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        requested: Price | None = None,
+        spent: Price | None = None,
+        remaining: Remaining | None = None,
+        would_fit: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit

@@ -27,9 +27,9 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import members
 from dpselect.noise import by_name
+from dpselect.pate.ballots.vote import Vote
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.stable_voting import StableVoting
-from dpselect.pate.voting.vote import Vote
 
 Family = Callable[[float], Mechanism]
 Bracket = tuple[float, float]

@@ -10,10 +10,11 @@ import pytest
 import dpselect as dps
 from accounting.accountant import Accountant
 from accounting.curves import ZCDP, ApproxDP, Approximate, Composed, Curve, GaussianDP, PureDP, RenyiTable
-from accounting.errors import AccountingError, BudgetExceeded, InvalidBudget, InvalidCurve, RelationMismatch, Unaffordable
+from accounting.errors import AccountingError, InvalidBudget, InvalidCurve, RelationMismatch, Unaffordable
 from accounting.spending.budget import NOTHING, Budget
 from accounting.spending.filter import PrivacyFilter
 from accounting.spending.odometer import PrivacyOdometer
+from accounting.spending.price import BudgetExceeded
 
 ADDED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity())
 REPLACED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))

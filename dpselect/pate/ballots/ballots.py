@@ -11,9 +11,9 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots.cutting import cut_of
 from dpselect.pate.ballots.reading import Counts, Tally, read, read_names, tally, teachers_of
+from dpselect.pate.ballots.vote import Vote
 from dpselect.pate.ballots.votes import Votes, stacked
 from dpselect.pate.errors import InvalidBallots
-from dpselect.pate.voting.vote import Vote
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
@@ -24,7 +24,7 @@ Missing = Literal["refuse", "allow"]
 
 
 @final
-class Ballots(Rounds):
+class Ballots(Rounds[Mechanism]):
     """What every teacher votes for in every round. Immutable; its repr shows no vote.
 
     One private record is held by one teacher, so neighbouring ballots differ in one teacher's ballots, in all of them at worst,

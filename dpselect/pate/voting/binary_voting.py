@@ -11,7 +11,7 @@ from accounting.frozen import Count, Positive, Real
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.pate.voting import level
-from dpselect.pate.voting.vote import Vote, root_up
+from dpselect.pate.voting.vote import BallotVote, root_up
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -19,7 +19,7 @@ from dpselect.sensitivity import Sensitivity
 
 
 @final
-class BinaryVoting(Vote):
+class BinaryVoting(BallotVote):
     """Every label whose count + N(0, sigma^2) exceeds a threshold, half of the teachers if none is stated.
 
     A ballot may hold any number of votes. Guarantee: GaussianDP(sqrt(labels)/sigma) under either relation, Theorem P11.

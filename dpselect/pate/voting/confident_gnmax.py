@@ -18,7 +18,7 @@ from dpselect.noise import by_name
 from dpselect.pate.voting.blocks import blocks
 from dpselect.pate.voting.coins import Coins
 from dpselect.pate.voting.gnmax import one_vote, winner_curve
-from dpselect.pate.voting.vote import Vote
+from dpselect.pate.voting.vote import BallotVote
 from dpselect.pate.voting.winners import winners
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -29,7 +29,7 @@ ABSTAINED = "the largest noisy count did not reach the threshold"
 
 
 @final
-class ConfidentGNMax(Vote):
+class ConfidentGNMax(BallotVote):
     """`GNMax`, with fresh noise, where the largest count + N(0, sigma_threshold^2) exceeds a threshold; else no label.
 
     From Papernot et al. 2018. Guarantee under replace_one: GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma); under

@@ -12,7 +12,7 @@ from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
-from dpselect.pate.voting.vote import Vote, root_up
+from dpselect.pate.voting.vote import BallotVote, root_up
 from dpselect.pate.voting.winners import winners
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -21,7 +21,7 @@ from dpselect.sensitivity import Sensitivity
 
 
 @final
-class GNMax(Vote):
+class GNMax(BallotVote):
     """The label of the largest count + N(0, sigma^2), where every teacher votes for one label (Papernot et al. 2018).
 
     Guarantee: GaussianDP(sqrt(2)/sigma) under replace_one, GaussianDP(1/sigma) under add_remove, Theorem P9.

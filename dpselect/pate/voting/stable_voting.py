@@ -14,7 +14,7 @@ from dpselect.mechanisms.stability.regularizer import AnyRegularizer
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.pate.voting.blocks import blocks, joined
-from dpselect.pate.voting.vote import Vote
+from dpselect.pate.voting.vote import BallotVote
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -24,7 +24,7 @@ _CELLS = 1 << 20  # counts held as 64-bit numbers at a time
 
 
 @final
-class StableVoting(Vote):
+class StableVoting(BallotVote):
     """The labels above a wide gap in the votes, their number chosen for every item, or nothing: `StableTopK` on ballots.
 
     From Zhu and Wang 2022, with the constants of replaced ballots. A ballot may hold any number of votes and need not be cut.

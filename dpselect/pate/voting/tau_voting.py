@@ -11,7 +11,7 @@ from accounting.frozen import Count, Positive, Real
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.pate.voting import level
-from dpselect.pate.voting.vote import Vote, root_up
+from dpselect.pate.voting.vote import BallotVote, root_up
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -19,7 +19,7 @@ from dpselect.sensitivity import Sensitivity
 
 
 @final
-class TauVoting(Vote):
+class TauVoting(BallotVote):
     """`BinaryVoting` by ballots of at most `tau` votes each, which costs less: cut them by `Ballots.cut`.
 
     From Zhu et al. 2020 (Private-kNN). Guarantee under replace_one: GaussianDP(sqrt(min(2 tau, labels))/sigma), under

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import accounting as acc
-from accounting.errors import BudgetExceeded, RelationMismatch
+from accounting.errors import RelationMismatch
 from accounting.ledger import (
     DatasetExists,
     InvalidEntry,
@@ -24,6 +24,7 @@ from accounting.ledger import (
     UnknownDataset,
 )
 from accounting.spending.budget import Price
+from accounting.spending.price import BudgetExceeded
 
 NAMES = st.sampled_from(["clicks", "visits", "visits", "Robert'); DROP TABLE dpledger_entries;--", "données 数据 🧪", "visits"])
 KEYS = st.sampled_from(["a", "b", "c", "d", "e", "f", "' OR 1=1", "ключ"])
