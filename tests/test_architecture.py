@@ -104,6 +104,19 @@ def test_a_mechanism_touches_three_places(kind: str) -> None:
     assert others == [member]
 
 
+# Who may name kinds: the choice for those who choose none, and `dpselect pate`, whose --mechanism has short names.
+NAMES_KINDS = {"dpselect.calibration", "dpselect.cli.pate.request"}
+
+
+@pytest.mark.parametrize("module", sorted(name for name in SOURCES if name.startswith("dpselect")))
+def test_no_other_module_keeps_a_list_of_kinds(module: str) -> None:
+    """What a mechanism is stands in its traits: no table of kinds elsewhere, which a new mechanism would have to know of."""
+    tree = ast.parse(SOURCES[module].read_text())
+    named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    own = {kind for kind, member in members().items() if member.__module__ == module}
+    assert module in NAMES_KINDS or named & members().keys() <= own
+
+
 @pytest.mark.parametrize("kind", sorted(CURVE_KINDS))
 def test_a_curve_touches_three_places(kind: str) -> None:
     """Each curve has a module of its own, is exported at the top, and is under the laws."""

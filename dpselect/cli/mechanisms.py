@@ -115,7 +115,8 @@ def _parameter(name: str, field: FieldInfo, explained: dict[str, str]) -> Parame
 def _for_topk(member: type[Mechanism]) -> bool:
     """Whether `topk` can configure it: it releases a top k, and nothing is needed that only the library can say."""
     try:
-        return supports(kind_of(member), TopKRequest(k=1, sensitivity=Sensitivity(relation=member.traits.relations[0])))
+        example = TopKRequest(k=1, sensitivity=Sensitivity(relation=member.traits.relations[0]), candidates=100)
+        return supports(kind_of(member), example)
     except InvalidRequest:
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dpselect.scores import Scores
 from dpselect.selection import Selection
@@ -25,8 +25,12 @@ def release(
     requested: int | None,
     complete: bool = True,
     reason: str | None = None,
+    values: Mapping[int, float] | None = None,
 ) -> Selection:
-    """A Selection of `positions`, best first if `ordered`; a set is put into the candidates' own order, to hide the noise's."""
+    """A Selection of `positions`, best first if `ordered`; a set is put into the candidates' own order, to hide the noise's.
+
+    `values` are noisy scores by position, where they are released and paid for.
+    """
     indices = [int(i) for i in positions]
     if not ordered:
         indices.sort(key=lambda i: i if scores.labels is None else _label_key(scores.labels[i]))
@@ -37,6 +41,7 @@ def release(
         requested=requested,
         complete=complete,
         reason=None if complete else reason,
+        values=None if values is None else tuple(float(values[i]) for i in indices),
         labels=None if scores.labels is None else tuple(scores.labels[i] for i in indices),
     )
 

@@ -23,9 +23,11 @@ from accounting.arguments import whole
 from accounting.calibrate_search import checked_budget
 from accounting.conversion.pld import Dominated, composable, pld_epsilon
 from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
+from dpselect.calibration import knob_of
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import members
+from dpselect.mechanisms.traits import RHO, SIGMA
 from dpselect.noise import by_name
 from dpselect.pate.ballots.vote import Vote
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
@@ -34,8 +36,7 @@ from dpselect.pate.voting.stable_voting import StableVoting
 Family = Callable[[float], Mechanism]
 Bracket = tuple[float, float]
 
-_SIGMAS: Bracket = (1e-3, 1e9)
-_RHOS: Bracket = (1e-18, 1e5)
+_SIGMAS, _RHOS = SIGMA.bracket(1.0), RHO.bracket(1.0)
 # Shares of delta tried for the rounds' chances of failure; the threshold moves with their logarithm only.
 _SHARES = (0.9, 0.75, 0.5, 0.35, 0.25, 0.1, 0.03)
 _SAFE = 1 - 1e-12  # so that a share divided by the rounds and multiplied by them again does not exceed it
@@ -192,7 +193,7 @@ def _curve(mechanism: Mechanism) -> Curve:
 
 def _require_sought(member: type[Vote], settings: dict[str, Any]) -> None:
     """Refuse a setting that would be overwritten, or decide what is to be found."""
-    sought = "rho" if member is StableVoting else "sigma"
+    sought = knob_of(member).field
     if sought in settings:
         raise InvalidRequest(f"{sought} is what fitted finds for the budget: leave it out, or make {member.__name__} with it")
 

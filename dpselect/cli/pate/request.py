@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from accounting import Budget, Ledger
 from accounting.files import require_new
 from dpselect import pate
+from dpselect.calibration import knob_of
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots.ballots import Ballots, Missing
@@ -150,7 +151,7 @@ def _payer(request: PateRequest, mechanism: Mechanism, rounds: int) -> Iterator[
 
 def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
     member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels}
-    knob = "rho" if request.mechanism == "stable" else "sigma"
+    knob = knob_of(member).field
     if (request.budget is None) == (knob not in settings):
         raise InvalidRequest(f"state either --{knob}, the noise of a round, or --epsilon and --delta, the budget of all rounds")
     _check_settings(request, member)

@@ -33,6 +33,11 @@ def test_what_is_said_is_true() -> None:
     assert (limited.domain, limited.relations) == ("unknown or public", ("add_remove",))
     peeling = describe(MEMBERS["peeling_top_k"])
     assert (peeling.domain, peeling.relations) == ("public", ("add_remove", "replace_one"))
+    assert limited.topk
+    assert peeling.topk
+    assert peeling.planned
+    gap = describe(MEMBERS["large_gap"])
+    assert (gap.topk, gap.planned) == (False, False)
     required = {parameter.name for parameter in limited.parameters if parameter.required}
     assert required == {"k", "kbar", "epsilon", "delta"}
 
