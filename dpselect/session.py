@@ -149,6 +149,18 @@ class Session:
         array = require_mechanism(mechanism).check_many(matrix)
         return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array))
 
+    def publish(self, item: Chargeable, draw: Callable[[], T], **notes: Unpack[Notes]) -> T:
+        """Charge a release that is no selection, `pate.SmoothRelease` for example, then draw it and record it.
+
+        Args:
+            item: has a curve, a relation and JSON: all that `draw` gives away is paid for by its curve.
+            draw: called once, after the charge.
+
+        Raises:
+            BudgetExceeded, Unaffordable, RelationMismatch, AlreadyCharged, LedgerUnavailable: as for `select`.
+        """
+        return self._release(item, 1, notes, draw)
+
     def schedule(self, plan: Plan, **notes: Unpack[Notes]) -> Schedule:
         """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one item at its composed curve.
 

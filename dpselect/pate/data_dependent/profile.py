@@ -1,24 +1,109 @@
-"""What a round costs as a function of two numbers, and how much any d teachers can change that. Theorems P22 and P24."""
+"""What a round costs as a function of two numbers of its votes, and how much d teachers can change that. Theorems P21 to P24."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from dpselect.pate.data_dependent.bound import censored_rdp, plain_rdp
-from dpselect.pate.data_dependent.lattice import Lattice
-from dpselect.pate.data_dependent.range import RangeMax
-from dpselect.pate.data_dependent.threshold import threshold_costs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_KNOTS = 16_000  # about how many knots a table has: fewer per vote where there are many teachers
+_FEWEST, _MOST = 8, 128  # knots in two votes, what one teacher can move a gap by
+_SLACK = 1e-6  # of a knot: more than a gap is off in floating point, so that rounding is downwards
+_PAD, _ULPS = 1e-14, 1e-15  # on a logarithm of a sum near 1: absolute, and relative to the terms that were added up
 _ROUNDED = 1 + 1e-9  # sums of many floats, and steps between table values that are only rounded up
+_FLOOR = 2.0**-30  # of the most that a sensitivity can be: the public number that it is never below
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Equivalent gaps from 0 to the number of teachers, in equal steps.
+
+    Args:
+        teachers: how many teachers there are, a public number.
+        labels: how many labels.
+        sigma: of GNMax, in votes.
+    """
+
+    teachers: int
+    labels: int
+    sigma: float
+
+    @property
+    def per_move(self) -> int:
+        """Steps in two votes."""
+        return int(np.clip(_KNOTS // self.teachers, _FEWEST, _MOST))
+
+    @property
+    def reach(self) -> int:
+        """The most steps that one teacher moves a gap by; one more than in exact arithmetic, for rounding to knots."""
+        return self.per_move + 1
+
+    @property
+    def last(self) -> int:
+        """The step of an unanimous vote."""
+        return -(-self.teachers * self.per_move // 2)
+
+    def steps(self, counts: Integers) -> Integers:
+        """(rounds,) equivalent gaps in steps, rounded down, of (rounds, labels) counts."""
+        log_share = np.minimum(log_disagreement(counts, self.sigma) - math.log(self.labels - 1), math.log(0.5))
+        gaps = -scipy.special.ndtri_exp(log_share) * math.sqrt(2) * self.sigma
+        return np.clip(np.floor(gaps * self.per_move / 2 - _SLACK), 0, self.last).astype(np.int64)
+
+    def log_q(self, steps: Integers) -> Floats:
+        """ln of the bound on the probability of another outcome at these steps, an upper end."""
+        gaps = steps * 2 / self.per_move
+        return math.log(self.labels - 1) + scipy.special.log_ndtr(-gaps / (math.sqrt(2) * self.sigma))
+
+
+def log_disagreement(counts: Integers, sigma: float) -> Floats:
+    """(rounds,) ln of a bound on P[GNMax does not return the most voted label], by the union over labels. Theorem P21."""
+    rows = np.arange(len(counts))
+    winners = counts.argmax(axis=1)
+    gaps = (counts[rows, winners][:, None] - counts).astype(np.float64)
+    beaten = scipy.special.log_ndtr(-gaps / (math.sqrt(2) * sigma))
+    beaten[rows, winners] = -np.inf
+    return np.asarray(np.logaddexp.reduce(beaten, axis=1), dtype=np.float64)
+
+
+@final
+class RangeMax:
+    """Maxima over ranges of a fixed table, by ranges of every power of two.
+
+    Args:
+        values: (n,) numbers, n >= 1.
+    """
+
+    def __init__(self, values: Floats) -> None:
+        self._levels = [values]
+        while 2 ** len(self._levels) <= len(values):
+            last, half = self._levels[-1], 2 ** (len(self._levels) - 1)
+            self._levels.append(np.maximum(last[:-half], last[half:]))
+
+    @property
+    def most(self) -> float:
+        """The largest value of all."""
+        return float(self._levels[0].max())
+
+    def __call__(self, low: Integers, high: Integers) -> Floats:
+        """(m,) maxima of values[low], ..., values[high], both clipped to the table."""
+        last = len(self._levels[0]) - 1
+        low, high = np.clip(low, 0, last), np.clip(high, 0, last)
+        level = np.frexp((high - low + 1).astype(np.float64))[1] - 1
+        found = np.empty(len(low))
+        for size in np.unique(level):
+            at, width = np.flatnonzero(level == size), 2 ** int(size)
+            found[at] = np.maximum(self._levels[size][low[at]], self._levels[size][high[at] + 1 - width])
+        return found
 
 
 class Threshold(NamedTuple):
@@ -85,12 +170,11 @@ class Profile:
         return math.fsum(costs * states.number) * (1 + 1e-12)
 
     def smooth(self, states: States, beta: float) -> float:
-        """A beta-smooth upper bound on what one teacher changes in `total`, in nats. Theorem P24."""
-        rounds, best, distance = int(states.number.sum()), 0.0, 0
-        while math.exp(-beta * distance) * rounds * self._steepest > best and distance <= self.lattice.teachers:
-            best = max(best, math.exp(-beta * distance) * self.local(states, distance))
-            distance += 1
-        return best * _ROUNDED
+        """A beta-smooth upper bound on what one teacher changes in `total`, in nats, not below a public floor. Theorem P24."""
+        # How far it walks is fixed by configuration: beyond, nothing exceeds the floor. The time taken does not tell the votes.
+        farthest = min(self.lattice.teachers, math.ceil(-math.log(_FLOOR) / beta))
+        terms = (math.exp(-beta * distance) * self.local(states, distance) for distance in range(farthest + 1))
+        return max(*terms, _FLOOR * int(states.number.sum()) * self._steepest) * _ROUNDED
 
     def local(self, states: States, distance: int) -> float:
         """An upper bound on what one teacher changes in `total`, at votes that `distance` teachers may have changed before."""
@@ -139,3 +223,34 @@ class Profile:
         """More than `local` can be of one round."""
         tests = self._fixed_steps.most + self._share_steps.most * float(self.gnmax[0])
         return (tests + self._shares.most * self._drops.most) * _ROUNDED
+
+
+def threshold_costs(order: float, threshold: float, sigma: float, teachers: int, behind: float) -> Floats:
+    """(teachers + 1,) nats: a test of the largest count v = 0, 1, ... and, if it passes, a release that costs `behind`.
+
+    The largest exact cost over counts within one vote of v, both ways round.
+
+    Args:
+        order: above 1.
+        threshold: that the largest noisy count must reach.
+        sigma: of the test's noise, in votes.
+        behind: a bound of the release behind the test, both ways round, in nats.
+    """
+    above = (np.arange(teachers + 1) - threshold) / sigma
+    here = scipy.special.log_ndtr(above), scipy.special.log_ndtr(-above)
+    costs = []
+    for step in (-1, 0, 1):
+        there = np.roll(here[0], step), np.roll(here[1], step)
+        costs.append(np.maximum(_divergence(order, here, there, behind), _divergence(order, there, here, behind)))
+    costs[0][-1] = costs[2][0] = 0.0  # there is no count beyond the ends
+    return np.maximum.reduce(costs)
+
+
+def _divergence(order: float, p: tuple[Floats, Floats], q: tuple[Floats, Floats], behind: float) -> Floats:
+    """From logarithms of the probabilities to pass and to fail, under P and under Q. Rounded up."""
+    passed = order * p[0] + (1 - order) * q[0] + (order - 1) * behind
+    failed = order * p[1] + (1 - order) * q[1]
+    total = np.logaddexp(passed, failed)
+    sizes = np.exp(passed - total) * (np.abs(order * p[0]) + np.abs(order * q[0]) + order * behind)
+    sizes += np.exp(failed - total) * (np.abs(order * p[1]) + np.abs(order * q[1]))
+    return np.maximum(total + _PAD + _ULPS * sizes, 0.0) / (order - 1) * (1 + 1e-14)

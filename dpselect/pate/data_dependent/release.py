@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
 from typing import Annotated, Literal, Self, final
 
+import numpy as np
 import scipy
 from pydantic import Field, model_validator
 
-from accounting import Approximate, Curve, Relation, RenyiTable
-from accounting.frozen import Frozen, Positive, Real
-from dpselect.errors import InvalidMechanism
+from accounting import Approximate, Curve, Relation, RenyiTable, best_epsilon
+from accounting.frozen import Count, Frozen, NonNegative, Positive, Probability, Real
+from dpselect.errors import InvalidMechanism, InvalidRequest
 
 _BETA_ERROR = 1e-9  # what rounding may add to the smoothness of a computed sensitivity
+_LEAST, _WITHIN, _ORDERS = 1e-2, 0.99, 96  # the curve's orders: from just above 1 to nearly where the bound ends
+_PAD = 1e-15  # terms of the size of beta and more are taken from one another and divided by order - 1
 
 
 @final
@@ -64,21 +69,109 @@ class SmoothRelease(Frozen):
     @property
     def rdp(self) -> float:
         """What the release costs at `order` whatever the data, in nats, rounded up. Theorem P25."""
-        order, beta = self.order, self.beta + _BETA_ERROR
-        move = 1 / self.sigma + self.quantile * math.expm1(beta)
-        mean = order * move**2 / (2 * (1 - (order - 1) * math.expm1(2 * beta)))
-        spread = (-order * beta - math.log1p(order * math.expm1(-2 * beta)) / 2) / (order - 1)
-        return (mean + spread) * (1 + 1e-12)
+        return self._rdp_at(self.order)
 
-    def tested(self, limit: float) -> Curve:
+    @property
+    def curve(self) -> RenyiTable:
+        """What the release costs whatever the data, at every order that has a bound, `order` among them. Theorem P25.
+
+        The published number is a release of its own, beside the labels, and is charged before it is drawn.
+        """
+        orders = self._orders()
+        return RenyiTable(orders=orders, values=_rising(self._rdp_at(order) for order in orders))
+
+    def tested(self, limit: float, plain: Curve | None = None) -> Curve:
         """The curve, whatever the data, of: release the bound first, and the labels only if it is at most `limit`. Theorem P27.
+
+        A budget adds up one Renyi order: take that as `order` (`Budget.order`), or give `plain`.
 
         Args:
             limit: nats at `order`, fixed before anything was released.
+            plain: what the labels cost whatever the votes, `rounds * mechanism.curve`; with it the curve has all orders of
+                `curve`. Without it, it has none above `order`.
         """
-        return Approximate(curve=RenyiTable(orders=(self.order,), values=(limit + self.rdp,)), delta0=self.failure)
+        orders = self._orders() if plain is not None else tuple(order for order in self._orders() if order <= self.order)
+        labels = [limit if order <= self.order else math.inf for order in orders]
+        if plain is not None:
+            labels = np.minimum(labels, plain.rdp(orders)).tolist()
+        values = _rising(math.nextafter(cost + self._rdp_at(a), math.inf) for cost, a in zip(labels, orders, strict=True))
+        return Approximate(curve=RenyiTable(orders=orders, values=values), delta0=self.failure)
+
+    def _orders(self) -> tuple[float, ...]:
+        """Orders up to where the bound ends, `order` among them."""
+        last = -1 / math.expm1(-2 * (self.beta + _BETA_ERROR))  # there order/(order - 1) = e^(2 beta)
+        return tuple(np.unique(np.append(1 + np.geomspace(_LEAST, (last - 1) * _WITHIN, _ORDERS), self.order)).tolist())
+
+    def _rdp_at(self, order: float) -> float:
+        beta = self.beta + _BETA_ERROR
+        move = 1 / self.sigma + self.quantile * math.expm1(beta)
+        mean = order * move**2 / (2 * (1 - (order - 1) * math.expm1(2 * beta)))
+        spread = (-order * beta - math.log1p(order * math.expm1(-2 * beta)) / 2) / (order - 1)
+        return (mean + spread + _PAD / (order - 1)) * (1 + 1e-12)
+
+    def to_json(self) -> str:
+        """The configuration, as a ledger keeps it."""
+        return self.model_dump_json()
 
     @property
     def relation(self) -> Relation:
         """One teacher's ballots in all rounds are replaced."""
         return "replace_one"
+
+
+@final
+class SanitisedEpsilon(Frozen):
+    """A noisy upper bound on what given labels cost on given votes. Safe to publish. Theorem P26.
+
+    With probability at least 1 - `release.failure` over the noise in it, the labels and this very number together are
+    (epsilon, delta)-indistinguishable between the data at hand and every neighbour of them, both ways round.
+    It is a statement on these data. It is no guarantee of the mechanism, whose price is its curve, and nothing that a
+    ledger takes: a ledger pays for the mechanism's curve and for `release.curve`, the price of publishing this number.
+    For a small price fix a limit first and test against it (`SmoothRelease.tested`).
+
+    Args:
+        epsilon: nats.
+        delta: of which `release.failure` is set aside.
+        rdp: the released bound on the labels' Renyi divergence at `release.order`, in nats.
+        release: how it was released; its own cost is part of epsilon.
+        rounds: how many rounds.
+    """
+
+    error_class = InvalidRequest
+    epsilon: NonNegative = Field(description="a number >= 0, in nats")
+    delta: Probability = Field(description="a probability")
+    rdp: NonNegative = Field(description="a number >= 0, in nats")
+    release: SmoothRelease = Field(description="a SmoothRelease")
+    rounds: Count = Field(description="an integer >= 1")
+
+    @classmethod
+    def of(cls, rdp: float, release: SmoothRelease, delta: float, rounds: int) -> SanitisedEpsilon:
+        """From a released bound at `release.order`.
+
+        Raises:
+            InvalidRequest: delta leaves nothing beside the failure of the release.
+        """
+        require_left(release, delta)
+        left = math.nextafter(delta - release.failure, 0.0)
+        total = RenyiTable(orders=(release.order,), values=(math.nextafter(rdp + release.rdp, math.inf),))
+        # One order was fixed beforehand: the best one is no choice, so no warning that it lies at an edge.
+        return cls(epsilon=best_epsilon(total, left).value, delta=delta, rdp=rdp, release=release, rounds=rounds)
+
+    def passes(self, limit: float) -> bool:
+        """Whether labels may be released under `release.tested(limit)`, whose labels were not released before."""
+        return self.rdp <= limit
+
+
+def _rising(values: Iterable[float]) -> tuple[float, ...]:
+    """A bound at a smaller order holds no more than one at a larger order needs: rounding must not turn that round."""
+    return tuple(itertools.accumulate(values, max))
+
+
+def require_left(release: SmoothRelease, delta: float) -> None:
+    """Check that delta is more than what the release may fail with.
+
+    Raises:
+        InvalidRequest: it is not.
+    """
+    if not release.failure < delta < 1:
+        raise InvalidRequest(f"delta={delta!r} must exceed the release's failure={release.failure!r} and lie below 1")

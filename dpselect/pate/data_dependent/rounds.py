@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NoReturn, final
+from typing import Final, NoReturn, Unpack, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,17 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import RelationMismatch, RenyiTable, best_epsilon
 from accounting.conversion.renyi import check_delta
 from accounting.errors import InvalidArgument
-from dpselect.errors import InvalidMechanism
+from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import by_name
 from dpselect.pate.ballots.ballots import Ballots
-from dpselect.pate.data_dependent.lattice import Lattice
-from dpselect.pate.data_dependent.profile import Profile, States, Threshold
-from dpselect.pate.data_dependent.release import SmoothRelease
-from dpselect.pate.data_dependent.sanitised import SanitisedEpsilon, require_left
+from dpselect.pate.data_dependent.profile import Lattice, Profile, States, Threshold
+from dpselect.pate.data_dependent.release import SanitisedEpsilon, SmoothRelease, require_left
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax
 from dpselect.sampling import sampler
+from dpselect.session import Notes, Session
 
 Floats = NDArray[np.float64]
 
@@ -105,7 +104,7 @@ class UnsanitisedPrivacy:
     copied, pickled nor serialised. `sanitised` makes something that may be published. `data_dependent` makes one.
     """
 
-    __slots__ = ("_lattice", "_orders", "_rounds", "_states", "_threshold")
+    __slots__ = ("_lattice", "_orders", "_rounds", "_smooth", "_states", "_threshold")
 
     def __init__(self, ballots: Ballots, mechanism: GNMax | ConfidentGNMax, orders: tuple[float, ...]) -> None:
         counts = np.asarray(ballots.counts, dtype=np.int64)
@@ -113,10 +112,10 @@ class UnsanitisedPrivacy:
         self._threshold = (
             Threshold(mechanism.threshold, mechanism.sigma_threshold) if isinstance(mechanism, ConfidentGNMax) else None
         )
-        pairs = np.stack([counts.max(axis=1), self._lattice.steps(counts)], axis=1)
-        kinds, number = np.unique(pairs, axis=0, return_counts=True)
-        self._states = States(kinds[:, 0], kinds[:, 1], number)
+        # Equal rounds are not counted together: how many kinds there are would show in the time that `sanitised` takes.
+        self._states = States(counts.max(axis=1), self._lattice.steps(counts), np.ones(len(counts), dtype=np.int64))
         self._orders, self._rounds = orders, len(counts)
+        self._smooth: dict[tuple[float, float], float] = {}
 
     @property
     def orders(self) -> tuple[float, ...]:
@@ -150,28 +149,49 @@ class UnsanitisedPrivacy:
         beta: float | None = None,
         sigma: float | None = None,
         failure: float | None = None,
+        session: Session | None = None,
         rng: np.random.Generator | None = None,
+        **notes: Unpack[Notes],
     ) -> SanitisedEpsilon:
         """A noisy upper bound that may be published, with its own cost. Theorems P24 to P26.
+
+        It is a release: `session` charges `SmoothRelease.curve` before it is drawn.
 
         Args:
             order, beta, sigma, failure: see `SmoothRelease`. Fix them without looking at the votes.
                 A failure of None is delta / 100.
             delta: at which epsilon is stated, `failure` included.
-            rng: None draws from the operating system's entropy; a seeded Generator is for tests only.
+            session: on the dataset of the votes; charges the release before it is drawn.
+            rng: a seeded Generator, in place of a session, for simulation only.
+            notes: key, label, fingerprint and salt of the charge.
 
         Raises:
+            InvalidRequest: neither a session nor a Generator is given, or both.
+            BudgetExceeded, Unaffordable, RelationMismatch: as `Session.select`; nothing was drawn.
             InvalidMechanism, InvalidRequest, InvalidArgument: a value is outside its domain; no noise was drawn.
         """
         delta = check_delta(delta)
         set_aside = delta / 100 if failure is None else failure
         release = SmoothRelease.model_validate({"order": order, "beta": beta, "sigma": sigma, "failure": set_aside})
         require_left(release, delta)
+        if (session is None) == (rng is None):
+            raise InvalidRequest(
+                "what sanitised publishes is a release with a price of its own: pass session=, which charges it first, or, to "
+                "simulate, rng="
+            )
+        if session is None:
+            return self._drawn(release, delta, rng)
+        return session.publish(release, lambda: self._drawn(release, delta, None), **notes)
+
+    def _drawn(self, release: SmoothRelease, delta: float, rng: np.random.Generator | None) -> SanitisedEpsilon:
         return SanitisedEpsilon.of(self._released(release, rng), release, delta, self._rounds)
 
     def _released(self, release: SmoothRelease, rng: np.random.Generator | None) -> float:
         profile = _profile(release.order, self._lattice, self._threshold)
-        scale = profile.smooth(self._states, release.beta) * release.sigma
+        asked = release.order, release.beta
+        if asked not in self._smooth:
+            self._smooth[asked] = profile.smooth(self._states, release.beta)
+        scale = self._smooth[asked] * release.sigma
         centre = profile.total(self._states) + release.quantile * scale
         most = profile.plain * self._rounds
         grid = 2.0 ** np.floor(np.log2(most * _GRID))

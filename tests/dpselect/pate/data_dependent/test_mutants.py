@@ -10,8 +10,7 @@ from exact_votes import all_votes, divergence, neighbours
 
 from dpselect import pate
 from dpselect.pate.data_dependent import bound
-from dpselect.pate.data_dependent.lattice import Lattice
-from dpselect.pate.data_dependent.profile import Profile, States
+from dpselect.pate.data_dependent.profile import Lattice, Profile, States
 
 
 def _bound_holds() -> bool:

@@ -12,8 +12,10 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from accounting.ledger import AlreadyCharged
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
+from dpselect.pate.data_dependent.profile import Lattice, Profile, States
 
 COUNTS = np.array([[37, 2, 1], [31, 5, 4], [20, 18, 2]])
 MECHANISM = pate.GNMax(sigma=5.0, labels=3)
@@ -47,11 +49,11 @@ def test_it_is_not_copied_out(private: pate.UnsanitisedPrivacy, take: object) ->
 
 
 def test_accounting_refuses_it(private: pate.UnsanitisedPrivacy, tmp_path: Path) -> None:
-    """Ledgers, sessions, accountants, budgets, calibration and curves take neither it nor what is published of it."""
+    """Ledgers, sessions, accountants, budgets, calibration and curves take neither it nor the number that is published of it."""
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
     ledger.create_dataset("votes", acc.Budget(epsilon=5.0, delta=1e-5), "replace_one")
     session = dps.Session(ledger, "votes")
-    published = private.sanitised(order=8.0, delta=1e-5)
+    published = private.sanitised(order=8.0, delta=1e-5, rng=np.random.default_rng(1))
     for value in (private, published):
         for attempt in (
             lambda value=value: ledger.charge("votes", value),
@@ -70,6 +72,60 @@ def test_accounting_refuses_it(private: pate.UnsanitisedPrivacy, tmp_path: Path)
     assert list(ledger.entries("votes")) == []
     with pytest.raises(acc.AccountingError):
         acc.Curve.from_json(published.model_dump_json())
+
+
+def _votes(tmp_path: Path, budget: acc.Budget, relation: acc.Relation = "replace_one") -> dps.Session:
+    tmp_path.mkdir(exist_ok=True)
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'v.db'}")
+    ledger.create_dataset("votes", budget, relation)
+    return dps.Session(ledger, "votes")
+
+
+def test_what_is_published_is_charged_first(private: pate.UnsanitisedPrivacy, tmp_path: Path) -> None:
+    """A published bound is a release: its curve is charged to the votes' ledger, once, and the charge names what it was for."""
+    session = _votes(tmp_path, acc.Budget(epsilon=9.0, delta=1e-5))
+    published = private.sanitised(order=8.0, delta=1e-5, session=session, key="bound", label="what the labels cost")
+    (opened, released) = session.ledger.entries("votes")
+    assert (opened.action, released.action) == ("charge", "release")
+    assert (opened.curve, opened.label) == (published.release.curve.to_json(), "what the labels cost")
+    assert pate.SmoothRelease.model_validate_json(opened.mechanism) == published.release
+    with pytest.raises(AlreadyCharged):
+        private.sanitised(order=8.0, delta=1e-5, session=session, key="bound")
+
+
+def test_nothing_is_published_that_is_not_paid_for(
+    private: pate.UnsanitisedPrivacy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a session, under another relation or beyond the budget, no noise is drawn and nothing is charged."""
+    monkeypatch.setattr(pate.UnsanitisedPrivacy, "_released", lambda *_: pytest.fail("drawn before it was paid for"))
+    poor = _votes(tmp_path, acc.Budget(epsilon=0.5, delta=1e-5))
+    other = _votes(tmp_path / "other", acc.Budget(epsilon=9.0, delta=1e-5), "add_remove")
+    for arguments, error in (
+        ({}, InvalidRequest),
+        ({"session": poor, "rng": np.random.default_rng(1)}, InvalidRequest),
+        ({"session": poor}, (acc.BudgetExceeded, acc.Unaffordable)),
+        ({"session": other}, acc.RelationMismatch),
+    ):
+        with pytest.raises(error):
+            private.sanitised(order=8.0, delta=1e-5, sigma=0.5, **arguments)
+    assert list(poor.ledger.entries("votes")) == []
+
+
+def test_the_noise_has_a_public_floor_and_the_walk_a_public_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unanimous votes, whose sensitivity underflows, keep a public least noise; as many distances are tried as for any votes."""
+    walked: list[int] = []
+    local = Profile.local
+    monkeypatch.setattr(Profile, "local", lambda self, states, distance: walked.append(distance) or local(self, states, distance))
+    profile = Profile(2.0, Lattice(4000, 3, 5.0), None)
+    found = []
+    for row in ([4000, 0, 0], [1334, 1333, 1333], [3000, 900, 100]):
+        walked.clear()
+        counts = np.array([row])
+        states = States(counts.max(axis=1), profile.lattice.steps(counts), np.ones(1, dtype=np.int64))
+        found.append((profile.smooth(states, 0.3), tuple(walked)))
+    assert len({tried for _, tried in found}) == 1
+    assert found[0][1] == tuple(range(71))
+    assert 1e-12 < found[0][0] < 1e-6 * found[1][0]
 
 
 def test_reading_it_says_so(private: pate.UnsanitisedPrivacy) -> None:

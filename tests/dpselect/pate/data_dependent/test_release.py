@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from accounting import Curve, best_epsilon
+from accounting import Budget, Curve, GaussianDP, PrivacyFilter, best_epsilon
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.pate.data_dependent.profile import Profile
@@ -54,6 +55,34 @@ def test_release_costs_the_worst_admissible_pair(release: pate.SmoothRelease) ->
     worst = max(_normal_divergence(release.order, *pair) for pair in _pairs(release))
     back = max(_normal_divergence(release.order, *pair[2:], *pair[:2]) for pair in _pairs(release))
     assert max(worst, back) <= release.rdp <= worst * (1 + 1e-5) + 1e-9
+
+
+@pytest.mark.parametrize("release", RELEASES[::2], ids=lambda r: f"{r.order:g}-{r.beta:.3g}-{r.sigma:g}-{r.failure:g}")
+def test_the_curve_is_the_worst_admissible_pair_at_every_order(release: pate.SmoothRelease) -> None:
+    """At every order of the curve the bound is at least the largest divergence over admissible pairs, and attained."""
+    orders = np.array(release.curve.orders)[[0, 20, 50, 80, -1]]
+    for order, bound in zip(orders, release.curve.rdp(orders), strict=True):
+        worst = max(_normal_divergence(order, *pair) for pair in _pairs(release))
+        back = max(_normal_divergence(order, *pair[2:], *pair[:2]) for pair in _pairs(release))
+        assert max(worst, back) <= bound <= worst * (1 + 1e-3) + 1e-9
+    assert release.curve.rdp(release.order) == release.rdp
+    assert math.isinf(release.curve.rdp(2 / -math.expm1(-2 * release.beta)))
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        lambda release: release.model_copy(update={"sigma": release.sigma * 1.05}),
+        lambda release: release.model_copy(update={"beta": release.beta * 0.95}),
+        lambda release: release.model_copy(update={"failure": 2 * release.failure}),
+    ],
+)
+def test_less_of_a_constant_is_noticed(mutant: Callable[[pate.SmoothRelease], pate.SmoothRelease]) -> None:
+    """A curve for 5 per cent more noise, 5 per cent more smoothness or a smaller quantile is exceeded by an admissible pair."""
+    release = pate.SmoothRelease(order=8.0, beta=0.05, sigma=3.0, failure=1e-6)
+    order = 8.0
+    worst = max(_normal_divergence(order, *pair) for pair in _pairs(release))
+    assert mutant(release).curve.rdp(order) < worst <= release.curve.rdp(order)
 
 
 def test_erratum_the_published_cost_of_smooth_noise_is_too_small() -> None:
@@ -116,7 +145,8 @@ def test_noise_follows_the_smooth_sensitivity() -> None:
 
 def test_never_worse_than_the_price_without_votes() -> None:
     """The released bound is at most the data-independent one, and at least 0."""
-    noisy = [_unsanitised([[4, 3, 1]]).sanitised(order=8.0, delta=1e-5, sigma=1e4).rdp for _ in range(20)]
+    rng = np.random.default_rng(4)
+    noisy = [_unsanitised([[4, 3, 1]]).sanitised(order=8.0, delta=1e-5, sigma=1e4, rng=rng).rdp for _ in range(20)]
     assert all(0 <= value <= 8.0 / 12.0**2 * (1 + 1e-12) for value in noisy)
 
 
@@ -177,11 +207,30 @@ def test_a_tested_release_keeps_its_curve(bounds: tuple[float, float], ratio: in
     """Labels released below a limit only keep `tested` on pairs below, across and above the limit, by quadrature."""
     release = pate.SmoothRelease(order=4.0, beta=0.1, sigma=1.0, failure=1e-3)
     limit = 3.0
-    curve = release.tested(limit)
-    assert Curve.from_json(curve.to_json()) == curve
-    for delta in (2e-3, 1e-2):
-        epsilon = best_epsilon(curve, delta).value
-        assert _tested_divergence(epsilon, limit, release, bounds, math.exp(0.1 * ratio)) <= delta
+    plain = GaussianDP(mu=math.sqrt(2 * min(bounds) / release.order))
+    for curve in (release.tested(limit), release.tested(limit, plain)):
+        assert Curve.from_json(curve.to_json()) == curve
+        for delta in (2e-3, 1e-2):
+            epsilon = best_epsilon(curve, delta).value
+            assert _tested_divergence(epsilon, limit, release, bounds, math.exp(0.1 * ratio)) <= delta
+
+
+def test_ordinary_budgets_pay_for_a_tested_release() -> None:
+    """At the budget's own order, or with the labels' plain price, the tested curve fits as any other charge does."""
+    counts = np.random.default_rng(1).multinomial(1000, [0.9] + [0.1 / 9] * 9, size=1000)
+    mechanism, budget = pate.GNMax(sigma=60.0, labels=10), Budget(epsilon=2.0, delta=1e-5)
+    plain = 1000 * mechanism.curve
+    release = pate.SmoothRelease(order=float(budget.order), failure=1e-7)
+    limit = 0.5
+    assert pate.data_dependent(counts, mechanism, teachers=1000, orders=(release.order,)).expose_private()[0] < limit / 2
+    filtered = PrivacyFilter(budget)
+    assert not filtered.can_afford(plain)
+    filtered.charge(release.tested(limit))
+    assert filtered.remaining.main > 0.1
+    other = pate.SmoothRelease(order=8.0, failure=1e-7)
+    assert math.isinf(other.tested(1.0).rdp(release.order))
+    assert math.isfinite(other.tested(1.0, plain).rdp(release.order))
+    assert np.all(other.tested(1.0, plain).rdp(other.curve.orders) <= (plain + other.curve).rdp(other.curve.orders) * (1 + 1e-12))
 
 
 def test_passing_is_a_comparison_with_the_limit() -> None:

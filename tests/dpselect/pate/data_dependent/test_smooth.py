@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from exact_votes import Votes, all_votes, law, neighbours, within
 
-from dpselect.pate.data_dependent.lattice import Lattice
-from dpselect.pate.data_dependent.profile import Profile, States, Threshold
-from dpselect.pate.data_dependent.range import RangeMax
+from dpselect.pate.data_dependent.profile import Lattice, Profile, RangeMax, States, Threshold
 
 PROFILES = [
     Profile(order, Lattice(teachers, labels, sigma), threshold)
