@@ -22,6 +22,9 @@ from hypothesis import settings
 import accounting.curves.base
 import dpselect.mechanisms.base
 
+# The interpreters that tests start look for packages where they are installed, not in the current folder, which is the checkout.
+os.environ["PYTHONSAFEPATH"] = "1"
+
 # -- globals --------------------------------------------------------------------------------------------------------------------
 
 # Whoever leaves one of these changed fails: what a test finds must not depend on which tests ran before it.

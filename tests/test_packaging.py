@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+
+from processes import Forked, fresh
+
+import accounting
+import dpselect
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_a_foreign_accounting_is_detected(tmp_path: Path) -> None:
@@ -17,6 +25,15 @@ def test_a_foreign_accounting_is_detected(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "shadows" in done.stderr
     assert "virtual" in done.stderr
+
+
+def test_what_is_tested_is_what_is_installed() -> None:
+    """Where an installed wheel is promised, as in .ci/run, neither this process nor another sees the checkout."""
+    code = "import accounting, dpselect; print(accounting.__file__, dpselect.__file__, sep=chr(10))"
+    found = {accounting.__file__, dpselect.__file__, *fresh("-c", code).stdout.split(), *Forked(code).finish()[1].split()}
+    assert len(found) == 2
+    if os.environ.get("DPSELECT_TEST_INSTALLED") == "required":
+        assert not [name for name in found if Path(str(name)).is_relative_to(ROOT)]
 
 
 def test_both_packages_are_typed_and_bring_their_files() -> None:
