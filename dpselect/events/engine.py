@@ -57,8 +57,8 @@ class Engine:
             while batch := cursor.fetchmany(rows):
                 yield batch
         except (duckdb.Error, UnicodeError, RuntimeError) as error:
-            # The engine reports Ctrl-C as an error of its own.
-            if "interrupted" in str(error).lower():
+            # The engine reports Ctrl-C as an error of its own; the text of others may quote data.
+            if isinstance(error, duckdb.InterruptException) or _is_interrupt(error):
                 raise KeyboardInterrupt from None
             failure = _explained(error, what)
         # Raised here, not in the handler: an exception chained to the engine's would carry the data in its message.
@@ -105,8 +105,12 @@ def _memory(limit: str | None) -> str:
     return limit.strip()
 
 
+def _is_interrupt(error: Exception) -> bool:
+    return not isinstance(error, duckdb.Error) and "interrupted" in str(error).lower()
+
+
 def _explained(error: Exception, what: str) -> str:
-    text = str(error)
+    text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
     if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in text:
         return (
             f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit, use more buckets, "
@@ -116,6 +120,13 @@ def _explained(error: Exception, what: str) -> str:
         return f"{what} is not valid UTF-8: convert it to UTF-8 first"
     line = re.search(r"CSV Error on Line: (\d+)", text)
     place = f" (near line {line[1]})" if line else ""
+    if "Maximum line size" in quoted or "Maximum line size" in text:
+        return f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read; leave its long column out"
+    if "invalid state" in text:
+        return (
+            f"{what} cannot be read: its lines do not all end alike (\\n in some, \\r\\n in others), or text follows a quote. "
+            "Such a malformed file is refused whole: give all lines one end, with dos2unix for example"
+        )
     return (
         f"{what} cannot be read{place}: it is damaged, of another format than stated, or has a malformed row, and then is "
         "refused whole; correct it, or say what a file is with format="

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +16,7 @@ DELIMITERS: dict[Delimited, str] = {"csv": ",", "tsv": "\t"}
 # TSV has no quoting: a double quote is a character. Read otherwise, one in a label could swallow the rows after it.
 _QUOTES: dict[Delimited, str] = {"csv": '"', "tsv": ""}
 QUOTING: dict[Delimited, Literal[0, 3]] = {"csv": csv.QUOTE_MINIMAL, "tsv": csv.QUOTE_NONE}
-_NUMBER = re.compile(r"\s*[-+]?[\d.]+\s*")
+_MOST_COLUMNS = 10_000  # three seconds of the engine
 
 
 def rows(path: Path, kind: Delimited, asked: Asked, *, header: bool | None, what: str) -> Rows:
@@ -27,8 +26,12 @@ def rows(path: Path, kind: Delimited, asked: Asked, *, header: bool | None, what
         EventLogError: empty or unreadable, or a column is not there.
     """
     first = first_record(path, kind, what)
+    if len(first) > _MOST_COLUMNS:
+        raise EventLogError(
+            f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write the two columns to another file"
+        )
     has_header = not asked.by_position() if header is None else header
-    user, item = _positions(asked, first, kind, header=header, has_header=has_header, what=what)
+    user, item = _positions(asked, first, header=header, has_header=has_header, what=what)
     return Rows(
         sql=_sql(path, kind, len(first), (user, item), has_header=has_header),
         size=path.stat().st_size,
@@ -58,14 +61,11 @@ def first_record(path: Path, kind: Delimited, what: str) -> list[str]:
     return record
 
 
-def _positions(
-    asked: Asked, first: list[str], kind: Delimited, *, header: bool | None, has_header: bool, what: str
-) -> tuple[int, int]:
+def _positions(asked: Asked, first: list[str], *, header: bool | None, has_header: bool, what: str) -> tuple[int, int]:
     if not has_header:
         return by_position(asked, len(first), what)
-    # A first line that was not said to be a header, and may be none, could hold private data: an error must not show it.
-    looks_named = kind == "csv" and not any(_NUMBER.fullmatch(name) or not name.strip() for name in first)
-    return by_name(asked, first, what, listed=header is True or looks_named)
+    # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
+    return by_name(asked, first, what, listed=header is True or not {asked.user, asked.item}.isdisjoint(first))
 
 
 def _sql(path: Path, kind: Delimited, count: int, columns: tuple[int, int], *, has_header: bool) -> str:

@@ -62,10 +62,12 @@ def require_fields(path: Path, asked: Asked, missing: tuple[bool, bool], what: s
     Raises:
         EventLogError: no such field.
     """
+    if not any(missing):
+        return
     names = _first_names(path)
     for field, column, absent in zip(("user", "item"), (asked.user, asked.item), missing, strict=True):
         if absent and names and column not in names:
-            raise no_column(field, column, names, what)
+            raise _no_field(field, column, names, what, listed=not {asked.user, asked.item}.isdisjoint(names))
 
 
 def _name(field: str, column: str | int, what: str) -> str:
@@ -74,7 +76,23 @@ def _name(field: str, column: str | int, what: str) -> str:
     return column
 
 
+def _no_field(field: str, column: object, names: list[str], what: str, *, listed: bool) -> EventLogError:
+    # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
+    if listed:
+        return no_column(field, column, names, what)
+    return EventLogError(
+        f"{field}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
+    )
+
+
 def _first_names(path: Path) -> list[str]:
+    """The names in the first object; none if it cannot be read here, though the engine, which looks at two fields only, can."""
     with path.open(encoding="utf-8") as stream:
-        first: Any = json.loads(next((line for line in stream if line.strip()), "{}"))
-    return list(first)
+        for line in stream:
+            try:
+                value: Any = json.loads(line) if line.strip() else None
+            except (ValueError, RecursionError):
+                return []
+            if isinstance(value, dict):
+                return list(value)
+    return []

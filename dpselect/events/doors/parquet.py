@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpselect.errors import EventLogError
@@ -12,6 +13,7 @@ from dpselect.events.rows import Rows, described, located, quoted, selected
 # Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
 BYTES_PER_ROW = 20
 _MAGIC = b"PAR1"
+_MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
 
 def rows(engine: Engine, path: Path, asked: Asked, *, what: str) -> Rows:
@@ -24,10 +26,38 @@ def rows(engine: Engine, path: Path, asked: Asked, *, what: str) -> Rows:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
     relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
-    names = [column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
-    user, item = (names[found] for found in by_name(asked, names, what))
+    names = _names(engine, path, what)
+    places = by_name(asked, names, what)
+    user, item = _known_as(engine, relation, names, places, what)
     types = engine.run(f"DESCRIBE SELECT {quoted(user)}, {quoted(item)} FROM {relation}", what=what)
     kinds = described(types, (asked.user, asked.item), what)
     count = engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0]
     sql = selected(relation, user, item, kinds)
     return Rows(sql=sql, size=int(count) * BYTES_PER_ROW, what=what, kinds=kinds)
+
+
+def _names(engine: Engine, path: Path, what: str) -> list[str]:
+    """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
+    nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
+    names, inside = list[str](), 0
+    for name, children in nodes[1:]:
+        if inside == 0:
+            names.append(name)
+        inside += int(children or 0) - (inside > 0)
+    return names
+
+
+def _known_as(engine: Engine, relation: str, names: Sequence[str], places: tuple[int, int], what: str) -> tuple[str, str]:
+    """What the engine calls two columns. It does not tell letter case apart, and renames all but the first of such names."""
+    known = list(names)
+    if len({name.lower() for name in names}) < len(names):
+        if len(names) > _MOST_RENAMED:
+            raise EventLogError(
+                f"{what} has {len(names):,} columns, and names that differ in letter case only: write the two columns to a file "
+                "of their own"
+            )
+        known = [column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
+        if len(known) != len(names):
+            raise EventLogError(f"{what} has columns whose names the engine cannot tell apart: rename them")
+    user, item = places
+    return known[user], known[item]

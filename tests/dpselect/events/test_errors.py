@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import traceback
 from pathlib import Path
 from typing import Any
@@ -49,12 +50,17 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.csv", f"u,i\n1,{SECRET},3\n", "malformed"),
         ("log.csv", f'u,i\n1,"{SECRET}\n2,b\n', "malformed"),
         ("log.csv", f'u,i\n1,"{SECRET}"x\n2,b\n', "malformed"),
-        ("log.csv", f"u,i\n1,{SECRET}\r\n2,b\n", "malformed"),
+        ("log.csv", f"u,i\n1,{SECRET}\r\n2,b\n", "do not all end alike.* malformed"),
         ("log.csv", f"u,i\n1,{SECRET}".encode() + b"\xe9\n", "UTF-8"),
         ("log.csv", GOOD.encode("utf-16"), "UTF-8"),
         ("log.csv", f"name,i\n1,{SECRET}\n", "its columns are 'name', 'i'"),
+        ("log.csv", f"U,I\n1,{SECRET}\n", "may be data"),
         ("log.csv", f"U,i\n1,{SECRET}\n", "its columns are 'U', 'i'"),
         ("log.csv", f"1,{SECRET}\n2,b\n", "may be data"),
+        ("log.csv", f"alice,{SECRET}\nbob,b\n", "may be data"),
+        ("log.csv", f"u,i\n1,{SECRET}\n2,interrupted by unicode,No space left\n", r"line 3.* malformed"),
+        ("log.csv", f"u,i\n1,{SECRET}\n2,{'y' * 3_000_000}\n", "longer than 2 MB"),
+        ("log.csv", "u,i," + ",".join(f"c{n}" for n in range(11_000)) + f"\n1,{SECRET}\n", "at most 10,000"),
         ("log.tsv", f"alice\t{SECRET}\n", "may be data"),
         ("log.csv.gz", GOOD, "not a whole gzip"),
         ("log.csv.gz", PACKED[:-20], "not a whole gzip"),
@@ -67,6 +73,10 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.jsonl", f'{{"u": 1, "u": "{SECRET}", "i": 1}}\n', "malformed"),
         ("log.jsonl", f'{{"u": 1, "b": "{SECRET}"}}\n', "item='i' is not a column .* 'u', 'b'"),
         ("log.jsonl", f'{{"u": null, "i": "{SECRET}"}}\n', "no event"),
+        ("log.jsonl", f'{{"{SECRET}": "zoo"}}\n{{"bob": "zoo"}}\n', "may be data"),
+        ("log.jsonl", f'{{"U": 1, "I": "{SECRET}"}}\n', "not a field"),
+        ("log.jsonl", "null\nnull\n", "no event"),
+        ("log.jsonl", f'null\n{{"u": 1, "b": "{SECRET}"}}\n', "item='i' is not a column .* 'u', 'b'"),
         ("log.jsonl", f'{{"u": 1, "i": "{SECRET}"}}\n{{"u": "1", "i": "a"}}\n', "counted apart"),
         ("log.jsonl", f'{{"u": 1.5, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
         ("log.jsonl", f'{{"u": 1, "i": ["{SECRET}"]}}\n', "neither text nor whole numbers"),
@@ -169,3 +179,56 @@ def test_options_of_files_are_refused_for_tables() -> None:
     table = pa.table({"u": [1], "i": [1]})
     refused(table, "format='csv'", format="csv")
     refused(table, "header=True", header=True)
+
+
+@pytest.mark.parametrize("unused", ["[" * 5000 + "]" * 5000, "9" * 6000, "1e999999"])
+@pytest.mark.parametrize("first", ["null", "{}", "{UNUSED}"])
+def test_json_that_python_cannot_hold(tmp_path: Path, unused: str, first: str) -> None:
+    """Null rows are no events; nesting and numbers beyond Python's limits, in a field that nobody asked for, do no harm."""
+    start = first.replace("UNUSED", f'"z": {unused}')
+    path = written(tmp_path, "log.jsonl", f'{start}\n{{"z": {unused}, "u": "a", "i": "x"}}\n{{"u": "b", "i": null}}\n')
+    assert events.read(path, user="u", item="i").labels == ("x",)
+
+
+NAMES = ["User", "user", "user_1", "user_2"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_exact(tmp_path: Path, name: str) -> None:
+    """Names that differ in letter case, or that the engine would make up for such, are told apart in every form of a log."""
+    values = {known: f"in {known}" for known in NAMES}
+    table = pa.table({known: [value] for known, value in values.items()} | {"who": ["me"]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    header = ",".join([*NAMES, "who"])
+    written(tmp_path, "log.csv", f"{header}\n{','.join(values.values())},me\n")
+    written(tmp_path, "log.jsonl", json.dumps(values | {"who": "me"}) + "\n")
+    files = [tmp_path / f"log.{suffix}" for suffix in ("parquet", "csv", "jsonl")]
+    for source in (*files, table, table.to_pandas(), pl.from_arrow(table)):
+        assert events.read(source, user="who", item=name).labels == (values[name],)
+
+
+def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    """In a Parquet file and in a table two columns of one name are ambiguous, whatever the engine calls the second."""
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([SECRET])], names=["u", "u", "i"])
+    pq.write_table(twice, tmp_path / "log.parquet")
+    refused(tmp_path / "log.parquet", "more than one column")
+    refused(twice, "more than one column")
+    for name in ("u_1", "U"):
+        refused(tmp_path / "log.parquet", "is not a column", user=name)
+
+
+def test_columns_beside_nested_ones(tmp_path: Path) -> None:
+    """Fields inside of a nested column are no columns."""
+    nested = {"s": [{"i": "inner", "b": [{"u": 2}]}], "u": ["me"], "l": [[1]], "i": ["outer"]}
+    pq.write_table(pa.table(nested), tmp_path / "log.parquet")
+    assert events.read(tmp_path / "log.parquet", user="u", item="i").labels == ("outer",)
+    refused(tmp_path / "log.parquet", "is not a column", user="b")
+
+
+def test_many_columns(tmp_path: Path) -> None:
+    """A Parquet file with thousands of columns is read without describing them all; with equal names it is refused."""
+    names = [f"c{number}" for number in range(6000)]
+    pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * 6000, names=["C1", *names[1:]]), tmp_path / "log.parquet")
+    refused(tmp_path / "log.parquet", "letter case", user="c5", item="c5999")
+    pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * 6000, names=names), tmp_path / "log.parquet")
+    assert events.read(tmp_path / "log.parquet", user="c5", item="c5999").labels == ("x",)
