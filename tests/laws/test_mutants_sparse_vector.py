@@ -209,12 +209,13 @@ def test_large_margin(plant: Plant | None, monkeypatch: Patch) -> None:
 # -- spectral ranking -----------------------------------------------------------------------------------------------------------
 
 
-def half_laplace(patch: Patch) -> None:
-    patch.setattr(SpectralTopK, "scale", property(lambda self: ratio_up(self.k * self.covers.range, 2 * self.epsilon)))
+def largest_change_priced(patch: Patch) -> None:
+    """The largest change of one score, where the changes of all add up."""
+    patch.setattr(SpectralTopK, "scale", property(lambda self: ratio_up(self.covers.linf, self.epsilon)))
 
 
-def one_item_priced(patch: Patch) -> None:
-    patch.setattr(SpectralTopK, "scale", property(lambda self: ratio_up(self.covers.range, self.epsilon)))
+def a_twentieth_less(patch: Patch) -> None:
+    patch.setattr(SpectralTopK, "scale", property(lambda self: 0.95 * ratio_up(self.covers.l1_of(None), self.epsilon)))
 
 
 def no_ergodicity(patch: Patch) -> None:
@@ -223,12 +224,15 @@ def no_ergodicity(patch: Patch) -> None:
     patch.setattr(SpectralTopK, "scale", scale)
 
 
-@pytest.mark.parametrize("plant", [None, half_laplace, one_item_priced, no_ergodicity])
+@pytest.mark.parametrize("plant", [None, largest_change_priced, a_twentieth_less, no_ergodicity])
 def test_spectral_top_k(plant: Plant | None, monkeypatch: Patch) -> None:
     """Too little noise shows in the exact law of the set."""
     mechanism = SpectralTopK(k=2, epsilon=1.0, normaliser=3, per_pair=4, ergodicity=0.7)
     claim: Any = SimpleNamespace(curve=mechanism.curve)
     if plant is not None:
         plant(monkeypatch)
-    broken = curve_covers(claim, on_box(mechanism, 4, 2))
+    linf, far = mechanism.covers.linf, 12 * mechanism.scale
+    # Attained: an item far below the others comes first, one far above them does not come out.
+    attained = on_pair(mechanism, [-far + linf, far - linf, 0, 0], [-far, far, 0, 0], epsilons_for(mechanism))
+    broken = curve_covers(claim, on_box(mechanism, 4, 2)) + curve_covers(claim, attained)
     assert (broken != []) == (plant is not None)
