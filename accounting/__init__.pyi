@@ -27,6 +27,7 @@ from .curves import LaplaceDP as LaplaceDP
 from .curves import ProfileTable as ProfileTable
 from .curves import PureDP as PureDP
 from .curves import RenyiTable as RenyiTable
+from .curves import SampledGaussianDP as SampledGaussianDP
 from .curves import SparseVectorDP as SparseVectorDP
 from .curves import Tighter as Tighter
 from .curves import tighter as tighter

@@ -15,10 +15,11 @@ from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
 from accounting.arguments import whole
-from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, zero
+from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, SampledGaussianDP, zero
 from accounting.curves.profile_table import ProfileTable
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.relation import Relation, same_relation
+from accounting.subsampling import poisson_sampled
 
 _RELATION: Relation = "add_remove"  # what dp-accounting assumes unless told otherwise
 _ORDERS = tuple(sorted({float(a) for a in DEFAULT_RDP_ORDERS} | {float(f"{1 + a:.6g}") for a in np.geomspace(1e-2, 1e5, 141)}))
@@ -28,7 +29,8 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
     """The curve of a dp-accounting event, compositions included, with their counts. Theorem G6.
 
     Args:
-        event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, and compositions of them.
+        event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, compositions of them, and Poisson samples, which
+            are taken to be kept secret, as dp-accounting takes them.
         relation: the neighbouring relation, to be stated: events carry none, dp-accounting assumes add_remove. Noise is
             relative to the norm of one user's contribution, so replacing it costs twice as much; randomised response exists under
             replace_one only.
@@ -54,7 +56,7 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more privacy loss. Theorem G6.
 
     Args:
-        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, the identity, and compositions of them.
+        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, SampledGaussianDP, the identity, and compositions of them.
         relation: the neighbouring relation that the event will be read under, add_remove if None.
 
     Raises:
@@ -105,6 +107,11 @@ def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> C
     return Composed.of([(count, from_dp_event(event.event, relation))])
 
 
+def _poisson_sampled(event: dp_event.PoissonSampledDpEvent, relation: Relation) -> Curve:
+    inner = from_dp_event(event.event, relation)
+    return zero() if event.sampling_probability == 0 else poisson_sampled(inner, event.sampling_probability, relation=relation)
+
+
 def _shift(noise_multiplier: float, relation: Relation) -> float:
     """Shift of the answer over the scale of its noise, rounded up."""
     if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
@@ -140,6 +147,14 @@ def _from_zcdp(curve: ZCDP, _: Relation) -> dp_event.DpEvent:
     return dp_event.ZCDpEvent(curve.rho0) if curve.rho0 > 0 else dp_event.NoOpDpEvent()
 
 
+def _from_sampled(curve: SampledGaussianDP, relation: Relation) -> dp_event.DpEvent:
+    if relation != "add_remove":
+        raise NoEquivalent(
+            "SampledGaussianDP has an event under add_remove only: a user's replacement is not covered by its proof"
+        )
+    return dp_event.PoissonSampledDpEvent(curve.rate, dp_event.GaussianDpEvent(down(1 / curve.mu)))
+
+
 def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
     parts = [_repeated(to_dp_event(part, relation), count) for count, part in curve.parts]
     return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(parts) if parts else dp_event.NoOpDpEvent()
@@ -164,6 +179,7 @@ _READERS: dict[type[dp_event.DpEvent], Callable[[Any, Relation], Curve]] = {
     dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
     dp_event.RandomizedResponseDpEvent: _randomised_response,
     dp_event.ZCDpEvent: _zcdp,
+    dp_event.PoissonSampledDpEvent: _poisson_sampled,
     dp_event.ComposedDpEvent: _composed,
     dp_event.SelfComposedDpEvent: _self_composed,
 }
@@ -172,6 +188,7 @@ _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
     GaussianDP: _from_gaussian,
     LaplaceDP: _from_laplace,
     PureDP: _from_pure,
+    SampledGaussianDP: _from_sampled,
     ZCDP: _from_zcdp,
     Composed: _from_composed,
 }
@@ -179,7 +196,6 @@ _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
 _REFUSED: dict[str, str] = {
     "NonPrivateDpEvent": "it states that nothing is guaranteed. Leave it out only if it touches no private data",
     "UnsupportedDpEvent": "it states no guarantee. Replace it by the event of the mechanism that ran",
-    "PoissonSampledDpEvent": "events do not say that the sample is kept secret. Use acc.poisson_sampled(curve, rate, relation=)",
     "SampledWithReplacementDpEvent": "no bound for it is proved here. Convert the inner event for a valid, looser curve",
     "SampledWithoutReplacementDpEvent": "no bound for it is proved here. Convert the inner event for a valid, looser curve",
     "SingleEpochTreeAggregationDpEvent": "its guarantee is for replacing a record by a special one, neither relation known here",

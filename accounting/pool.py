@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld import MOST_STEPS
 from accounting.curves import Composed, Curve, GaussianDP
 from accounting.curves.base import Floats, OneParameter
 from accounting.decimal_sum import decimal_sum
 
 _PARAMETER = attrgetter("parameter")
+_FEW = 4096  # distinct curves: beyond, building them one by one would dominate
 _INT64 = 2**40  # counts above are added as Python integers: their sum could leave the 64 bits
 
 
@@ -69,7 +69,7 @@ class Pool:
     @property
     def is_small(self) -> bool:
         """Whether it is as well converted as one `Composed`, whose parts may have a joint privacy loss distribution."""
-        return sum(len(family.curves) for family in self.families) <= 2 * MOST_STEPS
+        return sum(len(family.curves) for family in self.families) <= _FEW
 
     def curve(self) -> Curve:
         """The composition as a curve."""

@@ -6,19 +6,11 @@ import math
 import numbers
 from typing import cast, overload
 
-import numpy as np
-from dp_accounting import dp_event
-from dp_accounting.rdp import rdp_privacy_accountant
-
-from accounting.curves import ApproxDP, Composed, Curve, GaussianDP, PureDP, RenyiTable, tighter
+from accounting.curves import ApproxDP, Composed, Curve, GaussianDP, PureDP, SampledGaussianDP
 from accounting.errors import InvalidArgument, NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
 from accounting.profile_points import as_table, sampled_profile
 from accounting.relation import Relation
-
-_ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8), 160, 192, 256, 384, 512, 768, 1024]
-# dp-accounting adds series in logarithms and stops where a term is below e^-30: far less than one part in 10^9, or 10^-10 nats.
-_OUTWARD, _MORE = 1 + 1e-9, 1e-10
 
 
 @overload
@@ -32,7 +24,7 @@ def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | 
     that all of its parts see the same sample.
 
     Args:
-        curve: the guarantee of the mechanism on the sample. Gaussian mechanisms also get the Renyi bound of dp-accounting.
+        curve: the guarantee of the mechanism on the sample. Of Gaussian mechanisms the result is exact.
         rate: sampling probability, in (0, 1].
             Given a mechanism, the result is a `Guarantee`, under the mechanism's relation.
         relation: of a bare curve; must be add_remove: replacing a user of a Poisson sample is not covered.
@@ -57,11 +49,10 @@ def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | 
 def _amplified(curve: Curve, rate: float) -> Curve:
     if isinstance(curve, PureDP | ApproxDP):
         return _one_point(curve.core_epsilon, curve.delta0, rate)
-    table = as_table(
-        [(_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)], type(curve).__name__
-    )
-    mu = _gaussian(curve)
-    return table if mu is None else tighter(table, _renyi(mu, rate))
+    if (mu := _gaussian(curve)) is not None:
+        return SampledGaussianDP(mu=mu, rate=rate)
+    points = [(_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)]
+    return as_table(points, type(curve).__name__)
 
 
 def _one_point(epsilon: float, delta: float, rate: float) -> Curve:
@@ -86,12 +77,3 @@ def _gaussian(curve: Curve) -> float | None:
     if not all(isinstance(part, GaussianDP) for _, part in parts) or curve.rho == 0:
         return None
     return math.sqrt(2 * curve.rho) * (1 + 1e-15)
-
-
-def _renyi(mu: float, rate: float) -> RenyiTable:
-    accountant = rdp_privacy_accountant.RdpAccountant(orders=_ORDERS)
-    accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / mu)))
-    # dp-accounting gives inf, or bounds that are too large, at some fractional orders: a larger order's bound holds there too.
-    finite = np.isfinite(accountant.rdp)
-    values = np.minimum.accumulate(np.maximum(accountant.rdp[finite], 0.0)[::-1])[::-1] * _OUTWARD + _MORE
-    return RenyiTable(orders=np.array(_ORDERS, dtype=np.float64)[finite].tolist(), values=values.tolist())

@@ -2,8 +2,9 @@
 
 Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event, `rdp` the conversion of the Renyi
 bound at the best order, `profile` a closed-form hockey-stick divergence, `pld` the composed privacy loss distribution (Theorem
-P6). `pld` is tried where it can help and is cheap: the curve has no exact closed-form profile, every part has a dominating pair,
-at most 64 parts are distinct and at most 10^10 run. It costs some ten milliseconds and is remembered. All of these
+P6). `pld` is tried where it can help and is cheap: the curve has no exact closed-form profile, some part has a dominating pair,
+many widths are rounded up to 128 (Theorem P9), and at most 10^10 parts run. It costs some ten milliseconds, up to a second for
+hundreds of different parts, and is remembered. All of these
 routes hold for plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).
 """
 
@@ -18,7 +19,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld import Dominated, Hull, Losses, composable, pld_delta, pld_epsilon
+from accounting.conversion.pld import Dominated, Hull, Losses, composable, condensed, directed, pld_delta, pld_epsilon
 from accounting.conversion.renyi import (
     check_delta,
     check_epsilon,
@@ -117,7 +118,7 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
         found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
         if (losses := _composable(curve)) is not None:
-            pld = pld_epsilon(losses, delta)
+            pld = max((pld_epsilon(way, delta) for way in directed(losses)), key=lambda bound: bound.value)
             yield Bound(pld.value, "pld", grid_error=pld.inflation)
     if (profile := _closed_form(curve)) is not None:
         yield Bound(invert_profile(profile, delta), "profile")
@@ -132,7 +133,7 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
     value = max(_LEAST, min(1.0, curve.delta0 + found.value))
     yield Bound(value, "rdp", found.order, found.at_edge and value > _LEAST)
     if (losses := _composable(curve)) is not None:
-        pld = pld_delta(losses, epsilon)
+        pld = max((pld_delta(way, epsilon) for way in directed(losses)), key=lambda bound: bound.value)
         yield Bound(max(_LEAST, pld.value), "pld", grid_error=pld.inflation)
     if (profile := _closed_form(curve)) is not None:
         yield Bound(profile(epsilon), "profile")
@@ -157,8 +158,8 @@ def _composable(curve: Bounded) -> Losses | None:
     """
     if not isinstance(curve, Dominated):
         return None
-    losses = curve.losses()
-    if losses is None or not composable(losses):
+    found = curve.losses()
+    if found is None or not composable(losses := condensed(found)):
         return None
     hulled = any(isinstance(loss, Hull) for _, loss in losses.steps)
     return losses if hulled or curve.profile(0.0) is None else None

@@ -11,6 +11,7 @@ from accounting.curves.laplace import LaplaceDP
 from accounting.curves.profile_table import ProfileTable
 from accounting.curves.pure_dp import PureDP
 from accounting.curves.renyi_table import RenyiTable
+from accounting.curves.sampled_gaussian import SampledGaussianDP
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.curves.tighter import Tighter, tighter
 from accounting.curves.zcdp import ZCDP
@@ -29,6 +30,7 @@ __all__ = [
     "ProfileTable",
     "PureDP",
     "RenyiTable",
+    "SampledGaussianDP",
     "SparseVectorDP",
     "Tighter",
     "tighter",

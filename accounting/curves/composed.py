@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,11 +13,12 @@ from pydantic import BeforeValidator, Field
 
 from accounting.arguments import MOST_COUNT, whole
 from accounting.conversion.pld.loss import Dominated, Losses
+from accounting.conversion.pld.renyi_loss import RenyiLoss
 from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
-from accounting.frozen import Count
+from accounting.frozen import Count, Frozen
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -74,8 +76,16 @@ class Composed(Curve):
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
+        parts = list(parts)
+        if len(parts) == 2 and (grown := _grown(*parts)) is not None:
+            return grown
         composed = cls(parts=[(count, curve) for count, curve in parts if whole("count", count, _TIMES, least=0) > 0])
         return composed.parts[0][1] if len(composed.parts) == 1 and composed.parts[0][0] == 1 else composed
+
+    @classmethod
+    def _normal(cls, parts: tuple[Part, ...]) -> Composed:
+        """A composition whose parts are valid and in normal form already: they come out of one that was."""
+        return super(Frozen, cls).model_construct(parts=parts)
 
     def _rdp(self, orders: Floats) -> Floats:
         families, others = _by_family(self.parts)
@@ -110,14 +120,14 @@ class Composed(Curve):
         return GaussianDP(mu=math.nextafter(math.sqrt(2 * self.rho), math.inf)).profile(epsilon) if self.parts else 0.0
 
     def losses(self) -> Losses | None:
-        """The losses of all parts, each counted; None if one of them has none (Theorem P1)."""
-        if not all(isinstance(curve, Dominated) for _, curve in self.parts):
-            return None
-        found = [(count, curve.losses()) for count, curve in self.parts if isinstance(curve, Dominated)]
-        known = [(count, losses) for count, losses in found if losses is not None]
-        steps = tuple((count * n, loss) for count, losses in known for n, loss in losses.steps)
-        added = decimal_sum((count, losses.added) for count, losses in known)
-        return Losses(steps, added) if len(known) == len(found) else None
+        """The losses of all parts, each counted (Theorem P1); those without any enter as one, by their Renyi bounds (P8)."""
+        found = [(count, curve, curve.losses() if isinstance(curve, Dominated) else None) for count, curve in self.parts]
+        known = [(count, losses) for count, _, losses in found if losses is not None]
+        if len(known) == len(found):
+            return _joined(known)
+        rest = Composed.of([(count, curve) for count, curve, losses in found if losses is None])
+        loss = RenyiLoss.of(rest._rdp, rest.table_orders) if known else None
+        return None if loss is None else _joined([*known, (1, Losses(((1, loss),), rest.delta0))])
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         from dp_accounting.pld import privacy_loss_distribution
@@ -129,6 +139,28 @@ class Composed(Curve):
                 return None
             total = total.compose(single.self_compose(count))
         return total
+
+
+def _grown(first: Part, second: Part) -> Composed | None:
+    """A composition and one curve more, without looking at every part again; None if it is not that."""
+    for (times, long), (count, curve) in ((first, second), (second, first)):
+        if isinstance(long, Composed) and not isinstance(curve, Composed) and long.parts and times == count == 1:
+            return _inserted(long.parts, curve)
+    return None
+
+
+def _inserted(parts: tuple[Part, ...], curve: Curve) -> Composed | None:
+    key = _sort_key(curve)
+    place = bisect.bisect_left(parts, key, key=lambda part: _sort_key(part[1]))
+    if place < len(parts) and _sort_key(parts[place][1]) == key:
+        merged = (parts[place][0] + 1, parts[place][1])
+        return None if merged[0] > MOST_COUNT else Composed._normal((*parts[:place], merged, *parts[place + 1 :]))
+    return Composed._normal((*parts[:place], (1, curve), *parts[place:]))
+
+
+def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:
+    steps = tuple((count * n, loss) for count, losses in parts for n, loss in losses.steps)
+    return Losses(steps, decimal_sum((count, losses.added) for count, losses in parts))
 
 
 def _by_family(parts: Sequence[Part]) -> tuple[dict[type[OneParameter], list[tuple[float, int]]], list[Part]]:

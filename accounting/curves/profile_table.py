@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, final
 import numpy as np
 from pydantic import Field, model_validator
 
+from accounting.conversion.pld.atoms import Atoms
+from accounting.conversion.pld.loss import Losses
 from accounting.curves.base import Curve, Floats
 from accounting.curves.pure_dp import PureDP
 from accounting.frozen import NonNegative
@@ -92,6 +94,16 @@ class ProfileTable(Curve):
         (low, first), (high, second) = points[place - 1], points[place]
         share = math.exp(epsilon - high) * (math.expm1(low - epsilon) / math.expm1(low - high))
         return min(first, (first + share * (second - first)) * _OUTWARD)
+
+    def losses(self) -> Losses:
+        """The dominating pair as a privacy loss; each bad event is an infinite loss of its own (Theorem M1)."""
+        if not len(self._pair.losses):
+            return Losses(added=self.delta0)
+        losses, likely = self._pair
+        places = (*(-losses[::-1]).tolist(), 0.0, *losses.tolist())
+        unlikely = (likely * np.exp(-losses))[::-1]
+        neutral = max(0.0, 1 - self.delta0 - float(likely.sum() + unlikely.sum()))
+        return Losses(((1, Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)),))
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld import privacy_loss_distribution

@@ -14,11 +14,10 @@ from functools import lru_cache
 import numpy as np
 import scipy
 
+from accounting.conversion.pld.condense import MOST_STEPS
 from accounting.conversion.pld.grid import Parts, aligned, best_tilt, choose_interval, inflation
 from accounting.conversion.pld.loss import TINY, Floats, Losses, grid_of
 
-# Most distinct steps: beyond, a transform each would cost more than the sharper bound is worth.
-MOST_STEPS = 64
 # Most runs of all steps together: beyond, the rounding of the powers is no longer small against the law of the sum.
 _MOST_RUNS = 10**10
 # Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
@@ -34,6 +33,7 @@ _MULTIPLES = (1.0, 2.0, 4.0, 8.0, 16.0)
 # A transform of n points errs by at most this times log2(n), relative in the 2-norm (Higham 2002, Theorem 24.2), twice over.
 _FFT = 16 * 2.0**-53
 _ULP = 2.0**-52
+_FLOOR = 1e-140
 _OUTWARD = 1e-11
 
 
@@ -202,10 +202,12 @@ def _convolve(laws: list[Floats], parts: Parts, window: _Window) -> Floats:
     angle, height, heights, norms = np.zeros(half), np.zeros(half), [], []
     for count, pmf, law in zip(parts.counts, parts.pmfs, laws, strict=True):
         folded = np.bincount((pmf.low + np.arange(len(law))) % size, weights=law, minlength=size)
-        norms.append(count * eta * float(np.linalg.norm(folded)))
+        # Squares of subnormals are slow, and the floor only adds; a dot product of this length would wait for threads.
+        norm = math.sqrt(float(np.square(np.maximum(folded, _FLOOR)).sum()))
+        norms.append(count * eta * norm)
         transform = scipy.fft.rfft(folded)
         # Every frequency errs by less than the 2-norm of all their errors.
-        own = np.log(np.abs(transform) + eta * math.sqrt(size) * float(np.linalg.norm(folded)))
+        own = np.log(np.abs(transform) + eta * math.sqrt(size) * norm)
         heights.append(own)
         height += count * own
         angle = np.remainder(angle + count * np.angle(transform), 2 * math.pi)

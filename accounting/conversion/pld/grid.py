@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,10 +16,11 @@ _TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers
 
 def choose_interval(losses: Losses, tolerance: float) -> float:
     """The interval (nats) whose rounding adds `tolerance` of the plan's squared scale."""
-    low, high = 0.0, 4 * max(loss.scale for _, loss in losses.steps)
+    counts, scales = _scales(losses)
+    low, high = 0.0, 4 * float(scales.max())
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if inflation(losses, middle) <= tolerance else (low, middle)
+        low, high = (middle, high) if _added(counts, scales, middle) <= tolerance else (low, middle)
     return high
 
 
@@ -30,8 +32,15 @@ def aligned(losses: Losses, interval: float) -> float:
 
 def inflation(losses: Losses, interval: float) -> float:
     """Estimated share of the squared scale that rounding to `interval` adds: interval^2/6 a step, less for tiny steps."""
-    added = math.fsum(n * interval**2 * loss.scale / (6 * loss.scale + interval) for n, loss in losses.steps)
-    return added / math.fsum(n * loss.scale**2 for n, loss in losses.steps)
+    return _added(*_scales(losses), interval)
+
+
+def _scales(losses: Losses) -> tuple[Floats, Floats]:
+    return tuple(np.array([(n, loss.scale) for n, loss in losses.steps], dtype=np.float64).T)
+
+
+def _added(counts: Floats, scales: Floats, interval: float) -> float:
+    return float((counts * interval**2 * scales / (6 * scales + interval)).sum() / (counts * scales**2).sum())
 
 
 @dataclass(frozen=True)
@@ -50,20 +59,22 @@ class Parts:
 
     def cumulant(self, theta: float) -> float:
         """ln E[e^(theta S); S finite] for the sum S of all steps."""
-        return math.fsum(n * self._log_mean(pmf, theta) for n, pmf in zip(self.counts, self.pmfs, strict=True))
+        means = (_log_mean(logs, losses, theta) for logs, losses in zip(self._logs, self._losses, strict=True))
+        return math.fsum(n * mean for n, mean in zip(self.counts, means, strict=True))
 
     def tilted(self, theta: float) -> list[Floats]:
         """Each step's finite law, weighted by e^(theta L) and scaled to sum to one."""
-        return [np.exp(self._exponents(pmf, theta) - self._log_mean(pmf, theta)) for pmf in self.pmfs]
+        both = zip(self._logs, self._losses, strict=True)
+        return [np.exp(logs + theta * losses - _log_mean(logs, losses, theta)) for logs, losses in both]
 
     def spread(self, laws: list[Floats]) -> float:
         """Standard deviation of the sum under `laws`, no less than the interval."""
-        values = (_variance(self._losses(pmf), law) for pmf, law in zip(self.pmfs, laws, strict=True))
+        values = (_variance(losses, law) for losses, law in zip(self._losses, laws, strict=True))
         return max(self.interval, math.sqrt(math.fsum(n * v for n, v in zip(self.counts, values, strict=True))))
 
     def weight(self, laws: list[Floats]) -> float:
         """Mean of the absolute losses under `laws`, added up over all steps."""
-        means = (float(np.abs(self._losses(pmf)) @ law) for pmf, law in zip(self.pmfs, laws, strict=True))
+        means = (float((np.abs(losses) * law).sum()) for losses, law in zip(self._losses, laws, strict=True))
         return math.fsum(n * mean for n, mean in zip(self.counts, means, strict=True))
 
     @property
@@ -89,18 +100,21 @@ class Parts:
         kept = math.fsum(n * math.log1p(-pmf.infinity) for n, pmf in zip(self.counts, self.pmfs, strict=True))
         return -math.expm1(kept) * (1 + 1e-12)
 
-    def _losses(self, pmf: Pmf) -> Floats:
-        return grid_of(pmf.low, pmf.low + len(pmf.mass) - 1, self.interval)
+    @cached_property
+    def _losses(self) -> list[Floats]:
+        return [grid_of(pmf.low, pmf.low + len(pmf.mass) - 1, self.interval) for pmf in self.pmfs]
 
-    def _log_mean(self, pmf: Pmf, theta: float) -> float:
-        # scipy's logsumexp with weights (b=) divides by the largest term's, which overflows at subnormal masses.
-        exponents = self._exponents(pmf, theta)
-        top = float(exponents.max())
-        return top + math.log(float(np.exp(exponents - top).sum()))
-
-    def _exponents(self, pmf: Pmf, theta: float) -> Floats:
+    @cached_property
+    def _logs(self) -> list[Floats]:
         with np.errstate(divide="ignore"):
-            return np.log(pmf.mass) + theta * self._losses(pmf)
+            return [np.log(pmf.mass) for pmf in self.pmfs]
+
+
+def _log_mean(logs: Floats, losses: Floats, theta: float) -> float:
+    # scipy's logsumexp with weights (b=) divides by the largest term's, which overflows at subnormal masses.
+    exponents = logs + theta * losses
+    top = float(exponents.max())
+    return top + math.log(float(np.exp(exponents - top).sum()))
 
 
 def best_tilt(parts: Parts, objective: Callable[[float], float], given: float | None) -> float:
@@ -115,5 +129,5 @@ def best_tilt(parts: Parts, objective: Callable[[float], float], given: float | 
 
 
 def _variance(values: Floats, law: Floats) -> float:
-    mean = float(values @ law)
-    return float(((values - mean) ** 2) @ law)
+    mean = float((values * law).sum())
+    return float(((values - mean) ** 2 * law).sum())

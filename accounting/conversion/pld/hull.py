@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from accounting.conversion.pld.loss import Floats, Loss, Pmf, grid_of
 
 _ULP = 2.0**-52
-_MOST = 650.0  # nats: beyond, e^y leaves the floats, and the divergence there counts as infinite loss
+MOST_REACH = 650.0  # nats: beyond, e^y leaves the floats, and the divergence there counts as infinite loss
 
 
 @final
@@ -35,8 +35,8 @@ class Hull:
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         pmfs = [loss.pmf(interval, tail / factor) for factor, _, loss in self.bounds]
-        reach = min(max(pmf.low + len(pmf.mass) for pmf in pmfs), int(_MOST / interval))
-        mass, infinity = _masses(self.profile(grid_of(0, reach, interval)), interval)
+        reach = min(max(pmf.low + len(pmf.mass) for pmf in pmfs), int(MOST_REACH / interval))
+        mass, infinity = masses(self.profile(grid_of(0, reach, interval)), interval)
         return Pmf(-reach, mass, infinity)
 
     def profile(self, y: Floats) -> Floats:
@@ -46,7 +46,7 @@ class Hull:
         return np.where(y >= 0, least, -np.expm1(down) + np.exp(down) * least)
 
 
-def _masses(values: Floats, interval: float) -> tuple[Floats, float]:
+def masses(values: Floats, interval: float) -> tuple[Floats, float]:
     """Masses on -n..n and at infinity of the pair whose profile is the hull of `values` at 0..n times interval."""
     reach = len(values) - 1
     grid = grid_of(-reach, reach, interval)

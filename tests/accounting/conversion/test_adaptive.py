@@ -61,7 +61,7 @@ def test_the_other_columns_of_the_theory_sheet() -> None:
     """zCDP 2.419 and exact Renyi 2.400 for (0.1, 100); Renyi 7.770 for (1, 10), 2.909 for (1, 3), 16.86 for (2, 10)."""
     assert acc.ZCDP(rho=100 * 0.01 / 8).epsilon(1e-6) == pytest.approx(2.419, abs=5e-4)
     for e, k, printed in ((0.1, 100, 2.400), (1.0, 10, 7.770), (1.0, 3, 2.909), (2.0, 10, 16.86)):
-        renyi = acc.bounds.rdp_to_epsilon((k * acc.BoundedRange(epsilon=e)).rdp, 1e-6).value
+        renyi = acc.conversion.renyi.rdp_to_epsilon((k * acc.BoundedRange(epsilon=e)).rdp, 1e-6).value
         assert renyi == pytest.approx(printed, abs=5e-4)
 
 
@@ -230,7 +230,7 @@ def test_stable_top_k_in_its_true_order() -> None:
     for rounds, upper in ((1, 0.1115), (10, 0.3940), (100, 1.3620)):
         curve = rounds * (PICK + TEST)
         found = adaptive_composition([PICK, TEST] * rounds, 1e-6)
-        renyi = acc.bounds.rdp_to_epsilon(curve.rdp, 1e-6 - curve.delta0).value
+        renyi = acc.conversion.renyi.rdp_to_epsilon(curve.rdp, 1e-6 - curve.delta0).value
         assert found.epsilon_upper <= upper
         assert found.gap <= 1e-3
         assert found.epsilon_upper < acc.best_epsilon(curve, 1e-6).value < renyi

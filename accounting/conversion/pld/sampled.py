@@ -1,0 +1,156 @@
+"""The Gaussian mechanism on a Poisson sample: one privacy loss for a user removed, another for a user added."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from accounting.conversion.pld.hull import MOST_REACH, masses
+from accounting.conversion.pld.loss import TINY, Floats, Loss, Losses, Pmf, grid_of
+
+_UP = 1 + 1e-11
+_ULPS = 4e-16
+_FAR = 37.0
+
+
+@final
+@dataclass(frozen=True)
+class SampledNormal:
+    """Both directions at once: the pair whose profile is the larger of the two (Theorem P10).
+
+    Args:
+        mu: shift over the standard deviation of the noise, > 0.
+        rate: probability with which a user is sampled, in (0, 1).
+    """
+
+    mu: float
+    rate: float
+
+    @property
+    def scale(self) -> float:
+        return (
+            self.rate * math.sqrt(math.expm1(min(self.mu**2, 50.0))) / (1 + self.rate * math.expm1(min(self.mu**2, 50.0)) ** 0.5)
+        )
+
+    @property
+    def period(self) -> float:
+        return 0.0
+
+    def directions(self) -> tuple[Loss, Loss]:
+        """The loss where the user is removed, and where the user is added."""
+        return Directed(self.mu, self.rate, removed=True), Directed(self.mu, self.rate, removed=False)
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        one = self.directions()[0].pmf(interval, tail)
+        reach = min(one.low + len(one.mass), math.ceil(MOST_REACH / interval))
+        mass, infinity = masses(self.profile(grid_of(0, reach, interval)), interval)
+        return Pmf(-reach, mass, infinity)
+
+    def profile(self, y: Floats) -> Floats:
+        ahead = np.max([one.profile(np.abs(y)) for one in self.directions()], axis=0)
+        down = np.minimum(y, 0.0)
+        return np.where(y >= 0, ahead, -np.expm1(down) + np.exp(down) * ahead)
+
+
+@final
+@dataclass(frozen=True)
+class Directed:
+    """One direction. With M = (1 - rate) N(0, 1) + rate N(mu, 1): M against N(0, 1) if removed, N(0, 1) against M if added."""
+
+    mu: float
+    rate: float
+    removed: bool
+
+    @property
+    def scale(self) -> float:
+        return SampledNormal(self.mu, self.rate).scale
+
+    @property
+    def period(self) -> float:
+        return 0.0
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        far = min(_FAR, -float(ndtri(max(tail, TINY))))
+        ends = self._sign * self._loss(np.array([-far, far + self.mu]))
+        low, high = math.floor(ends.min() / interval), math.ceil(ends.max() / interval)
+        grid = grid_of(low, high, interval)
+        places = self._place(grid)
+        likely, error = self._cells(places, mixed=self.removed)
+        other, _ = self._cells(places, mixed=not self.removed)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            kept = np.exp(grid[:-1]) * other / likely
+            share = (1 - kept) / -math.expm1(-interval) + (2 * error + 8 * _ULPS) / interval
+        share = np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
+        mass = np.zeros(len(grid))
+        mass[1:] += share * likely * (1 + error)
+        mass[:-1] += (1 - share) * likely * (1 + error)
+        mass[0] += self._below(places[0], high=False) * _UP
+        return Pmf(low, mass * _UP, float(self._below(places[-1], high=True)) * _UP)
+
+    def profile(self, y: Floats) -> Floats:
+        place = self._place(y)
+        first, second = self._tail(place, mixed=self.removed), self._tail(place, mixed=not self.removed)
+        gain = first - np.exp(np.minimum(y, 700.0)) * second
+        return np.clip(gain + _ULPS * 16 * (4 + place * place) * first, 0.0, 1.0)
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.removed else -1.0
+
+    def _loss(self, x: Floats) -> Floats:
+        """ln of the mixture's density over that of N(0, 1)."""
+        return np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + self.mu * x - self.mu**2 / 2)
+
+    def _place(self, y: Floats) -> Floats:
+        """Where the loss passes y; the end of the line where it never does."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            ratio = np.expm1(self._sign * y) + self.rate
+            logs = np.where(self._sign * y > 30, self._sign * y, np.log(np.maximum(ratio, 0.0)))
+            return np.clip((logs - math.log(self.rate) + self.mu**2 / 2) / self.mu, -_FAR - 1, _FAR + 1 + self.mu)
+
+    def _tail(self, place: Floats, *, mixed: bool) -> Floats:
+        """Probability of a loss above that of `place`, under the mixture or under N(0, 1)."""
+        own = ndtr(-self._sign * place)
+        return (1 - self.rate) * own + self.rate * ndtr(self._sign * (self.mu - place)) if mixed else own
+
+    def _below(self, place: Floats, *, high: bool) -> Floats:
+        towards = place if high else -place
+        signed = Directed(self.mu, self.rate, self.removed)
+        return signed._tail(towards, mixed=self.removed) if high else self._lower(place)
+
+    def _lower(self, place: Floats) -> Floats:
+        own = ndtr(self._sign * place)
+        return (1 - self.rate) * own + self.rate * ndtr(self._sign * (place - self.mu)) if self.removed else own
+
+    def _cells(self, places: Floats, *, mixed: bool) -> tuple[Floats, Floats]:
+        """Mass of every cell and a bound on its relative error, by differences of the smaller tails."""
+        plain, plain_error = _between(places, 0.0)
+        if not mixed:
+            return plain, plain_error / np.maximum(plain, 1e-300)
+        moved, moved_error = _between(places, self.mu)
+        mass = (1 - self.rate) * plain + self.rate * moved
+        return mass, ((1 - self.rate) * plain_error + self.rate * moved_error) / np.maximum(mass, 1e-300)
+
+
+def _between(places: Floats, mean: float) -> tuple[Floats, Floats]:
+    """Normal mass between neighbouring places, in either order, and a bound on its error."""
+    a, b = np.minimum(places[:-1], places[1:]) - mean, np.maximum(places[:-1], places[1:]) - mean
+    right = a > 0
+    large, small = np.where(right, ndtr(-a), ndtr(b)), np.where(right, ndtr(-b), ndtr(a))
+    # A place is good to a few ulps of its size, which moves a tail by z^2 ulps of itself.
+    return large - small, _ULPS * (4 + np.maximum(a * a, b * b)) * large
+
+
+def directed(losses: Losses) -> tuple[Losses, ...]:
+    """A plan as seen by a removed and by an added user, where that differs; else the plan itself. Theorem P10."""
+    if not any(isinstance(loss, SampledNormal) for _, loss in losses.steps):
+        return (losses,)
+    both = [
+        [(n, one)] * 2 if not isinstance(one, SampledNormal) else [(n, way) for way in one.directions()]
+        for n, one in losses.steps
+    ]
+    return tuple(Losses(tuple(steps), losses.added) for steps in zip(*both, strict=True))
