@@ -24,7 +24,7 @@ _OUTWARD, _MORE = 1 + 1e-9, 1e-10
 
 @final
 class SampledGaussianDP(Undoubted):
-    """Under add_remove: each user is in a secret sample with probability `rate`, and the sample meets Gaussian noise. Theorem P10.
+    """Gaussian noise on a secret sample that each user is in with probability `rate`; add_remove only. Theorem P10.
 
     Args:
         mu: shift over standard deviation of the noise for a user who is in the sample, > 0.

@@ -29,6 +29,7 @@ CURVES: list[acc.Curve] = [
     acc.RenyiTable(orders=(1.5, 2, 8, 64, 512), values=(0.1, 0.2, 0.5, 3, 30)),
     acc.ProfileTable(epsilons=(0.01, 0.02, 0.5), deltas=(1e-3, 1e-9, 0.0)),
     acc.SparseVectorDP(epsilon1=0.4, epsilon2=0.7),
+    acc.SampledGaussianDP(mu=0.7, rate=0.1),
     acc.SparseVectorDP(epsilon1=0.1, epsilon2=0.7, positives=20),
     acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-7),
     acc.tighter(acc.GaussianDP(mu=0.8), acc.GaussianMax(mu=0.4, candidates=10)),

@@ -88,8 +88,8 @@ class Directed:
         mass = np.zeros(len(grid))
         mass[1:] += share * likely * (1 + error)
         mass[:-1] += (1 - share) * likely * (1 + error)
-        mass[0] += self._below(places[0], high=False) * _UP
-        return Pmf(low, mass * _UP, float(self._below(places[-1], high=True)) * _UP)
+        mass[0] += float(self._beneath(places[0])) * _UP
+        return Pmf(low, mass * _UP, float(self._tail(places[-1], mixed=self.removed)) * _UP)
 
     def profile(self, y: Floats) -> Floats:
         place = self._place(y)
@@ -117,12 +117,8 @@ class Directed:
         own = ndtr(-self._sign * place)
         return (1 - self.rate) * own + self.rate * ndtr(self._sign * (self.mu - place)) if mixed else own
 
-    def _below(self, place: Floats, *, high: bool) -> Floats:
-        towards = place if high else -place
-        signed = Directed(self.mu, self.rate, self.removed)
-        return signed._tail(towards, mixed=self.removed) if high else self._lower(place)
-
-    def _lower(self, place: Floats) -> Floats:
+    def _beneath(self, place: Floats) -> Floats:
+        """Probability of a loss up to that of `place`, under the law that the loss is of."""
         own = ndtr(self._sign * place)
         return (1 - self.rate) * own + self.rate * ndtr(self._sign * (place - self.mu)) if self.removed else own
 
@@ -150,7 +146,6 @@ def directed(losses: Losses) -> tuple[Losses, ...]:
     if not any(isinstance(loss, SampledNormal) for _, loss in losses.steps):
         return (losses,)
     both = [
-        [(n, one)] * 2 if not isinstance(one, SampledNormal) else [(n, way) for way in one.directions()]
-        for n, one in losses.steps
+        ((n, way) for way in one.directions()) if isinstance(one, SampledNormal) else ((n, one),) * 2 for n, one in losses.steps
     ]
     return tuple(Losses(tuple(steps), losses.added) for steps in zip(*both, strict=True))

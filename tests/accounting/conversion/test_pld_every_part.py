@@ -99,7 +99,7 @@ def test_both_directions_of_a_sampled_gaussian(mu: float, rate: float) -> None:
 
 
 def test_a_sampled_gaussian_among_other_parts() -> None:
-    """The larger of the two directions counts, never their hull; a pair that is symmetrised costs more and is used nowhere here."""
+    """The larger of the two directions counts, not the symmetric hull of both, which costs more."""
     plan = 200 * acc.SampledGaussianDP(mu=1.0, rate=0.05) + 5 * acc.LaplaceDP(epsilon=0.2) + acc.ZCDP(rho=1e-4)
     losses = condensed(plan.losses())  # type: ignore[attr-defined]
     ways = [pld_epsilon(way, 1e-6).value for way in directed(losses)]
