@@ -27,13 +27,17 @@ class Bound:
     limit: int
     salt: str
 
-    def kept(self, pairs: str) -> tuple[str, list[object]]:
-        """SQL (i, n, pairs) of distinct users per item after and before the bound, and its parameters."""
-        ranked = f"SELECT i, row_number() OVER (PARTITION BY u ORDER BY {_RANK}, i) AS place FROM ({pairs})"
-        return (
-            f"SELECT i, count(*) FILTER (WHERE place <= {self.limit}) AS n, count(*) AS pairs FROM ({ranked}) GROUP BY i",
-            [self.salt],
-        )
+    def kept(self, pairs: str, weighed: str) -> tuple[str, list[object]]:
+        """SQL (u, i, first) of the pairs that are kept, and its parameters; only users with more items than that are ranked.
+
+        Args:
+            pairs: relation of distinct (u, i).
+            weighed: relation of users u with their numbers of items t.
+        """
+        within = f"SELECT u, i FROM {pairs} SEMI JOIN (SELECT u FROM {weighed} WHERE t <= {self.limit}) USING (u)"
+        beyond = f"SELECT u, i FROM {pairs} SEMI JOIN (SELECT u FROM {weighed} WHERE t > {self.limit}) USING (u)"
+        ranked = f"SELECT u, i, row_number() OVER (PARTITION BY u ORDER BY {_RANK}, i) AS place FROM ({beyond})"
+        return f"{within} UNION ALL SELECT u, i FROM ({ranked}) WHERE place <= {self.limit}", [self.salt]
 
 
 def bound(limit: int | None, salt: str | None) -> Bound | None:

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Relation
-from dpselect.events.domain import aligned
+from dpselect.errors import EventLogError
+from dpselect.events.clipping import Clip, as_scores
+from dpselect.events.domain import aligned, named
 from dpselect.events.private import NotPickled
 from dpselect.events.report import ReadReport
-from dpselect.scores import Scores
+from dpselect.scores import Domain, Scores
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
 
@@ -24,40 +26,73 @@ class EventCounts(NotPickled):
     """What `read` found. Immutable; its repr shows nothing that was read.
 
     Attributes:
-        labels: (m,) the items seen, in order: integers by value, text by code point. **Private**.
+        labels: (m,) the items seen, in order: integers by value, text by code point; or those that were asked for. **Private**.
         counts: (m,) distinct users of each, after the bound. **Private**.
+        clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip. **Private**.
+        clips: what the rows are clipped to.
         max_items_per_user: the bound on one user's items, or None.
         salt: what chose the items kept under the bound, to choose the same again; None without a bound.
+        public: whether the items were asked for by name, and are no secret.
         report: what was read and what was left out, for the data's owner. **Private**.
     """
 
     labels: tuple[Label, ...]
     counts: NDArray[np.int64]
+    clipped: NDArray[np.int64]
+    clips: tuple[Clip, ...]
     max_items_per_user: int | None
     salt: str | None
+    public: bool
     report: ReadReport
 
-    def scores(self, catalogue: Sequence[Label] | NDArray[np.generic] | None = None, relation: Relation = "add_remove") -> Scores:
+    def scores(
+        self,
+        catalogue: Sequence[Label] | NDArray[np.generic] | None = None,
+        relation: Relation = "add_remove",
+        *,
+        clip: float | None = None,
+    ) -> Scores:
         """Scores of the items seen, or of a public catalogue.
 
         Without a catalogue the domain is "observed", since which items occur is private, and items are in order of their
-        labels. With one it is "public": one score per label in the catalogue's order, 0 for an item nobody touched, and
-        items outside it left out. The labels of a catalogue are matched as the log's type: 7 and "7" mean the item 7 of a
-        column of integers, and "7" of a column of text.
+        labels; "public" if `read` was told which items to look at. With one it is "public": one score per label in the
+        catalogue's order, 0 for an item nobody touched, and items outside it left out. The labels of a catalogue are matched as
+        the log's type: 7 and "7" mean the item 7 of a column of integers, and "7" of a column of text.
 
         The sensitivity is that of distinct-user counts (theory, conventions): one user changes every count by at most 1.
         Under "add_remove" all changes have one sign, and under a bound of L items at most L counts change. Under
-        "replace_one" one user's items leave and another's come: not monotone, and at most 2 L counts change.
+        "replace_one" one user's items leave and another's come: not monotone, and at most 2 L counts change. With `clip`, one of
+        those that `read` was asked for, scores are the clipped counts, and what a user changes has at most that norm.
 
         Raises:
-            EventLogError: the catalogue is empty, names an item twice, or holds something that cannot be an item of this log.
+            EventLogError: the catalogue is empty, names an item twice, or holds something that cannot be an item of this log; or
+                the log was not read with this clip.
             InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
         """
-        sensitivity = Sensitivity.of_counts(relation, self.max_items_per_user)
-        if catalogue is None:
-            return Scores(self.counts, sensitivity=sensitivity, labels=self.labels, domain="observed")
-        names, values = aligned(self.labels, self.counts, catalogue)
-        return Scores(values, sensitivity=sensitivity, labels=names, domain="public")
+        units, sensitivity = self._sums(clip), self._sensitivity(clip, relation)
+        names = self.labels
+        if catalogue is not None:
+            names = tuple(named(catalogue, integers=isinstance(self.labels[0], int)))
+            units = aligned(self.labels, units, names)
+        domain: Domain = "public" if self.public or catalogue is not None else "observed"
+        return Scores(units if clip is None else as_scores(units), sensitivity=sensitivity, labels=names, domain=domain)
+
+    def _sums(self, clip: float | None) -> NDArray[np.int64]:
+        return self.counts if clip is None else np.asarray(self.clipped[self._place(clip)])
+
+    def _sensitivity(self, clip: float | None, relation: Relation) -> Sensitivity:
+        if clip is None:
+            return Sensitivity.of_counts(relation, self.max_items_per_user)
+        chosen = self.clips[self._place(clip)]
+        return Sensitivity.of_clipped(chosen.clip, chosen.norm, relation, self.max_items_per_user)
+
+    def _place(self, clip: float) -> int:
+        known = [each.clip for each in self.clips]
+        if clip not in known:
+            raise EventLogError(f"clip={clip!r} is none of those the log was read with, {known}: read it with clip={clip!r}")
+        return known.index(clip)
 
     def __repr__(self) -> str:
-        return f"EventCounts(<private figures hidden>, max_items_per_user={self.max_items_per_user}, salt={self.salt!r})"
+        shown = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"
+        clips = f", clips={[clip.clip for clip in self.clips]}" if self.clips else ""
+        return f"EventCounts(<private figures hidden>, {shown}{clips})"

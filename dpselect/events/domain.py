@@ -14,19 +14,25 @@ from dpselect.selection import Label
 _DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 
 
-def aligned(
-    labels: Sequence[Label], counts: NDArray[np.int64], catalogue: Sequence[Label] | NDArray[np.generic]
-) -> tuple[list[Label], NDArray[np.int64]]:
-    """The catalogue's labels as the log's type, in the catalogue's order, and (m,) their counts.
+def named(catalogue: Sequence[Label] | NDArray[np.generic], *, integers: bool) -> list[Label]:
+    """The catalogue's labels as the log's type, in the catalogue's order.
 
     Raises:
         EventLogError: the catalogue is empty, names an item twice, or a label of it cannot be an item of this log.
     """
-    convert: Callable[[Label], Label] = _integer if isinstance(labels[0], int) else str
+    convert: Callable[[Label], Label] = _integer if integers else str
     names = [convert(name) for name in _listed(catalogue)]
     require_distinct(names, "catalogue")
-    found = dict(zip(labels, counts.tolist(), strict=True))
-    return names, np.fromiter((found.get(name, 0) for name in names), dtype=np.int64, count=len(names))
+    return names
+
+
+def aligned(labels: Sequence[Label], sums: NDArray[np.int64], names: Sequence[Label]) -> NDArray[np.int64]:
+    """(..., names) what (..., m) sums of items have for these names, 0 for one that is no item."""
+    place = {label: at for at, label in enumerate(labels)}
+    at = np.fromiter((place.get(name, -1) for name in names), dtype=np.int64, count=len(names))
+    found = np.zeros((*sums.shape[:-1], len(names)), dtype=np.int64)
+    found[..., at >= 0] = sums[..., at[at >= 0]]
+    return found
 
 
 def require_distinct(names: Sequence[Label], what: str) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpselect.events import staging
-from dpselect.events.bounding import Bound, bound
+from dpselect.events.bounding import bound
+from dpselect.events.clipping import Norm, clips
 from dpselect.events.columns import Asked
-from dpselect.events.counting import Counted, count
+from dpselect.events.counting import Contributions, Counted, count
 from dpselect.events.counts import EventCounts
+from dpselect.events.domain import aligned, named
 from dpselect.events.doors import jsonl
 from dpselect.events.doors.files import Format
 from dpselect.events.engine import Engine, opened
@@ -17,6 +22,7 @@ from dpselect.events.report import ReadReport
 from dpselect.events.rows import Kind
 from dpselect.events.source import rows
 from dpselect.events.staging import Staged
+from dpselect.selection import Label
 
 ProgressCallback = Callable[[int, int], None]
 """Called with (steps done, steps in all); nothing else about the data is handed over."""
@@ -29,6 +35,9 @@ def read(
     item: str | int,
     max_items_per_user: int | None = None,
     salt: str | None = None,
+    clip: float | Sequence[float] | None = None,
+    clip_norm: Norm = "l2",
+    within: Sequence[Label] | NDArray[np.generic] | None = None,
     format: Format = "auto",
     header: bool | None = None,
     buckets: int | None = None,
@@ -47,6 +56,12 @@ def read(
             sha256(length(user) ":" user ":" length(item) ":" item ":" salt), lengths in code points, integers in decimal; ties
             by item. The choice for one user depends on no other user, nor on the order of the log.
         salt: text that makes that choice repeatable; a fresh random one if None. It is recorded in the result.
+        clip: also sum up clipped counts, in the same reading: a user with t items (kept under the bound) adds
+            min(1, clip/sqrt(t)) to each, so that all of a heavy user's items count in part and its vector has an l2 norm of at
+            most `clip`; a number from 2^-10 to 2^11, or several. Weights are rounded down to multiples of 2^-20, sums are exact.
+        clip_norm: "l2", or "l1" for weights min(1, clip/t), which pure budgets need.
+        within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
+            place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
         format: what a file is; "auto" goes by its name.
         header: whether the first line of CSV or TSV has names. None: it has, unless user and item are both positions.
         buckets: into how many parts, by user, the log is cut, 1 to 1024; None goes by size. Changes memory, never the result.
@@ -76,7 +91,7 @@ def read(
         >>> scores.size, scores.domain
         (3, 'public')
     """
-    asked, limited = Asked(user, item), bound(max_items_per_user, salt)
+    asked, limited, weights = Asked(user, item), bound(max_items_per_user, salt), clips(clip, clip_norm)
     staging.number_of_buckets(buckets, 0)
     with opened(memory_limit) as engine:
         log = rows(engine, source, asked, format=format, header=header)
@@ -86,10 +101,12 @@ def read(
         kinds = log.kinds or _json_kinds(engine, staged, asked)
         staging.require_events(staged)
         _report(progress, 1, parts + 1)
+        names = None if within is None else named(within, integers=kinds[1] != "str")
+        allowed = Contributions(limited, weights, names)
         counted = count(
-            engine, staged, kinds, limited, buckets=parts, after=lambda number: _report(progress, number + 2, parts + 1)
+            engine, staged, kinds, allowed, buckets=parts, after=lambda number: _report(progress, number + 2, parts + 1)
         )
-    return _result(staged, counted, limited)
+    return _result(staged, counted, allowed)
 
 
 def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
@@ -107,8 +124,7 @@ def _json_kinds(engine: Engine, staged: Staged, asked: Asked) -> tuple[Kind, Kin
     return jsonl.kind_of("user", asked.user, user, staged.what), jsonl.kind_of("item", asked.item, item, staged.what)
 
 
-def _result(staged: Staged, counted: Counted, limited: Bound | None) -> EventCounts:
-    counted.counts.setflags(write=False)
+def _result(staged: Staged, counted: Counted, allowed: Contributions) -> EventCounts:
     report = ReadReport(
         rows=staged.rows,
         rows_without_user=staged.without_user,
@@ -117,10 +133,18 @@ def _result(staged: Staged, counted: Counted, limited: Bound | None) -> EventCou
         pairs=counted.pairs,
         pairs_left_out=counted.pairs - int(counted.counts.sum()),
     )
+    names, limited, counts, clipped = allowed.within, allowed.bound, counted.counts, counted.clipped
+    if names is not None:
+        counts, clipped = aligned(counted.labels, counts, names), aligned(counted.labels, clipped, names)
+    counts.setflags(write=False)
+    clipped.setflags(write=False)
     return EventCounts(
-        labels=tuple(counted.labels),
-        counts=counted.counts,
+        labels=tuple(counted.labels if names is None else names),
+        counts=counts,
+        clipped=clipped,
+        clips=allowed.clips,
         max_items_per_user=None if limited is None else limited.limit,
         salt=None if limited is None else limited.salt,
+        public=names is not None,
         report=report,
     )

@@ -58,6 +58,17 @@ def with_dpselect(path: Path, bound: int | None) -> int:
     return _checksum(np.array(found.labels), found.counts)
 
 
+def with_clips(path: Path, bound: int | None) -> int:
+    """Counts and counts clipped to two norms, by `dpselect.events.read`."""
+    from dpselect import events
+
+    clips = (1.0, 2**0.5)
+    found = events.read(
+        path, user="user_id", item="item_id", clip=clips, max_items_per_user=bound, salt=None if bound is None else "benchmark"
+    )
+    return _checksum(np.array(found.labels), found.counts)
+
+
 def with_pandas(path: Path, _: int | None) -> int:
     """Counts by pandas, in memory."""
     import pandas as pd
@@ -107,8 +118,12 @@ def main() -> None:
         write_log(large, options.events, options.items)
         write_log(small, options.baseline, options.items)
         print(f"{'':<34} {'events':>12} {'CPU s':>8} {'wall s':>8} {'peak GiB':>10}")
-        _line("dpselect.events.read", options.events, measured(with_dpselect, large))
+        plain = measured(with_dpselect, large)
+        _line("dpselect.events.read", options.events, plain)
         _line(f"the same, {options.bound} items per user", options.events, measured(with_dpselect, large, options.bound))
+        clipped = measured(with_clips, large), measured(with_clips, large, 20 * options.bound)
+        _line("the same, two clips", options.events, clipped[0])
+        _line(f"the same, two clips, {20 * options.bound} items", options.events, clipped[1])
         ours, pandas = measured(with_dpselect, small), measured(with_pandas, small)
     _line("dpselect.events.read", options.baseline, ours)
     _line("pandas, all in memory", options.baseline, pandas)
@@ -116,6 +131,9 @@ def main() -> None:
         raise SystemExit("dpselect and pandas disagree on the counts")
     print(
         f"dpselect / pandas at {options.baseline:,} events: CPU {ours.cpu / pandas.cpu:.2f}, memory {ours.peak / pandas.peak:.2f}"
+    )
+    print(
+        f"with clips / without: CPU {clipped[0].cpu / plain.cpu:.2f}, and {clipped[1].cpu / plain.cpu:.2f} with a bound as well"
     )
     print("Same counts from both. CPU seconds include starting Python and importing.")
 
