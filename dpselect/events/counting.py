@@ -89,7 +89,7 @@ def _add(engine: Engine, pairs: str, allowed: Contributions, what: str) -> int:
     kept: tuple[str, list[object]] = ("SELECT u, i FROM pairs", [])
     if allowed.bound is not None or allowed.clips:
         engine.run("CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM pairs GROUP BY u", what=what)
-    if allowed.bound is not None:
+    if allowed.bound is not None and engine.run("SELECT coalesce(max(t), 0) FROM held", what=what)[0][0] > allowed.bound.limit:
         kept = allowed.bound.kept("pairs", "held")
     weighed, sums = _weighed(kept[0], allowed), "".join(f", sum({name})" for name in allowed.sums)
     engine.run(f"INSERT INTO totals SELECT i, count(*){sums} FROM ({weighed}) GROUP BY i", kept[1], what=what)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from event_oracle import NAMES, Event, arrow, bounded, distinct_users
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpselect as dps
 from dpselect import events
-from event_oracle import NAMES, Event, arrow, bounded, distinct_users
 
 COLUMNS: dict[str, Any] = {"user": NAMES[0], "item": NAMES[1]}
 ONE = 1 << 20
@@ -122,7 +122,7 @@ def test_a_second_look_at_chosen_items() -> None:
     assert found.counts.tolist() == [expected.get(item, 0) for item in chosen]
     assert found.clipped[0].tolist() == [weights.get(item, 0) for item in chosen]
     assert found.scores().domain == "public"
-    nobody = events.read(arrow(LOG), **COLUMNS, within=["12345"])
+    nobody = events.read(arrow(LOG), **COLUMNS, clip=1.0, max_items_per_user=2, within=["12345"])
     assert (nobody.labels, nobody.counts.tolist()) == ((12345,), [0])
 
 
