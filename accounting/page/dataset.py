@@ -1,25 +1,24 @@
-"""A dataset's section of the report."""
+"""A dataset's section of the report: everything that the template prints, as text and numbers."""
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Sequence
+from typing import Any
 
 from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Curve
 from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.summary import Summary
 from accounting.ledger.words import in_words, plain, rounded_down, rounded_up
-from accounting.page.figures import bar, spending
-from accounting.page.markup import failure_up, heading, main_up, percent_up, row_of, shares, table, text, unit_of
+from accounting.page.figures import Filled, filled, spending
+from accounting.page.markup import failure_up, main_up, shares, unit_of
 from accounting.relation import WORDS
 from accounting.spending.budget import Budget
 
 MOST_PERIODS = 60
-_COLUMNS = ["No.", "Time (UTC)", "Step", "What", "Runs", "Cost", "Spent after", "Label", "By", "Key"]
 _STEPS = {"commit": "data are about to be read", "release": "result handed out", "void": "reservation given back"}
 ROUTES: dict[Route, str] = {
     "pure": "sum of pure ε",
@@ -30,27 +29,30 @@ ROUTES: dict[Route, str] = {
 }
 
 
-def section(summary: Summary, latest: Sequence[Entry], deltas: Sequence[float], number: int) -> Iterator[str]:
-    """The dataset's declaration, where it stands, what it cost, and its latest entries."""
-    dataset = summary.dataset
-    yield f'<section class="dataset" id="dataset-{number}" aria-labelledby="h{number}">'
-    yield f'<h2 id="h{number}">{text(dataset.name)}</h2>'
-    yield from _declaration(dataset, summary)
-    if dataset.window == "whole":
-        total = summary.totals[0] if summary.totals else None
-        yield from _standing(dataset.budget, total)
-        yield from spending(summary, number)
-    else:
-        yield from _periods(summary)
-    yield from _guarantees(summary, deltas)
-    yield from _labels(summary)
-    yield from _entries(summary, latest)
-    yield "</section>"
+def section(summary: Summary, latest: Sequence[Entry], deltas: Sequence[float], number: int) -> dict[str, Any]:
+    """The dataset's declaration, where it stands, what it cost, and its latest entries: what the template prints."""
+    dataset, windowed = summary.dataset, summary.dataset.window != "whole"
+    unit, total = unit_of(dataset.budget.measure), summary.totals[0] if summary.totals else None
+    shares_of = [share for share in summary.shares if share.runs > 0]
+    wanted = sorted({*deltas, *_own_deltas(dataset.budget)}, reverse=True)
+    return {
+        **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
+        "tiles": None if windowed else _tiles(dataset.budget, total),
+        "figure": None if windowed else spending(summary),
+        "period_heads": ["Period", f"Spent ({unit})", "Left", "Part"],
+        "periods": [_period(total) for total in reversed(summary.totals[-MOST_PERIODS:])] if windowed else [],
+        "all_periods": len(summary.totals),
+        "guarantees": [_guarantee(dataset.budget, summary.curves, delta) for delta in wanted],
+        "composed": summary.curves is not None,
+        "label_heads": ["Label", "Runs", f"Cost ({unit})"],
+        "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares_of] if len(shares_of) > 1 else [],
+        **{"latest": [_line(entry) for entry in latest], "entries": summary.entries},
+    }
 
 
-def _declaration(dataset: Dataset, summary: Summary) -> Iterator[str]:
+def _facts(dataset: Dataset, summary: Summary) -> list[tuple[str, str]]:
     window = "one budget for all rows" if dataset.window == "whole" else f"a budget for each {dataset.window}'s rows"
-    facts = [
+    return [
         ("Budget", f"{budget_in_words(dataset.budget)}; {window}"),
         ("Neighbours differ by", WORDS[dataset.relation]),
         ("Unit of privacy", dataset.unit),
@@ -58,10 +60,6 @@ def _declaration(dataset: Dataset, summary: Summary) -> Iterator[str]:
         ("Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"),
         ("Head", f"entry {summary.entries:,}, {summary.head}"),
     ]
-    yield '<dl class="facts">'
-    for name, value in facts:
-        yield f"<div><dt>{escape(name)}</dt><dd>{text(value)}</dd></div>"
-    yield "</dl>"
 
 
 def budget_in_words(budget: Budget) -> str:
@@ -71,60 +69,23 @@ def budget_in_words(budget: Budget) -> str:
     return f"ε = {plain(budget.limit)}" + (f", δ = {plain(budget.delta)}" if budget.delta else "")
 
 
-def _standing(budget: Budget, total: Total | None) -> Iterator[str]:
+def _tiles(budget: Budget, total: Total | None) -> list[dict[str, Any]]:
     spent = total.spent if total is not None else budget.capacity.times(0)
-    left, (main, failure) = budget.remaining(spent), shares(budget, spent)
-    yield '<div class="tiles">'
-    yield from _tile("Spent", main_up(spent.main), unit_of(budget.measure), main)
-    yield from _tile("Left", rounded_down(left.main), f"of {main_up(budget.capacity.main)} {unit_of(budget.measure)}", None)
+    left, (main, failure), unit = budget.remaining(spent), shares(budget, spent), unit_of(budget.measure)
+    of = f"of {main_up(budget.capacity.main)} {unit}"
+    tiles: list[dict[str, Any]] = [
+        {"name": "Spent", "value": main_up(spent.main), "unit": unit, "share": filled(main)},
+        {"name": "Left", "value": rounded_down(left.main), "unit": of, "share": None},
+    ]
     if budget.capacity.failure:
-        yield from _tile(
-            "Failure probability spent", failure_up(spent.failure), f"of {failure_up(budget.capacity.failure)}", failure
-        )
-    yield "</div>"
+        name, of = "Failure probability spent", f"of {failure_up(budget.capacity.failure)}"
+        tiles.append({"name": name, "value": failure_up(spent.failure), "unit": of, "share": filled(failure)})
+    return tiles
 
 
-def _tile(name: str, value: str, unit: str, share: float | None) -> Iterator[str]:
-    yield f'<div class="tile"><h3>{escape(name)}</h3><p class="number">{value}</p><p class="unit">{escape(unit)}</p>'
-    if share is not None:
-        yield f'{bar(share, name)}<p class="unit">{percent_up(share)} of the budget</p>'
-    yield "</div>"
-
-
-def _periods(summary: Summary) -> Iterator[str]:
-    budget, shown = summary.dataset.budget, summary.totals[-MOST_PERIODS:]
-    heads = ["Period", f"Spent ({unit_of(budget.measure)})", "Left", "Part"]
-    rows = ([text(total.period), main_up(total.spent.main), _left(total), _part(total)] for total in reversed(shown))
-    if not shown:
-        yield '<p class="note">Nothing was charged yet.</p>'
-        return
-    yield from table("Periods, latest first", heads, rows, "periods")
-    if len(summary.totals) > len(shown):
-        yield f'<p class="note">The latest {len(shown)} of {len(summary.totals)} periods are shown.</p>'
-
-
-def _left(total: Total) -> str:
-    return rounded_down(total.remaining.main)
-
-
-def _part(total: Total) -> str:
+def _period(total: Total) -> tuple[str, str, str, Filled]:
     share = shares(total.budget, total.spent)[0]
-    return f"{bar(share, total.period)} {percent_up(share)}"
-
-
-def _guarantees(summary: Summary, deltas: Sequence[float]) -> Iterator[str]:
-    heads = ["At δ", "ε of what was charged", "Proved by", "Order", "ε of the whole budget"]
-    budget, curves = summary.dataset.budget, summary.curves
-    wanted = sorted({*deltas, *_own_deltas(budget)}, reverse=True)
-    yield from table("Privacy in terms of ε and δ", heads, (_guarantee(budget, curves, delta) for delta in wanted), "numbers")
-    yield '<p class="note">“Of what was charged” reads the entries as a plan that was fixed in advance. Where later questions '
-    yield "depended on earlier answers, the guarantee is that of the whole budget, which holds either way."
-    if summary.dataset.window != "whole":
-        yield " With a budget per period, both are those of the period that costs most; somebody whose data lie in "
-        yield "several periods faces the sum of theirs."
-    if curves is None:
-        yield " There are too many different curves to compose them here."
-    yield "</p>"
+    return total.period, main_up(total.spent.main), rounded_down(total.remaining.main), filled(share, total.period)
 
 
 def _own_deltas(budget: Budget) -> tuple[float, ...]:
@@ -154,70 +115,22 @@ def whole_epsilon(budget: Budget, delta: float) -> float | None:
     return best_epsilon(curve, delta).value if delta > budget.delta else None
 
 
-def _labels(summary: Summary) -> Iterator[str]:
-    shares_of = [share for share in summary.shares if share.runs > 0]
-    if len(shares_of) < 2:
-        return
-    measure = summary.dataset.budget.measure
-    heads = ["Label", "Runs", f"Cost ({unit_of(measure)})"]
-    rows = ([_label(share.label), f"{share.runs:,}", rounded_up(share.main)] for share in shares_of)
-    yield from table("What cost most, by label", heads, rows, "labels")
-
-
-def _label(label: str | None) -> str:
-    return '<span class="none">no label</span>' if label is None else text(label)
-
-
-def _entries(summary: Summary, latest: Sequence[Entry]) -> Iterator[str]:
-    if not latest:
-        yield '<p class="note">No entries yet.</p>'
-        return
-    yield f'<div class="scroll" role="region" aria-label="Entries of {escape(summary.dataset.name, quote=True)}" tabindex="0">'
-    yield '<table class="entries" role="table"><caption>Entries, latest first</caption>'
-    yield heading(_COLUMNS)
-    yield "<tbody>"
-    for entry in latest:
-        yield _entry(entry)
-    yield "</tbody></table></div>"
-    if summary.entries > len(latest):
-        yield f'<p class="note">The latest {len(latest):,} of {summary.entries:,} entries are shown. All of them: '
-        yield "<code>dpselect ledger export</code>.</p>"
-
-
-def _entry(entry: Entry) -> str:
-    period = f'<br><span class="period">{text(entry.period)}</span>' if entry.period else ""
+def _line(entry: Entry) -> dict[str, Any]:
+    """An entry as it is printed; the cost is that of a charge, or what a void gives back."""
     opens = entry.action in ("charge", "reserve")
-    cells = [
-        f'<span title="{entry.hash}">{entry.seq:,}</span>',
-        _time(entry.at),
-        f'<span class="step {entry.action}">{entry.action}</span>',
-        f"{_what(entry)}{period}",
-        f"{entry.count:,}" if opens else "",
-        _cost(entry) if opens or entry.action == "void" else "",
-        main_up(entry.spent_main),
-        text(entry.label) if entry.label else "",
-        f"{text(entry.actor)}<br><small>{text(entry.host)}</small>",
-        f'<small title="{escape(entry.key, quote=True)}">{text(_short(entry.key))}</small>',
-    ]
-    return row_of(_COLUMNS, cells, f' data-step="{entry.action}"')
-
-
-def _time(at: str) -> str:
-    day, clock = (escape(part) for part in (at[:10], at[11:19]))
-    return f'<time datetime="{escape(at, quote=True)}"><span class="whole">{day}</span> <span class="whole">{clock}</span></time>'
-
-
-def _what(entry: Entry) -> str:
-    if entry.action in _STEPS:
-        return f'<span class="none">{_STEPS[entry.action]}</span>'
-    return text(in_words(entry.mechanism or entry.curve))
+    costs = opens or entry.action == "void"
+    return {
+        "entry": entry,
+        "step": _STEPS.get(entry.action),
+        "what": "" if entry.action in _STEPS else in_words(entry.mechanism or entry.curve),
+        "runs": f"{entry.count:,}" if opens else "",
+        "main": main_up(entry.main) if costs else "",
+        "failure": failure_up(entry.failure) if costs and entry.failure else "",
+        "spent": main_up(entry.spent_main),
+        "key": _short(entry.key),
+    }
 
 
 def _short(key: str) -> str:
     """A key that the ledger made up says nothing: its beginning tells it apart."""
     return f"{key[:8]}…" if len(key) == 32 and key.isalnum() else key
-
-
-def _cost(entry: Entry) -> str:
-    main = main_up(entry.main)
-    return main if entry.failure == 0 else f"{main}<br><small>δ {failure_up(entry.failure)}</small>"

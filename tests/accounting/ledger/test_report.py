@@ -40,7 +40,7 @@ def filled(sqlite_url: str) -> Ledger:
     )
     ledger.reserve("check-ins", acc.ZCDP(rho=0.2), relation="add_remove", key="survey", label="survey")
     ledger.void("check-ins", "survey", actor="ada", reason="cancelled")
-    ledger.charge("<b>visits</b>", acc.PureDP(epsilon=0.95), relation="add_remove", period=["2024-01", "2024-02"])
+    ledger.charge("<b>visits</b>", acc.PureDP(epsilon=0.95), relation="replace_one", period=["2024-01", "2024-02"])
     return ledger
 
 
