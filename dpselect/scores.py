@@ -104,7 +104,7 @@ class Scores:
     @property
     def values(self) -> Numbers:
         """(groups or m,) the scores as given, read-only."""
-        return self._values
+        return self._values.view()  # of an array that may not be written: nor may any view of it be made writable
 
     @property
     def multiplicities(self) -> NDArray[np.int64] | None:

@@ -26,6 +26,7 @@ Kind = Literal[
     "rows",
     "missing",
     "corrupt",
+    "identity",
 ]
 
 # A later version of the package may round a price a little further outward than the one that charged it.

@@ -44,7 +44,10 @@ class Heads:
         chains = data.get("datasets")
         if data.get("format") != FORMAT or not isinstance(chains, dict):
             raise InvalidEntry(f"these are no heads: pass the file that `dpselect ledger heads` wrote ({FORMAT})")
-        return cls(str(data.get("ledger_id")), str(data.get("at")), {name: _head(head) for name, head in chains.items()})
+        identity, at = data.get("ledger_id"), data.get("at")
+        if not isinstance(identity, str) or not isinstance(at, str):
+            raise InvalidEntry("these heads do not say of which ledger they are, and when they were taken: the file was cut")
+        return cls(identity, at, {name: _head(head) for name, head in chains.items()})
 
 
 def _head(data: object) -> Head:

@@ -29,6 +29,7 @@ def _shared_rows(connection: Connection) -> None:
 
 
 STEPS: tuple[Step, ...] = (_base, _shared_rows)
+_VERSION = select(tables.meta.c.schema_version)
 
 
 def version_of(connection: Connection) -> int:
@@ -48,6 +49,20 @@ def version_of(connection: Connection) -> int:
             "install the version of dpselect that wrote it, or a later one"
         )
     return version
+
+
+def require_current(connection: Connection) -> None:
+    """Check that the store has the schema that this package writes.
+
+    Raises:
+        SchemaMismatch: another package has upgraded it since it was opened, or an older copy was put in its place.
+    """
+    version = connection.execute(_VERSION).scalar()
+    if version != len(STEPS):
+        raise SchemaMismatch(
+            f"the ledger has schema version {version!r} by now, and this package writes {len(STEPS)}: nothing was charged; "
+            "install the version of dpselect that upgraded it, and open it again"
+        )
 
 
 def migrate(connection: Connection) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from accounting.ledger import canonical
 from accounting.ledger.chain import Chain
@@ -26,11 +26,12 @@ from accounting.ledger.rows import (
     set_total,
 )
 from accounting.ledger.store import Store
-from accounting.ledger.tables import datasets
+from accounting.ledger.tables import datasets, meta
 from accounting.ledger.text import LONGEST_JSON, checked_name, checked_text
 
 _LONGEST_LINE = 4_000_000
 _BATCH = 500
+_LONGEST_IDENTITY = 64
 
 
 def import_lines(store: Store, source: Path | str | IO[str]) -> int:
@@ -119,6 +120,12 @@ class _Importer:
     def _header(self, data: dict[str, Any]) -> None:
         if data.get("format") != FORMAT:
             raise InvalidEntry(f"not an export of format {FORMAT}")
+        identity = data.get("ledger_id")
+        if not isinstance(identity, str) or not 1 <= len(identity) <= _LONGEST_IDENTITY:
+            raise InvalidEntry("the export does not say of which ledger it is")
+        if self._connection.execute(select(datasets.c.id)).first() is None:
+            # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on being its heads.
+            self._connection.execute(update(meta).values(ledger_id=identity))
         self._stage = "body"
 
     def _dataset(self, data: dict[str, Any]) -> None:

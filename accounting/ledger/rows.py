@@ -31,6 +31,7 @@ class Declared:
     __slots__ = ("dataset", "declaration", "genesis", "head", "id", "seq")
 
     def __init__(self, row: Row[Any]) -> None:
+        checked_types({"seq": row.seq, "prev": row.genesis, "hash": row.head})
         self.id: int = row.id
         self.declaration: str = row.declaration
         self.dataset = read_declaration(row.declaration)
@@ -108,13 +109,18 @@ def all_datasets(connection: Connection) -> list[Declared]:
 def spent_in(connection: Connection, dataset_id: int, period: str) -> Price:
     """What a period has been charged so far."""
     row = connection.execute(_SPENT, {"mine": dataset_id, "account": period}).one_or_none()
-    return Price(0, 0) if row is None else Price(row.main, row.failure)
+    return Price(0, 0) if row is None else _price(row.main, row.failure)
 
 
 def all_totals(connection: Connection, dataset_id: int) -> list[tuple[str, Price]]:
     """(period, spent) for every period with a charge, in order."""
     query = select(totals).where(totals.c.dataset_id == dataset_id).order_by(totals.c.period)
-    return sorted((row.period, Price(row.main, row.failure)) for row in connection.execute(query))
+    return sorted((str(row.period), _price(row.main, row.failure)) for row in connection.execute(query))
+
+
+def _price(main: int, failure: int) -> Price:
+    checked_types({"main": main, "failure": failure})
+    return Price(main, failure)
 
 
 def set_total(connection: Connection, dataset_id: int, period: str, spent: Price) -> None:
@@ -152,7 +158,7 @@ def checked_types(values: dict[str, Any]) -> dict[str, Any]:
     """
     for name, value in values.items():
         if not (_is_number(value) if name in _NUMBERS else isinstance(value, str) or (value is None and name in _OPTIONAL)):
-            raise LedgerCorrupt(f"an entry's field {name!r} is of the wrong type: it was edited")
+            raise LedgerCorrupt(f"field {name!r} of an entry, a dataset or a total is of the wrong type: it was edited")
     return values
 
 

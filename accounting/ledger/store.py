@@ -6,14 +6,15 @@ import os
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Self, final
 
 from sqlalchemy import URL, Connection, Engine
 
 from accounting.ledger.engine import WRITES, checked_url, postgresql_engine, sqlite_engine
-from accounting.ledger.errors import SchemaMismatch
+from accounting.ledger.errors import LedgerCorrupt, SchemaMismatch
 from accounting.ledger.failures import translated
-from accounting.ledger.migrations import STEPS, migrate, version_of
+from accounting.ledger.migrations import STEPS, migrate, require_current, version_of
 
 
 @final
@@ -56,12 +57,20 @@ class Store:
         if version == 0 and not create:
             raise SchemaMismatch("there is no ledger here: run `dpselect ledger init`, or open it with create=True")
         if version < len(STEPS):
-            with self.writer() as connection:
+            with self._transaction() as connection:
                 migrate(connection)
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
         """A transaction that holds the store's (SQLite) or takes rows' (PostgreSQL) write locks; durable when it returns."""
+        with self._transaction() as connection:
+            if self._url.get_backend_name() == "sqlite":
+                _require_whole(connection, Path(str(self._url.database)))
+            require_current(connection)  # a package that was upgraded meanwhile may have changed what a charge has to do
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
         with translated(), self._writing.begin() as connection:
             yield connection
 
@@ -77,6 +86,22 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({self._url.render_as_string(hide_password=True)!r})"
+
+
+def _require_whole(connection: Connection, file: Path) -> None:
+    """Refuse a SQLite file that ends inside of a page that it counts: SQLite itself takes what is missing for zeros.
+
+    The file is not opened for that: closing it would give up the locks that this process holds on it.
+
+    Raises:
+        LedgerCorrupt: it does.
+    """
+    pages, size = (int(connection.exec_driver_sql(f"PRAGMA page_{what}").scalar() or 0) for what in ("count", "size"))
+    if file.stat().st_size < pages * size:
+        raise LedgerCorrupt(
+            "the ledger's file is cut short: nothing may be charged or released; restore a backup and hold it against an "
+            "exported head"
+        )
 
 
 def _dispose(engine: Engine, process: int) -> None:

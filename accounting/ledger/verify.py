@@ -17,11 +17,12 @@ from accounting.ledger.heads import Head, Heads
 from accounting.ledger.model import Entry
 from accounting.ledger.rows import Declared, all_totals, entries_after
 from accounting.ledger.store import Store
-from accounting.ledger.tables import datasets
+from accounting.ledger.tables import datasets, meta
 from accounting.spending.budget import Price
 
 BLOCK = 2_000
 MOST_PROBLEMS = 1_000
+_LEDGER, _MOST_DAMAGED = "(the ledger)", 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class _Snapshot:
     """A dataset's row and totals as one transaction saw them."""
 
     row: Row[Any]
-    totals: list[tuple[str, Price]]
+    totals: list[tuple[str, Price]] | None
 
 
 def verify(store: Store, heads: Heads | None) -> Verification:
@@ -62,10 +63,14 @@ class _Counted:
 
 
 def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
-    return _Snapshot(row, all_totals(connection, row.id))
+    try:
+        return _Snapshot(row, all_totals(connection, row.id))
+    except LedgerCorrupt:
+        return _Snapshot(row, None)
 
 
 def _problems(store: Store, snapshots: list[_Snapshot], heads: Heads | None, counted: _Counted) -> Iterator[Problem]:
+    yield from _store(store, heads)
     names = {snapshot.row.name for snapshot in snapshots}
     for name in () if heads is None else heads.datasets:
         if name not in names:
@@ -76,18 +81,36 @@ def _problems(store: Store, snapshots: list[_Snapshot], heads: Heads | None, cou
         yield from _across(connection)
 
 
+def _store(store: Store, heads: Heads | None) -> Iterator[Problem]:
+    """What concerns the store as a whole: which ledger it is, and whether its pages are sound, those outside of entries too."""
+    with store.reader() as connection:
+        identity = connection.execute(select(meta.c.ledger_id)).scalar()
+        if heads is not None and heads.ledger_id != identity:
+            yield Problem(
+                _LEDGER, None, "identity", "the heads are those of another ledger: name the one that they were taken of"
+            )
+        if connection.dialect.name == "sqlite":
+            for (found,) in connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_DAMAGED})"):
+                if found != "ok":
+                    yield Problem(_LEDGER, None, "corrupt", "the file's pages are damaged: restore a backup")
+                    return
+
+
 def _dataset(store: Store, snapshot: _Snapshot, heads: Heads | None, counted: _Counted) -> Iterator[Problem]:
-    name, text = snapshot.row.name, snapshot.row.declaration
+    name, text = str(snapshot.row.name), snapshot.row.declaration
     try:
         declared = Declared(snapshot.row)
     except LedgerCorrupt:
-        yield Problem(name, None, "declaration", "the declaration cannot be read: the row was edited")
+        yield Problem(name, None, "declaration", "the dataset's row cannot be read: it was edited")
         return
     # The hash of the stored text: a later version may write the same declaration in other words.
     chain = Chain(declared.dataset, canonical.digest(text))
     if chain.head != declared.genesis or declared.dataset.name != name:
         yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
     head = heads.datasets.get(name) if heads is not None else None
+    if heads is not None and head is None and declared.dataset.at < heads.at:
+        message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
+        yield Problem(name, None, "missing", message)
     yield from _entries(store, declared, chain, head)
     counted.entries += chain.entries
     yield from _ends(declared, chain, snapshot.totals)
@@ -111,13 +134,13 @@ def _at_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
         yield Problem(chain.dataset.name, chain.seq, "head", "the chain differs from the exported head: it was rewritten")
 
 
-def _ends(declared: Declared, chain: Chain, totals: list[tuple[str, Price]]) -> Iterator[Problem]:
+def _ends(declared: Declared, chain: Chain, totals: list[tuple[str, Price]] | None) -> Iterator[Problem]:
     name = declared.dataset.name
     if chain.seq == declared.seq and chain.head != declared.head:
         yield Problem(
             name, chain.seq, "head", "the last entry is not the head that the dataset states: the tail was removed or added"
         )
-    if dict(totals) != chain.spent:
+    if totals is None or dict(totals) != chain.spent:
         yield Problem(name, None, "total", "the dataset's running totals are not the sums of its entries")
 
 

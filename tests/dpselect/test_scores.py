@@ -172,3 +172,12 @@ def test_too_many_implied_candidates_are_refused() -> None:
     """A mechanism that expands grouped scores refuses those that would not fit in memory."""
     with pytest.raises(dps.InvalidScores):
         dps.CanonicalTopK(k=1, epsilon=1.0).select(dps.Scores.grouped([1], [2**62], sensitivity=S))
+
+
+def test_values_stay_read_only() -> None:
+    """What is checked once cannot be changed afterwards: no array that is handed out can be made writable."""
+    scores = dps.Scores([3.0, 1.0], sensitivity=dps.Sensitivity())
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        scores.values.flags.writeable = True
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        scores.values.setflags(write=True)

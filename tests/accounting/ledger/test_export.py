@@ -24,7 +24,7 @@ def filled(url: str) -> Ledger:
         ledger.charge(
             "Käufe 購入",
             acc.GaussianDP(mu=0.01),
-            relation="add_remove",
+            relation="replace_one",
             label=f"Zahl {number} ٣",
             key=f"k{number}",
             fingerprint="rows",

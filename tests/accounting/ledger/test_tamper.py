@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine, delete, insert, select, text, update
+from sqlalchemy import Column, Connection, create_engine, delete, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
-from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt
+from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, SchemaMismatch
 from accounting.ledger.charging import Step, append
 from accounting.ledger.engine import checked_url
 from accounting.ledger.item import read_item
@@ -295,3 +297,81 @@ def test_heads_are_read_with_care(text: str) -> None:
     assert Heads.from_json(SOUND).ledger_id == "x"
     with pytest.raises(InvalidEntry):
         Heads.from_json(text)
+
+
+@pytest.mark.parametrize("column", [datasets.c.seq, datasets.c.head, totals.c.main, totals.c.failure])
+def test_a_field_of_another_type_is_found(sqlite_url: str, column: Column[object]) -> None:
+    """SQLite keeps whatever an editor writes: text or bytes in a number, a number in a hash, is a finding, and no crash."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
+        with intruder(sqlite_url) as connection:
+            table, wrong = column.table.name, "x'00'" if column.name == "head" else "'many'"
+            connection.exec_driver_sql(f"UPDATE {table} SET {column.name} = {wrong}")
+        assert kinds(ledger)
+        with pytest.raises(LedgerCorrupt):
+            ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
+
+
+def test_heads_of_another_ledger_are_found(kept: Ledger) -> None:
+    """The identity of the ledger is part of the heads."""
+    assert kinds(kept, replace(kept.heads(), ledger_id="f" * 32)) == {"identity"}
+
+
+def test_heads_that_were_cut_are_found(kept: Ledger) -> None:
+    """A dataset that is older than the heads is named in them; one that was declared later need not be."""
+    kept.create_dataset("older", acc.Budget(epsilon=1.0), "add_remove")
+    heads = kept.heads()
+    kept.create_dataset("later", acc.Budget(epsilon=1.0), "add_remove")
+    assert kept.verify(heads).ok
+    assert kinds(kept, replace(heads, datasets={})) == {"missing"}
+    with pytest.raises(InvalidEntry, match="cut"):
+        Heads.from_json('{"format": "dpselect-ledger-heads-1", "datasets": {}}')
+
+
+def _many_pages(url: str) -> int:
+    """A ledger of several pages; its size."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=100.0), "add_remove")
+        for number in range(12):
+            ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key=f"k{number}", label="x" * 900)
+    return _file(url).stat().st_size
+
+
+def _file(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def test_damaged_pages_are_found(sqlite_url: str) -> None:
+    """Whatever page of the file is overwritten, verify finds it, or says that the file cannot be read."""
+    size = _many_pages(sqlite_url)
+    content = _file(sqlite_url).read_bytes()
+    for start in range(4096, size, 4096):
+        _file(sqlite_url).write_bytes(content[:start] + bytes([0xA5]) * 4096 + content[start + 4096 :])
+        try:
+            with Ledger.open(sqlite_url) as ledger:
+                assert not ledger.verify().ok, f"page {start // 4096 + 1}"
+        except LedgerCorrupt:
+            continue
+
+
+@pytest.mark.parametrize("missing", [1, 100, 4095, 4096, 8192])
+def test_a_file_that_is_cut_short_is_not_charged(sqlite_url: str, missing: int) -> None:
+    """However much of its end is gone."""
+    size = _many_pages(sqlite_url)
+    os.truncate(_file(sqlite_url), size - missing)
+    with pytest.raises(LedgerCorrupt), Ledger.open(sqlite_url) as ledger:
+        ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
+    assert _file(sqlite_url).stat().st_size == size - missing
+
+
+def test_a_client_that_was_opened_before_an_upgrade_charges_nothing(ledger: Ledger, url: str) -> None:
+    """The schema's version is looked at in every charge's own transaction."""
+    engine = create_engine(checked_url(url))
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE dpledger_meta SET schema_version = 99"))
+    engine.dispose()
+    for call in (ledger.charge, ledger.reserve):
+        with pytest.raises(SchemaMismatch, match="99"):
+            call("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
+    assert ledger.latest("clicks") == []
