@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import accounting as acc
 import dpselect as dps
 from dpselect import verify
+from dpselect.divergence import hockey_stick
 from dpselect.mechanisms.release import public_grid
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -81,3 +83,37 @@ def test_a_mechanism_without_a_law_of_its_values_is_refused(monkeypatch: pytest.
     monkeypatch.delattr(dps.OneshotTopK, "cell_probabilities")
     with pytest.raises(dps.NoClosedForm, match="use lower_bound"):
         verify.worst_case(with_values(1), candidates=1)
+
+
+def histogram(scale: float) -> dps.SparseHistogram:
+    """Values, order and items from one noise."""
+    return dps.SparseHistogram(scale=scale, delta=0.1, sensitivity=dps.Sensitivity(l0=1))
+
+
+def test_values_that_chose_follow_their_law() -> None:
+    """The noisy scores that a histogram chose by fall into the cells as its law says, order included (chi-square, 1e-9)."""
+    mechanism, edges = histogram(1.5), np.array([2.5, 3.0, 3.5, 5.0])
+    scores = dps.Scores([3, 2, 0], sensitivity=mechanism.covers, domain="observed")
+    law: Any = mechanism.cell_probabilities(scores, edges)
+    assert sum(law.values()) == pytest.approx(1, abs=1e-12)
+    items: dict[Any, float] = {}
+    for (order, _), chance in law.items():
+        items[order] = items.get(order, 0.0) + chance
+    assert items == pytest.approx(mechanism.probabilities(scores), abs=1e-12)
+    rng = np.random.default_rng(20261121)
+    drawn = [mechanism.select(scores, rng=rng).outcome.seen(edges, (0, 1, 2)) for _ in range(3000)]
+    assert misfit(drawn, law) > FALSE_ALARM
+
+
+def test_the_price_of_values_that_chose_is_reached() -> None:
+    """Far above the threshold fine cells see nearly all of the Gaussian mechanism: a claim for 5 % more noise is broken."""
+    mechanism, edges = histogram(1.5), np.arange(10.0, 30.0, 0.25)
+    laws = [
+        mechanism.cell_probabilities(dps.Scores([count], sensitivity=mechanism.covers, domain="observed"), edges)
+        for count in (20, 19)
+    ]
+    first, second = ([law.get(outcome, 0.0) for outcome in laws[0] | laws[1]] for law in laws)
+    for epsilon in (0.0, 0.5, 1.0):
+        seen = float(hockey_stick(first, second, [epsilon])[0, 0])
+        assert seen <= acc.GaussianDP(mu=1 / 1.5).delta(epsilon) + 1e-12
+        assert seen > acc.GaussianDP(mu=1 / (1.05 * 1.5)).delta(epsilon)

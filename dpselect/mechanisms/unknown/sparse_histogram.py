@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate
@@ -20,6 +20,7 @@ from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import by_name
 from dpselect.noise.base import Noise
 from dpselect.noise.grid import NODES, tail_integral_matrix
+from dpselect.outcome import cells
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -133,12 +134,28 @@ class SparseHistogram(Mechanism):
         return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values = scores.dense()
+        return {order: chance for (order, _), chance in self.cell_probabilities(scores, ()).items()}
+
+    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
+        """The exact probability of every (order, cells of the values), for the cells between `edges` (score units).
+
+        Raises:
+            NoClosedForm: the domain is too large to enumerate.
+            DpSelectError: as for `select`.
+        """
+        self.check(scores)
+        array, between = cells(edges)
+        # A value on the grid is at least an edge where the noisy score rounds to it or beyond.
+        grid, values = public_grid(self.scale), scores.dense()
+        bars = ((np.ceil(array / grid) - 0.5) * grid - self.threshold) / self.scale
         listed = np.flatnonzero(values)
         most = len(listed) if self.k is None else min(self.k, len(listed))
-        enumerable(sum(math.perm(len(listed), size) for size in range(most + 1)), 2000)
-        law = _Law(by_name(self.noise), (values[listed].astype(np.float64) - self.threshold) / self.scale)
-        return {tuple(listed[list(order)].tolist()): chance for order, chance in law.outcomes(most)}
+        enumerable(sum(math.perm(len(listed), size) for size in range(most + 1)) * len(between) ** most, 20_000)
+        law = _Law(by_name(self.noise), (values[listed].astype(np.float64) - self.threshold) / self.scale, bars)
+        return {
+            (tuple(listed[list(order)].tolist()), tuple(between[cell] for cell in seen)): chance
+            for order, seen, chance in law.outcomes(most)
+        }
 
 
 def _steps(most: int) -> Iterator[tuple[int, int]]:
@@ -152,39 +169,45 @@ def _steps(most: int) -> Iterator[tuple[int, int]]:
 
 _REACH, _PIECE = 45.0, 0.25  # noise units above the threshold, and pieces of them, that the law is integrated over
 _TAILS = tail_integral_matrix()
+Places = tuple[int, ...]
 
 
 class _Law:
     """Chances of every order of noisy scores above 0, for heights above the threshold in noise units."""
 
-    def __init__(self, noise: Noise, height: NDArray[np.float64]) -> None:
+    def __init__(self, noise: Noise, height: NDArray[np.float64], bars: NDArray[np.float64]) -> None:
         self._noise, self._height = noise, height
         # Pieces end where a density has a kink.
         top = float(max(0.0, height.max(initial=0.0))) + _REACH
-        ends = np.unique(np.clip([*np.arange(0.0, top, _PIECE), *height, top], 0.0, top))
+        ends = np.unique(np.clip([*np.arange(0.0, top, _PIECE), *height, *bars, top], 0.0, top))
         nodes, self._weight = np.polynomial.legendre.leggauss(NODES)
         self._length = np.diff(ends)
         z = ends[:-1, None] + self._length[:, None] * (0.5 + 0.5 * nodes) - height[:, None, None]
         self._pdf, self._cdf = noise.pdf(z), noise.cdf(z)
+        self._cell = np.searchsorted(bars, ends[:-1] + self._length / 2)
 
-    def outcomes(self, most: int) -> Iterator[tuple[tuple[int, ...], float]]:
-        """Every order of at most so many, and its chance; the rest lies below 0, or below the last where it is full."""
+    def outcomes(self, most: int) -> Iterator[tuple[Places, Places, float]]:
+        """Every order of at most so many with the cells of their scores, none of which rises, and its chance.
+
+        The rest lies below 0, or below the last where it is full.
+        """
         items, below = range(len(self._height)), self._noise.cdf(-self._height)
         for size in range(most + 1):
             for order in itertools.permutations(items, size):
                 others = [item for item in items if item not in order]
                 if size == 0:
-                    yield order, float(np.prod(below))
-                elif size == most:
-                    yield order, self._chain(order, np.prod(self._cdf[others], axis=0))
-                else:
-                    yield order, self._chain(order, np.ones_like(self._cdf[0])) * float(np.prod(below[others]))
+                    yield order, (), float(np.prod(below))
+                    continue
+                rest = np.prod(self._cdf[others], axis=0) if size == most else np.full_like(self._cdf[0], np.prod(below[others]))
+                for seen in itertools.combinations_with_replacement(np.unique(self._cell)[::-1].tolist(), size):
+                    yield order, seen, self._chain(order, seen, rest)
 
-    def _chain(self, order: tuple[int, ...], others: NDArray[np.float64]) -> float:
+    def _chain(self, order: Places, seen: Places, others: NDArray[np.float64]) -> float:
         above = np.ones_like(others)
-        for item in order[:-1]:
-            above = self._above(self._pdf[item] * above)
-        return float((self._pieces(self._pdf[order[-1]] * above * others)).sum())
+        density = [self._pdf[item] * (self._cell == cell)[:, None] for item, cell in zip(order, seen, strict=True)]
+        for one in density[:-1]:
+            above = self._above(one * above)
+        return float(self._pieces(density[-1] * above * others).sum())
 
     def _pieces(self, integrand: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(self._length * (integrand @ self._weight) / 2)
