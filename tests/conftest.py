@@ -108,6 +108,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis explores from a new seed in every run, the same for all workers, and the header names it."""
     settings.load_profile("dpselect")
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # a job in the background, which Ctrl-C does not reach: tests send their own
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = random.SystemRandom().randrange(2**32)
 

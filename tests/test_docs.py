@@ -16,10 +16,6 @@ SOURCES = sorted(p for package in ("accounting", "dpselect") for p in (ROOT / pa
 CURVES = sorted(p for p in (ROOT / "accounting/curves").glob("*.py") if p.stem not in ("__init__", "base"))
 
 
-def _blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-
-
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_cited_theorems_exist(path: Path) -> None:
     """Every theorem that a docstring or a comment cites has an entry in docs/theorems."""
@@ -31,16 +27,6 @@ def test_cited_theorems_exist(path: Path) -> None:
 def test_every_curve_cites_its_theorem(path: Path) -> None:
     """No curve without a proof or an exact source: each member's module cites one."""
     assert re.search(r"Theorem [A-Z]\d+", path.read_text())
-
-
-EXAMPLES = [(page, number) for page in ("README.md", "docs/ledger.md") for number in range(len(_blocks(ROOT / page, "python")))]
-
-
-@pytest.mark.parametrize(("page", "number"), EXAMPLES)
-def test_examples_run(page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every Python block of the README and of the ledger's guide runs as it stands."""
-    monkeypatch.chdir(tmp_path)
-    exec(compile(_blocks(ROOT / page, "python")[number], page, "exec"), {"__name__": "example"})
 
 
 @pytest.mark.parametrize("kind", sorted(members()))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import mpmath as mp
 import numpy as np
 import pytest
+from spread import spread
 
 import accounting as acc
 from accounting import pool
@@ -47,7 +48,7 @@ def members(size: float) -> list[acc.Curve]:
 CASES = [(curve, size) for size in SIZES for curve in members(size)]
 
 
-@pytest.mark.parametrize(("curve", "size"), CASES, ids=lambda value: repr(value)[:60])
+@pytest.mark.parametrize(("curve", "size"), spread(CASES, 22), ids=lambda value: repr(value)[:60])
 def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> None:
     """For every count and delta epsilon is finite, never negative, and grows with the count and as delta shrinks."""
     table = np.array([[(n * curve).epsilon(delta) for delta in DELTAS] for n in (1, 2, 600)])
@@ -67,7 +68,9 @@ def test_a_million_repetitions(curve: acc.Curve) -> None:
         assert million <= 10**6 * curve.core_epsilon
 
 
-@pytest.mark.parametrize(("curve", "size"), [case for case in CASES if case[1] <= 30], ids=lambda value: repr(value)[:60])
+@pytest.mark.parametrize(
+    ("curve", "size"), spread([case for case in CASES if case[1] <= 30], 18), ids=lambda value: repr(value)[:60]
+)
 @pytest.mark.parametrize("count", [1, 600])
 def test_delta_of_epsilon_is_delta(curve: acc.Curve, size: float, count: int) -> None:
     """delta(epsilon(d)) is d, up to the conversion's and the grid's error, unless epsilon is at its least or most."""

@@ -8,9 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 import accounting as acc
 from accounting.errors import RelationMismatch
@@ -194,11 +195,8 @@ class Machine(RuleBasedStateMachine):
         raise AssertionError(f"{call.__name__} was to raise {error}")
 
 
-Machine.TestCase.settings = settings(
-    max_examples=40,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-TestModel = Machine.TestCase
-TestModel.__doc__ = "Any sequence of operations leaves the ledger as the model says, or raises what the model says."
+@pytest.mark.parametrize("examples", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_any_sequence_of_operations(examples: int) -> None:
+    """Any sequence of operations leaves the ledger as the model says, or raises what the model says."""
+    asked = settings(max_examples=examples, stateful_step_count=25, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(Machine, settings=asked)

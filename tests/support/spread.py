@@ -1,0 +1,19 @@
+"""Long lists of cases: a few of them in the fast run, all of them in the slow one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+
+def spread(cases: Sequence[Any], count: int) -> list[Any]:
+    """The cases for `parametrize`: `count` of them, evenly spaced from the first to the last, run always, the others if slow."""
+    last, steps = len(cases) - 1, max(count - 1, 1)
+    fast = {round(step * last / steps) for step in range(count)}
+    return [case if place in fast else _slow(case) for place, case in enumerate(cases)]
+
+
+def _slow(case: Any) -> Any:
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
