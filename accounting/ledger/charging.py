@@ -176,8 +176,8 @@ def _require_fit(dataset: Dataset, period: str, spent: Price, price: Price, item
     left, fit = budget.remaining(spent), would_fit(budget, spent, item)
     where = f"dataset={dataset.name!r}" + (f", period={period!r}" if period else "")
     raise BudgetExceeded(
-        f"{where}: {item.count} run(s) cost {price.in_words(budget.measure)}, and {left} are left of "
-        f"{budget!r}; {fit} run(s) would fit. Nothing was charged, nothing may be released.",
+        f"{where}: {item.count} run(s) do not fit into what is left of {budget!r}; {fit} run(s) would fit. Nothing was charged, "
+        f"nothing may be released. {price.beyond(budget.capacity.plus(spent.times(-1)), budget.measure)}.",
         requested=price,
         spent=spent,
         remaining=left,

@@ -18,6 +18,7 @@ _WRITE = "the ledger's disk failed to read or write: check the disk and its quot
 _CORRUPT = "the ledger's file is damaged or no SQLite database: restore a backup and hold it against an exported head"
 _UNREACHABLE = "the ledger's database server cannot be reached or ended the connection"
 _REFUSED = "the database refused the operation"
+_NOT_THERE = ". Nothing was charged: check its name, or make a new one with `dpselect ledger init`"
 _NOTHING = ". Nothing may be released: if the charge was being written, repeat it with the same key"
 
 _SQLITE = {
@@ -67,7 +68,7 @@ def translated() -> Iterator[None]:
 def _explained(error: DBAPIError) -> LedgerError:
     reason, code = _sqlite_reason(error.orig) if isinstance(error.orig, sqlite3.Error) else _postgresql_reason(error)
     kind = LedgerCorrupt if reason == _CORRUPT else LedgerUnavailable
-    return kind(f"{reason} ({code}){_NOTHING}")
+    return kind(f"{reason} ({code}){_NOT_THERE if reason == _MISSING else _NOTHING}")
 
 
 def _sqlite_reason(error: sqlite3.Error) -> tuple[str, str]:

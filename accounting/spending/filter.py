@@ -88,8 +88,8 @@ class PrivacyFilter:
         left, name = self._budget.remaining(self.spent), type(curve).__name__
         fit = min(count - 1, self._budget.how_many(curve, self.spent)) if count > 1 else 0
         return BudgetExceeded(
-            f"{count} x {name} costs {price.in_words(self._budget.measure)}, but only {left} are left of {self._budget!r}; "
-            f"{fit} of them would still fit. Nothing was charged: add noise, run fewer, or stop here.",
+            f"{count} x {name} does not fit into what is left of {self._budget!r}; {fit} of them would "
+            f"still fit. Nothing was charged. {price.beyond(_rest(self._budget, self.spent), self._budget.measure)}.",
             requested=price,
             spent=self.spent,
             remaining=left,
@@ -148,3 +148,7 @@ class PrivacyFilter:
 
     def __repr__(self) -> str:
         return f"PrivacyFilter({self._budget!r}, relation={self.relation!r}, charges={self._kept.value.number})"
+
+
+def _rest(budget: Budget, spent: Price) -> Price:
+    return budget.capacity.plus(spent.times(-1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
@@ -46,6 +46,35 @@ class Price(NamedTuple):
         """The price as an error message says it."""
         main, failure = float(self.main * MAIN_UNIT), float(self.failure * FAILURE_UNIT)
         return str(Remaining(main, failure, measure))
+
+    def beyond(self, left: Price, measure: Measure) -> str:
+        """Which part of a price that does not fit into `left` is too large, by how much, and what to change.
+
+        What is asked for is rounded up and what is left is rounded down, so that the two never print alike.
+        """
+        nats = f"nats of {in_words(measure)}"
+        parts = [
+            (self.main, left.main, MAIN_UNIT, nats, "add noise, or run fewer"),
+            (
+                self.failure,
+                left.failure,
+                FAILURE_UNIT,
+                "failure probability (delta)",
+                "lower its delta: noise is no help",
+            ),
+        ]
+        short = [
+            f"{_rounded(asked * unit, ROUND_CEILING)} {of} are needed and {_rounded(max(0, rest) * unit, ROUND_FLOOR)} are left "
+            f"({_rounded((asked - max(0, rest)) * unit, ROUND_CEILING)} too few): {remedy}"
+            for asked, rest, unit, of, remedy in parts
+            if asked > rest
+        ]
+        enough = [of for asked, rest, _, of, _ in parts if asked <= rest]
+        return "; ".join(short) + (f" (of {enough[0]} there is enough)" if enough and self.failure else "")
+
+
+def _rounded(value: Decimal, rounding: str) -> str:
+    return f"{float(Context(prec=6, rounding=rounding).create_decimal(value)):.6g}"
 
 
 NOTHING = Price(0, 0)

@@ -50,9 +50,9 @@ class Payer:
         needed = price_of(total.budget, job, open_batches)
         if not total.budget.fits(total.spent, needed):
             raise BudgetExceeded(
-                f"the rounds that are left to label cost {needed.in_words(total.budget.measure)} and dataset={self.dataset!r} "
-                f"has {total.remaining} left, which buys {self.buys(job.mechanism)} rounds. Nothing was drawn: label fewer "
-                "rounds, or with more noise",
+                f"the rounds that are left to label do not fit into what is left of dataset={self.dataset!r}, which buys "
+                f"{self.buys(job.mechanism)} rounds. Nothing was drawn. "
+                f"{needed.beyond(total.budget.capacity.plus(total.spent.times(-1)), total.budget.measure)}",
                 requested=needed,
                 spent=total.spent,
                 remaining=total.remaining,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import accounting as acc
 from accounting.conversion.bounds import best_epsilon
 from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves import (
@@ -321,3 +322,14 @@ def test_whole_budget_price_matches_admits_at_the_edge() -> None:
         low, high = (middle, high) if best_epsilon(GaussianDP(mu=middle), 1e-6).value <= 1.0 else (low, middle)
     assert budget.price(GaussianDP(mu=low)) == budget.capacity
     assert not budget.can_afford(NOTHING, GaussianDP(mu=high * 1.000001))
+
+
+def test_a_refusal_says_which_part_is_short_and_by_how_much() -> None:
+    """The part that does not fit is named with its remedy, and amounts that differ in the tenth digit do not print alike."""
+    close = acc.PrivacyFilter(acc.Budget(epsilon=1.0))
+    close.charge(acc.PureDP(epsilon=0.5))
+    with pytest.raises(acc.BudgetExceeded, match=r"0\.500001 nats of pure epsilon are needed and 0\.5 are left .* add noise"):
+        close.charge(acc.PureDP(epsilon=0.5 + 1e-10))
+    delta = acc.PrivacyFilter(acc.Budget(rho=5.0, delta=1e-6))
+    with pytest.raises(acc.BudgetExceeded, match=r"failure .*delta.* noise is no help \(of nats of rho there is enough"):
+        delta.charge(acc.Approximate(curve=acc.ZCDP(rho=0.1), delta0=2e-6))
