@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, final
 import scipy
 from pydantic import Field
 
-from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.loss import Losses, require_bearable
 from accounting.conversion.pld.normal import Normal
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
@@ -67,6 +67,7 @@ class GaussianDP(OneParameter):
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld import privacy_loss_distribution
 
+        require_bearable(self.mu * (self.mu / 2 + 10), interval)
         if self.mu == 0:
             return privacy_loss_distribution.identity(interval)
         return privacy_loss_distribution.from_gaussian_mechanism(1 / self.mu, value_discretization_interval=interval)

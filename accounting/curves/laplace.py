@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from accounting.conversion.pld.banded import Banded
-from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.loss import Losses, require_bearable
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
 
@@ -67,6 +67,7 @@ class LaplaceDP(OneParameter):
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld import privacy_loss_distribution
 
+        require_bearable(self.epsilon0, interval)
         if self.epsilon0 == 0:
             return privacy_loss_distribution.identity(interval)
         return privacy_loss_distribution.from_laplace_mechanism(1 / self.epsilon0, value_discretization_interval=interval)

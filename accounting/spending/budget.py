@@ -34,7 +34,7 @@ Form = Literal["pure", "approximate", "zcdp"]
 def _order(value: object) -> object:
     if value in (math.inf, "inf"):
         return "inf"
-    if value is None or (isinstance(value, numbers.Real) and not isinstance(value, bool) and 1 < float(value) < math.inf):
+    if value is None or (isinstance(value, numbers.Real) and not isinstance(value, bool) and 1 < value < 1e300):
         return value if value is None else float(value)
     raise ValueError("a Renyi order above 1, or 'inf' for the sum of pure epsilons")
 

@@ -33,7 +33,7 @@ class PrivacyOdometer:
     """
 
     def __init__(self, *, delta: float, order: Order, failure: float = 0.0, relation: Relation | None = None) -> None:
-        self._measure: Measure = "epsilon" if order == "inf" else float(order)
+        self._measure: Measure = "epsilon" if order == "inf" else _above_one(order)
         self._start = Decimal(0) if order == "inf" else waiting_cost(_positive(delta), _above_one(order))
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
         self._kept: Kept[tuple[Relation | None, Price]] = Kept(
@@ -92,6 +92,6 @@ def _positive(delta: float) -> float:
 
 
 def _above_one(order: float) -> float:
-    if isinstance(order, bool) or not isinstance(order, numbers.Real) or not 1 < order < float("inf"):
+    if isinstance(order, bool) or not isinstance(order, numbers.Real) or not 1 < order < 1e300:
         raise InvalidArgument(f"order={str(order)[:30]!r} must be a number above 1, or 'inf' for the sum of pure epsilons")
     return float(order)

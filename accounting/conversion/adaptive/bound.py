@@ -112,8 +112,10 @@ def delta_bounds(
         InvalidArgument: an epsilon is negative or not finite, or a step is refused as by `adaptive_composition`.
         GridTooCoarse: the tolerance cannot be met.
     """
-    plan, at = read_plan(steps), np.asarray(epsilons, dtype=np.float64)
-    points = [check_epsilon(float(epsilon)) for epsilon in at.ravel()]
+    plan, at = read_plan(steps), _array(epsilons)
+    given = [check_epsilon(epsilon) for epsilon in at.ravel().tolist()]
+    # At the sum of the pure epsilons and beyond, nothing is left but the bad events: no grid is asked.
+    points = [epsilon for epsilon in given if epsilon < plan.curve.core_epsilon]
     if not plan.blocks or not points:
         flat = np.full(at.shape, plan.added)
         return DeltaBounds(at, flat, flat, plan.added, 0.0, 0.0)
@@ -122,13 +124,20 @@ def delta_bounds(
     reach = max(*points, _reach(plan, least))
 
     def measured(solution: Solution) -> DeltaBounds:
-        upper = np.array([solution.upper_at(epsilon) for epsilon in points])
-        lower = np.array([solution.lower_at(epsilon) for epsilon in points])
+        upper = np.array([solution.upper_at(epsilon) if epsilon in points else 0.0 for epsilon in given])
+        lower = np.array([solution.lower_at(epsilon) if epsilon in points else 0.0 for epsilon in given])
         gap = float(np.max((upper - lower) / np.maximum(upper, 1e-300)))
         upper = np.minimum(1.0, (upper + plan.added) * (1 + 1e-15)).reshape(at.shape)
         return DeltaBounds(at, upper, (lower + plan.added).reshape(at.shape), plan.added, solution.interval, gap)
 
     return _refined(plan, reach, least, tolerance, interval, measured, lambda bounds: bounds.gap)
+
+
+def _array(epsilons: ArrayLike) -> Floats:
+    try:
+        return np.asarray(epsilons, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidArgument("epsilons must be an array of finite numbers >= 0, in nats") from None
 
 
 def _without_grid(plan: Plan, delta: float) -> float:

@@ -22,6 +22,8 @@ from accounting.conversion.pld.loss import TINY, Floats, Losses, grid_of
 _MOST_RUNS = 10**10
 # Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
 _LEAST_SCALE = 1e-100
+# Losses larger than this reveal nearly everything in one step, and e to their power leaves the floats.
+_MOST_SCALE = 500.0
 # The grid adds the share _FINE of the variance, so about as much of epsilon, or as little as some 2^16 cells permit; more cells,
 # up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
 _FINE, _COARSE = 1e-9, 1e-5
@@ -50,7 +52,10 @@ def composable(losses: Losses) -> bool:
     """Whether the transform can tell anything about these losses; it depends on counts and scales alone."""
     if not 0 < len(losses.steps) <= MOST_STEPS or sum(count for count, _ in losses.steps) > _MOST_RUNS:
         return False
-    return all(loss.scale >= _LEAST_SCALE for _, loss in losses.steps)
+    if not all(_LEAST_SCALE <= loss.scale <= _MOST_SCALE for _, loss in losses.steps):
+        return False
+    # A wide law whose bulk is narrow would need too many cells: its atoms decide, and the other routes know them.
+    return max(loss.period for _, loss in losses.steps) <= _MOST_CELLS * choose_interval(losses, _COARSE)
 
 
 @lru_cache(maxsize=512)

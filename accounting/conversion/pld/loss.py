@@ -5,17 +5,21 @@ Every pair here is symmetric: the law of -L under Q is that of L under P, as gua
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Floats = NDArray[np.float64]
 TINY = 1e-299  # the least tail that is cut off
+_MOST_CELLS = 2**24
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,25 @@ def to_dp_accounting(loss: Loss, interval: float) -> PrivacyLossDistribution:
     """`loss` as a pessimistic dp-accounting object on a grid of `interval` nats."""
     from dp_accounting.pld import privacy_loss_distribution
 
+    require_bearable(max(loss.period, 40 * loss.scale), interval)
     pmf = loss.pmf(interval, TINY)
     masses = {pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}
     return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(masses, pmf.infinity, interval)
+
+
+def require_bearable(reach: float, interval: float) -> None:
+    """Refuse a grid that would fill the memory, losses reaching to about `reach` nats either way.
+
+    Raises:
+        InvalidArgument: the interval is no finite number > 0, or the losses span more than 2^24 of it.
+    """
+    if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < math.inf:
+        raise InvalidArgument(f"interval={str(interval)[:30]} must be a finite number > 0, in nats")
+    if not 2 * reach <= _MOST_CELLS * interval:
+        raise InvalidArgument(
+            f"interval={interval!r} is too fine for losses of about {reach:.3g} nats: the grid would have more than "
+            f"{_MOST_CELLS:,} points. Take a larger interval, or read epsilon and delta of the curve, which need no grid"
+        )
 
 
 def failing(delta0: float, interval: float) -> PrivacyLossDistribution:

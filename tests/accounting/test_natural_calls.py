@@ -1,0 +1,104 @@
+"""Natural calls answer, or say in words why not: no hang, no memory that runs out, no error of another family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from accounting.conversion.pld import Dominated, composable
+
+
+@pytest.mark.parametrize("loud", [1e3, 1e9])
+@pytest.mark.parametrize("count", [10])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda size: acc.BoundedRange(epsilon=size),
+        lambda size: acc.LaplaceDP(epsilon=size),
+        lambda size: acc.PureDP(epsilon=size),
+        lambda size: acc.GaussianDP(mu=size),
+        lambda size: acc.GaussianMax(mu=size, candidates=10),
+        lambda size: acc.BoundedRange(epsilon=size) + acc.LaplaceDP(epsilon=0.1),
+        lambda size: acc.Approximate(curve=acc.BoundedRange(epsilon=size), delta0=1e-9),
+    ],
+)
+def test_hardly_any_noise_is_priced_at_once(curve: Callable[[float], acc.Curve], count: int, loud: float) -> None:
+    """What a slip of a unit gives, noise of 1e-9 or an epsilon of 1e5, has a finite price no less than that of a tenth of it."""
+    plan, less = count * curve(loud), count * curve(loud / 10)
+    assert acc.best_epsilon(less, 1e-6).value <= acc.best_epsilon(plan, 1e-6).value < math.inf
+    assert acc.best_delta(plan, 1.0).value <= 1
+
+
+def test_a_narrow_law_with_far_atoms_is_left_to_other_routes() -> None:
+    """The grid is refused by what it would hold, not by the size of the typical loss."""
+    for size, fits in ((10.0, True), (1000.0, True), (1e5, False)):
+        curve = 10 * acc.BoundedRange(epsilon=size)
+        assert isinstance(curve, Dominated)
+        losses = curve.losses()
+        assert losses is not None
+        assert composable(losses) == fits
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        acc.BoundedRange(epsilon=1e5),
+        acc.LaplaceDP(epsilon=1e6),
+        acc.GaussianDP(mu=1e5),
+        acc.PureDP(epsilon=1e9),
+        acc.ApproxDP(epsilon=1e9, delta=1e-6),
+    ],
+)
+def test_a_grid_that_fills_the_memory_is_refused(curve: acc.Curve) -> None:
+    """`pld` says that the interval is too fine; a coarse one is taken. An interval that is none is refused too."""
+    if not isinstance(curve, acc.PureDP | acc.ApproxDP):  # whose two atoms need no grid between them
+        with pytest.raises(acc.InvalidArgument, match="too fine"):
+            curve.pld()
+        with pytest.raises(acc.InvalidArgument, match="interval"):
+            curve.pld(math.nan)
+    else:
+        assert curve.pld() is not None
+
+
+def test_calibrated_answers_over_its_default_bracket() -> None:
+    """The least noise is found although the bracket begins where noise hardly exists."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    found = dps.calibrated(lambda scale: dps.OneshotTopK(k=10, noise="gumbel", scale=scale), budget)
+    assert budget.admits(found.curve)
+    assert not budget.admits(found.model_copy(update={"scale": found.scale * 0.99}).curve)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("beyond", [2.0, 2.5, 1e3])
+def test_delta_beyond_the_pure_sum_is_that_of_the_bad_events(beyond: float) -> None:
+    """At the sum of the pure epsilons and beyond no grid is asked, alone or beside other epsilons."""
+    plan = [(acc.BoundedRange(epsilon=0.1), 20), acc.ApproxDP(epsilon=0.0, delta=1e-9)]
+    alone = acc.delta_bounds(plan, beyond)
+    assert float(alone.upper) == float(alone.lower) == 1e-9
+    both = acc.delta_bounds(plan, [0.5, beyond], tolerance=0.2)
+    assert both.upper[1] <= 1e-9 * (1 + 1e-12)
+    assert both.lower[0] <= acc.delta_bounds(plan, 0.5, tolerance=0.2).upper
+    with pytest.raises(acc.InvalidArgument):
+        acc.delta_bounds(plan, "far")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [None, "8", [8.0], 1.0, True, math.nan, -math.inf, 10**400], ids=lambda value: str(value)[:9])
+def test_an_odometer_names_its_order(wrong: object) -> None:
+    """An order that is none is an error of the library."""
+    with pytest.raises(acc.InvalidArgument, match="order"):
+        acc.PrivacyOdometer(delta=1e-6, order=wrong)  # type: ignore[arg-type]
+
+
+def test_far_apart_scores_are_settled_by_the_leaders() -> None:
+    """Scores 1e300 noise units apart: the best k come out, in order, whatever lies below."""
+    scores = dps.Scores(np.linspace(0.0, 1e300, 20_001), sensitivity=dps.Sensitivity(), kind="utilities")
+    for mechanism in (
+        dps.OneshotTopK(k=2, noise="gumbel", scale=1.0),
+        dps.PeelingTopK(k=2, noise="laplace", scale=1.0),
+        dps.OneshotTopK(k=2, noise="laplace", scale=1e-3),
+    ):
+        assert set(mechanism.select(scores).indices) == {20_000, 19_999}
