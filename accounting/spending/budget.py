@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import numbers
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
+import numpy as np
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from accounting.conversion.bounds import best_epsilon
@@ -32,11 +32,11 @@ Form = Literal["pure", "approximate", "zcdp"]
 
 
 def _order(value: object) -> object:
-    if value in (math.inf, "inf"):
-        return "inf"
-    if value is None or (isinstance(value, numbers.Real) and not isinstance(value, bool) and 1 < value < 1e300):
-        return value if value is None else float(value)
-    raise ValueError("a Renyi order above 1, or 'inf' for the sum of pure epsilons")
+    if value is None or value in (math.inf, "inf"):
+        return value if value is None else "inf"
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not 1 < value < 1e300:
+        raise ValueError("a Renyi order above 1, or 'inf' for the sum of pure epsilons")
+    return float(value)
 
 
 @final
