@@ -40,7 +40,7 @@ def test_both_packages_are_typed_and_bring_their_files() -> None:
     """Both packages carry py.typed, and the report brings its style and script."""
     for package in ("accounting", "dpselect"):
         assert resources.files(package).joinpath("py.typed").is_file()
-    for name in ("report.css", "report.js"):
+    for name in ("report.css", "report.html", "report.js", "parts.html"):
         assert resources.files("accounting.page").joinpath(name).is_file()
 
 

@@ -13,8 +13,8 @@ from accounting.curves import ZCDP, Approximate, Curve
 from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.summary import Summary
 from accounting.ledger.words import in_words, plain, rounded_down, rounded_up
+from accounting.page.amounts import failure_up, main_up, shares, unit_of
 from accounting.page.figures import Filled, filled, spending
-from accounting.page.markup import failure_up, main_up, shares, unit_of
 from accounting.relation import WORDS
 from accounting.spending.budget import Budget
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from accounting.ledger.summary import Summary
-from accounting.page.markup import percent_up, shares
+from accounting.page.amounts import percent_up, shares
 
 _WIDTH, _HEIGHT = 720, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 18, 34

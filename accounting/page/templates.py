@@ -15,9 +15,9 @@ def asset(package: str, name: str) -> str:
 
 
 def template(package: str, name: str) -> Template:
-    """A package's template."""
+    """A package's template. What it imports lies here."""
     environment = Environment(
-        loader=FunctionLoader(lambda wanted: asset(package, wanted)),
+        loader=FunctionLoader(lambda wanted: asset(package if wanted == name else __package__, wanted)),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from accounting.ledger import Entry, Ledger, Total, Verification
 from accounting.ledger.words import in_words, rounded_down
-from accounting.page.markup import failure_up, main_up, percent_up, shares
+from accounting.page.amounts import failure_up, main_up, percent_up, shares
 from dpselect.cli.printable import printable
 
 

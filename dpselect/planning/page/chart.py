@@ -1,12 +1,12 @@
-"""A chart as inline SVG: lines with bands, on a logarithmic x axis."""
+"""The numbers of a chart: lines with bands, on a logarithmic x axis."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from html import escape
+from collections.abc import Callable
+from typing import Any
 
-from dpselect.planning.charts import Chart, Line, Point
+from dpselect.planning.charts import Chart, Line
 
 _WIDTH, _HEIGHT = 520, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 14, 50
@@ -15,18 +15,19 @@ _STYLES = 5
 Scale = Callable[[float], float]
 
 
-def figure(chart: Chart) -> Iterator[str]:
-    """The chart with its title and its legend."""
+def figure(chart: Chart) -> dict[str, Any]:
+    """The chart as places in a figure: the template draws them."""
     across, up = _across(chart), _up(chart)
-    yield f'<figure><h3 id="c-{chart.key}">{escape(chart.title)}</h3>'
-    yield f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-labelledby="c-{chart.key}">'
-    yield f"<desc>{escape(_described(chart))}</desc>"
-    yield from _frame(chart, across, up)
-    for number, line in enumerate(chart.lines):
-        yield from _line(line, number, across, up)
-    yield "</svg>"
-    yield from _legend(chart)
-    yield "</figure>"
+    limited = chart.limit is not None and chart.limit <= _top(chart)
+    return {
+        **{"chart": chart, "width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _WIDTH - _RIGHT, "top": _TOP},
+        **{"bottom": _HEIGHT - _BOTTOM, "middle": f"{(_LEFT + _WIDTH - _RIGHT) / 2:.0f}", "described": _described(chart)},
+        "levels": [_level(chart, quarter / 4 * _top(chart), up) for quarter in range(5)],
+        "ticks": [(f"{across(x):.1f}", f"{x:g}") for x in _ticks(chart, across)],
+        "planned": f"{across(chart.planned):.1f}",
+        "limit": f"{up(chart.limit):.1f}" if chart.limit is not None and limited else None,
+        "lines": [_line(line, number % _STYLES, across, up) for number, line in enumerate(chart.lines)],
+    }
 
 
 def _across(chart: Chart) -> Scale:
@@ -51,20 +52,9 @@ def _up(chart: Chart) -> Scale:
     return lambda y: _HEIGHT - _BOTTOM - min(1.0, max(0.0, y / top)) * (_HEIGHT - _TOP - _BOTTOM)
 
 
-def _frame(chart: Chart, across: Scale, up: Scale) -> Iterator[str]:
-    for quarter in range(5):
-        y = quarter / 4 * _top(chart)
-        label = f"{y:.0%}" if chart.share else f"{y:g}"
-        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{up(y):.1f}" y2="{up(y):.1f}"></line>'
-        yield f'<text x="{_LEFT - 8}" y="{up(y) + 4:.1f}" text-anchor="end">{label}</text>'
-    for x in _ticks(chart, across):
-        yield f'<text x="{across(x):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{x:g}</text>'
-    yield f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2:.0f}" y="{_HEIGHT - 10}" text-anchor="middle">{escape(chart.x_label)}</text>'
-    at = across(chart.planned)
-    yield f'<line class="plan" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"></line>'
-    if chart.limit is not None and chart.limit <= _top(chart):
-        y = up(chart.limit)
-        yield f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"></line>'
+def _level(chart: Chart, y: float, up: Scale) -> tuple[str, str, str]:
+    """Where a line across the figure lies, where its label, and the label."""
+    return f"{up(y):.1f}", f"{up(y) + 4:.1f}", f"{y:.0%}" if chart.share else f"{y:g}"
 
 
 def _ticks(chart: Chart, across: Scale) -> list[float]:
@@ -77,37 +67,19 @@ def _ticks(chart: Chart, across: Scale) -> list[float]:
     return sorted(kept)
 
 
-def _line(line: Line, number: int, across: Scale, up: Scale) -> Iterator[str]:
+def _line(line: Line, style: int, across: Scale, up: Scale) -> dict[str, Any]:
     points = line.points
-    path = " ".join(_at(point.x, point.y, across, up) for point in points)
     above = [_at(point.x, point.high, across, up) for point in points]
     below = [_at(point.x, point.low, across, up) for point in reversed(points)]
-    yield f'<g class="l{number % _STYLES}"><polygon class="band" points="{" ".join(above + below)}"></polygon>'
-    yield f'<polyline class="curve" points="{path}"></polyline>'
-    yield from (_dot(point, across, up) for point in points)
-    yield "</g>"
-
-
-def _dot(point: Point, across: Scale, up: Scale) -> str:
-    x, y = across(point.x), up(point.y)
-    return f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.4"><title>{point.x:g}: {point.y:.4g}</title></circle>'
+    return {
+        **{"name": line.name, "style": style, "band": " ".join(above + below)},
+        "curve": " ".join(_at(point.x, point.y, across, up) for point in points),
+        "dots": [(f"{across(p.x):.1f}", f"{up(p.y):.1f}", f"{p.x:g}: {p.y:.4g}") for p in points],
+    }
 
 
 def _at(x: float, y: float, across: Scale, up: Scale) -> str:
     return f"{across(x):.1f},{up(y):.1f}"
-
-
-def _legend(chart: Chart) -> Iterator[str]:
-    yield '<ul class="legend">'
-    for number, line in enumerate(chart.lines):
-        sample = f'<g class="l{number % _STYLES}"><line class="curve" x1="0" x2="40" y1="7" y2="7"></line></g>'
-        yield f'<li class="whole"><svg viewBox="0 0 40 14" aria-hidden="true">{sample}</svg>{escape(line.name)}</li>'
-    sample = '<line class="plan" x1="20" x2="20" y1="0" y2="14"></line>'
-    yield f'<li class="whole"><svg viewBox="0 0 40 14" aria-hidden="true">{sample}</svg>this plan</li>'
-    if chart.limit is not None:
-        sample = '<line class="limit" x1="0" x2="40" y1="7" y2="7"></line>'
-        yield f'<li class="whole"><svg viewBox="0 0 40 14" aria-hidden="true">{sample}</svg>the budget, {chart.limit:g}</li>'
-    yield "</ul>"
 
 
 def _described(chart: Chart) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from accounting.files import new_file
-from accounting.page.markup import table, text
+from accounting.page.templates import asset, template
 from dpselect.calibration import noise_settings
 from dpselect.planning.charts import Chart
 from dpselect.planning.page.chart import figure
-from dpselect.planning.quality import Estimate
+from dpselect.planning.quality import Estimate, Quality
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 from dpselect.planning.words import budget_in_words, question_in_words, releases_in_words, share
+
+_HEADS = ["Rank", "Mechanism", "Recall", "On fresh data", "Exact set", "Lost users", "Released"]
 
 
 def write_page(plan: ReleasePlan, charts: Sequence[Chart], target: Path) -> None:
@@ -29,108 +30,50 @@ def write_page(plan: ReleasePlan, charts: Sequence[Chart], target: Path) -> None
 
 def page(plan: ReleasePlan, charts: Sequence[Chart]) -> Iterator[str]:
     """The page, piece by piece."""
-    yield from _head(plan)
-    yield f'<header><h1>{escape(releases_in_words(plan).capitalize())}</h1><p class="lead">Within '
-    yield f"{escape(budget_in_words(plan.budget))}: what to expect of each mechanism, before any data are read.</p></header>"
-    yield "<main>"
-    yield from _recommended(plan)
-    yield from _charts(charts)
-    yield from _ranking(plan)
-    yield from _reasons(plan)
-    yield "</main></body></html>\n"
-
-
-def _head(plan: ReleasePlan) -> Iterator[str]:
-    style = files("accounting.page").joinpath("report.css").read_text(encoding="utf-8")
-    style += files("dpselect.planning.page").joinpath("page.css").read_text(encoding="utf-8")
-    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
-    yield f"<title>Plan: {escape(releases_in_words(plan))}</title><style>{style}</style></head><body>"
-
-
-def _recommended(plan: ReleasePlan) -> Iterator[str]:
     best = plan.recommended
-    yield f'<section><h2>Recommended: {text(best.name)}</h2><div class="tiles">'
-    yield from _tile("Right items", best.quality.recall, "expected share of the k places (recall)")
-    yield from _tile("All right", best.quality.exact_set, "probability of the exact set")
-    yield from _tile("Released", best.quality.released, "items per release, expected", percent=False)
-    yield from _tile("Lost users", best.quality.score_loss, "by which the released items' counts fall short", percent=False)
-    yield '</div><dl class="facts">'
-    for name, value in question_in_words(plan):
-        yield f"<div><dt>{escape(name.capitalize())}</dt><dd>{text(value)}</dd></div>"
-    yield f"<div><dt>Cost of all releases</dt><dd>{best.cost:.6g} of {plan.budget.limit:g}</dd></div></dl>"
-    for part, run in zip(plan.parts, best.mechanisms, strict=True):
-        yield f"<h3>Parameters for k = {part.k}</h3><pre><code>{escape(run.to_json())}</code></pre>"
-    yield "</section>"
-
-
-def _tile(name: str, estimate: Estimate, unit: str, *, percent: bool = True) -> Iterator[str]:
-    yield f'<div class="tile"><h3>{escape(name)}</h3><p class="number">{_shown(estimate.value, percent=percent)}</p>'
-    yield f'<p class="unit">{escape(unit)}<br>{_interval(estimate, percent=percent)}</p></div>'
-
-
-def _charts(charts: Sequence[Chart]) -> Iterator[str]:
-    if charts:
-        yield '<section><h2>If the plan changed</h2><div class="charts">'
-        for chart in charts:
-            yield from figure(chart)
-        yield "</div></section>"
-
-
-def _ranking(plan: ReleasePlan) -> Iterator[str]:
-    heads = [
-        "Rank",
-        "Mechanism",
-        "Recall",
-        "On fresh data",
-        "Exact set",
-        "Lost users",
-        "Released",
-        *(["In place"] if plan.order else []),
-        "Noise",
-    ]
-    rows = (list(_row(place, planned, plan)) for place, planned in enumerate(plan.ranked, start=1))
-    yield "<section>"
-    yield from table("Mechanisms that spend the budget, best first", heads, rows, "ranking")
-    yield f'<p class="note">Intervals have a confidence of {100 * plan.level:g} % each, from up to {plan.rounds:,} runs '
-    yield f"(seed {plan.seed}); numbers without one are exact. On fresh data: recall where counts vary "
-    yield "around the shape, the mean of eight samples; it orders "
-    yield "mechanisms whose recall is within 1 % of the best. With ties at rank k, any tied item counts as right.</p></section>"
-
-
-def _row(place: int, planned: PlannedMechanism, plan: ReleasePlan) -> Iterator[str]:
-    quality = planned.quality
-    yield str(place)
-    yield text(planned.name)
-    yield f"{share(quality.recall.value)} {_meter(quality.recall.value)}{_range(quality.recall)}"
-    yield "-" if planned.fresh_recall is None else share(planned.fresh_recall)
-    yield share(quality.exact_set.value)
-    yield _shown(quality.score_loss.value, percent=False)
-    yield _shown(quality.released.value, percent=False)
-    if plan.order and quality.in_place is not None:
-        yield share(quality.in_place.value)
-    knob, value = noise_settings(planned.mechanisms[0])
-    yield f'<span class="whole">{escape(knob)} {value:.4g}</span>'
-
-
-def _meter(value: float) -> str:
-    return (
-        '<svg class="meter" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="track" width="100" height="6"></rect><rect class="fill" width="{100 * value:.4g}" height="6"></rect></svg>'
+    style = asset("accounting.page", "report.css") + asset("dpselect.planning.page", "page.css")
+    return template("dpselect.planning.page", "plan.html").generate(
+        **{"plan": plan, "best": best, "style": style, "releases": releases_in_words(plan)},
+        **{"budget": budget_in_words(plan.budget), "question": question_in_words(plan)},
+        cost=f"{best.cost:.6g} of {plan.budget.limit:g}",
+        tiles=_tiles(best.quality),
+        parameters=[(part.k, run.to_json()) for part, run in zip(plan.parts, best.mechanisms, strict=True)],
+        figures=[figure(chart) for chart in charts],
+        heads=[*_HEADS, *(["In place"] if plan.order else []), "Noise"],
+        rows=[_row(place, planned, plan) for place, planned in enumerate(plan.ranked, start=1)],
+        reasons=[(other.name, other.reason) for other in plan.unsuited],
+        **{"level": f"{100 * plan.level:g}", "rounds": f"{plan.rounds:,}"},
     )
 
 
-def _range(estimate: Estimate) -> str:
-    return "" if estimate.method == "exact" else f'<span class="range">{share(estimate.low)} to {share(estimate.high)}</span>'
+def _tiles(quality: Quality) -> list[tuple[str, str, str, str]]:
+    """Name, number, unit and interval."""
+    return [
+        _tile("Right items", quality.recall, "expected share of the k places (recall)"),
+        _tile("All right", quality.exact_set, "probability of the exact set"),
+        _tile("Released", quality.released, "items per release, expected", percent=False),
+        _tile("Lost users", quality.score_loss, "by which the released items' counts fall short", percent=False),
+    ]
 
 
-def _reasons(plan: ReleasePlan) -> Iterator[str]:
-    if plan.unsuited:
-        yield "<section>"
-        rows = ([text(other.name), text(other.reason)] for other in plan.unsuited)
-        yield from table("Not planned, and why", ["Mechanism", "Reason"], rows, "reasons")
-        yield "</section>"
+def _tile(name: str, estimate: Estimate, unit: str, *, percent: bool = True) -> tuple[str, str, str, str]:
+    return name, _shown(estimate.value, percent=percent), unit, _interval(estimate, percent=percent)
+
+
+def _row(place: int, planned: PlannedMechanism, plan: ReleasePlan) -> list[Any]:
+    """The cells of a mechanism; recall as its number, how full its bar is, and its interval."""
+    quality, recall = planned.quality, planned.quality.recall
+    interval = "" if recall.method == "exact" else f"{share(recall.low)} to {share(recall.high)}"
+    knob, value = noise_settings(planned.mechanisms[0])
+    return [
+        *(place, planned.name, (share(recall.value), f"{100 * recall.value:.4g}", interval)),
+        "-" if planned.fresh_recall is None else share(planned.fresh_recall),
+        share(quality.exact_set.value),
+        _shown(quality.score_loss.value, percent=False),
+        _shown(quality.released.value, percent=False),
+        *([share(quality.in_place.value)] if plan.order and quality.in_place is not None else []),
+        f"{knob} {value:.4g}",
+    ]
 
 
 def _interval(estimate: Estimate, *, percent: bool) -> str:

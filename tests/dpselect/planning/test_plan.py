@@ -14,7 +14,7 @@ from dpselect.mechanisms import members
 from dpselect.planning import Estimate, ReleasePlan, Shape, plan
 from dpselect.planning.charts import Chart, Line, Point
 from dpselect.planning.fit import admitted
-from dpselect.planning.page.chart import figure
+from dpselect.planning.page.document import page
 from dpselect.planning.task import Part, Task
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -130,7 +130,7 @@ def test_all_items_cost_nothing() -> None:
         limit=1,
         share=False,
     )
-    assert "<svg" in "".join(figure(drawn))
+    assert "<svg" in "".join(page(found, (drawn,)))
 
 
 def test_more_releases_cost_quality() -> None:
