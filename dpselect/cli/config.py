@@ -11,7 +11,7 @@ import tomli_w
 from pydantic import BeforeValidator, Field, model_validator
 
 from accounting import AccountingError, Budget, Relation
-from accounting.files import new_file
+from accounting.files import new_file, read_text
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from accounting.registry import kind_of
 from dpselect.cli.printable import printable
@@ -173,6 +173,17 @@ _TABLES: dict[str, type[Frozen]] = {
 }
 
 
+_MOST_BYTES = 2**20
+_MOST_DOTS = 200
+
+
+def _simple(path: Path, text: str) -> str:
+    """The text, unless a line has more dots or brackets than any key or value of this file: they cost time in their square."""
+    if any(max(line.count("."), line.count("[")) > _MOST_DOTS for line in text.splitlines()):
+        raise InvalidRequest(f"{str(path)!r} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
+    return text
+
+
 def read(path: Path) -> Config:
     """The configuration in a file.
 
@@ -181,13 +192,13 @@ def read(path: Path) -> Config:
             table, the key, the value and the rule.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{str(path)!r} cannot be read as text ({type(error).__name__}): name a TOML file") from None
+        data = tomllib.loads(_simple(path, read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)))
     except RecursionError:
         raise InvalidRequest(f"{str(path)!r} is nested too deeply: the tables are {', '.join(Config.model_fields)}") from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidRequest(f"{str(path)!r} is not TOML: {error}") from None
+    except ValueError:
+        raise InvalidRequest(f"{str(path)!r} holds a number with too many digits: at most 4,300 are read") from None
     try:
         return Config.model_validate(data)
     except AccountingError as error:

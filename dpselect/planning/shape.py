@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Relation
+from accounting.files import read_text
 from dpselect.errors import InvalidRequest
 from dpselect.planning.levels import Levels
 from dpselect.planning.loads import Bounding, Loads
@@ -287,9 +289,8 @@ def _require_number(name: str, value: float, *, low: float, rule: str) -> None:
 
 def _read(path: Path, column: str | None) -> list[float]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.reader(stream))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = list(csv.reader(io.StringIO(read_text(path, InvalidRequest, "the file of counts"), newline="")))
+    except csv.Error as error:
         raise InvalidRequest(
             f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
         ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from dpselect.cli.config import PlanTable
@@ -22,7 +23,7 @@ def shape(stated: PlanTable) -> Shape:
     kind, _, exponent = stated.shape.partition(":")
     if kind in ("zipf", "uniform"):
         return _made_up(stated, _exponent(stated.shape) if kind == "zipf" else _flat(exponent))
-    if not Path(stated.shape).exists() and (":" in stated.shape or Path(stated.shape).suffix == ""):
+    if not os.access(stated.shape, os.F_OK) and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is no shape: it must be {_KNOWN}")
     return _published(stated, Path(stated.shape))
 

@@ -119,3 +119,45 @@ def test_the_schema_knows_the_mechanisms() -> None:
     assert "large_gap" not in kinds
     assert {"kind", "k", "kbar", "epsilon", "delta"} <= set(kinds["limited_domain"]["required"])
     assert all("kind" in choice["required"] for choice in choices)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[release]\nk = " + "9" * 5000, "too many digits"),
+        (".".join(["a"] * 100_000) + " = 1", "nested too deeply"),
+        ("[" + ".".join(["a"] * 100_000) + "]", "nested too deeply"),
+        ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("# " + "x" * 2**20, "more than 1,048,576 bytes"),
+    ],
+    ids=["digits", "dots", "table", "brackets", "long"],
+)
+def test_absurd_files_are_one_error(tmp_path: Path, text: str, words: str) -> None:
+    """Numbers, nesting and sizes beyond any configuration end at once, in one line."""
+    (tmp_path / "absurd.toml").write_text(text)
+    with pytest.raises(InvalidRequest, match=words):
+        read(tmp_path / "absurd.toml")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbf[release]\nk = 3\n")
+    assert read(tmp_path / "marked.toml").release.k == 3
+
+
+@pytest.mark.parametrize("shape", ["/dev/zero", "x" * 5000 + ".csv", "x" * 5000])
+def test_a_shape_that_is_no_file(run: Callable[..., Result], shape: str) -> None:
+    """A device without end and a name that is too long are refused in one line."""
+    done = run("plan", "--k", 1, "--epsilon", 1, "--shape", shape, "--i-declare-public")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert "internal" not in done.stderr
+
+
+def test_a_path_in_the_file_that_is_too_long(run: Callable[..., Result], tmp_path: Path) -> None:
+    """A catalogue's name of 5,000 characters is an error about that name."""
+    (tmp_path / "log.csv").write_text("u,i\n1,a\n")
+    (tmp_path / "long.toml").write_text(f'[data]\nuser = "u"\nitem = "i"\ndomain = "{"x" * 5000}"\n[release]\nk = 1\n')
+    done = run("topk", tmp_path / "log.csv", "--config", tmp_path / "long.toml", "--epsilon", 1)
+    assert done.exit_code in (1, 2)
+    assert "internal" not in done.stderr

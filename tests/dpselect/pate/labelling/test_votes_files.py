@@ -1,0 +1,126 @@
+"""Files of votes are not trusted: sizes and indices are checked before memory is taken or compiled code follows them."""
+
+from __future__ import annotations
+
+import io
+import resource
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+
+from dpselect.pate.labelling.job import VotesFileError
+from dpselect.pate.labelling.votes import read_votes
+
+COUNTS = np.array([[5, 0, 1], [0, 4, 2], [3, 3, 0]])
+
+
+def _array(values: object) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, np.asarray(values), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _header(shape: str, dtype: str = "<i8", rest: bytes = b"") -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": dtype, "fortran_order": False, "shape": (1,)})
+    text = stream.getvalue()
+    return text.replace(b"(1,)", shape.encode())[: len(text) - 1].ljust(len(text) - 1)[: len(text) - 1] + b"\n" + rest
+
+
+def _packed(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+def _matrix(path: Path, form: str = "csr", **changes: Any) -> Path:
+    held = {"format": np.array(form.encode()), "shape": np.array([3, 3])}
+    if form == "coo":
+        made = scipy.sparse.coo_matrix(COUNTS)
+        held |= {"data": made.data, "row": made.row, "col": made.col}
+    else:
+        made = scipy.sparse.csr_matrix(COUNTS) if form == "csr" else scipy.sparse.csc_matrix(COUNTS)
+        held |= {"data": made.data, "indices": made.indices, "indptr": made.indptr}
+    return _packed(path, **{name: _array(value) for name, value in (held | changes).items()})
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_sound_matrices_are_read(tmp_path: Path, form: str) -> None:
+    """As scipy.sparse.save_npz writes them."""
+    scipy.sparse.save_npz(tmp_path / "saved.npz", getattr(scipy.sparse, f"{form}_matrix")(COUNTS))
+    for path in (tmp_path / "saved.npz", _matrix(tmp_path / "made.npz", form)):
+        assert (read_votes(path, teachers=6).ballots.counts == COUNTS).all()
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"indices": [0, 2, 1, 2, 0, 3]},
+        {"indices": [0, 2, 1, 2, 0, 10**12]},
+        {"indices": [0, 2, 1, 2, 0, -1]},
+        {"indices": [0, 2, 1, 2, 0]},
+        {"indices": [0.0, 2, 1, 2, 0, 1]},
+        {"indptr": [0, 2, 4, 7]},
+        {"indptr": [0, 5, 4, 6]},
+        {"indptr": [1, 2, 4, 6]},
+        {"indptr": [0, 2, 6]},
+        {"indptr": [0, 2, 4, 6, 6]},
+        {"shape": [3, 2]},
+        {"shape": [2, 3]},
+        {"shape": [-3, 3]},
+        {"shape": [3, 3, 3]},
+        {"shape": [3, 2**62]},
+        {"shape": [3.5, 3]},
+        {"data": [["a"]]},
+        {"format": np.array(b"dia")},
+        {"format": np.array([b"csr"])},
+    ],
+    ids=str,
+)
+def test_matrices_that_point_outside_are_refused(tmp_path: Path, form: str, changes: dict[str, Any]) -> None:
+    """No index, pointer or shape that does not fit reaches compiled code; no vote moves to another round or label."""
+    with pytest.raises(VotesFileError, match=r"bad\.npz"):
+        read_votes(_matrix(tmp_path / "bad.npz", form, **changes), teachers=6)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"votes": _header("(10000000000000,)")},
+        {"votes": _header("(1000000, 1000000, 100)")},
+        {"votes": _header("(-1, 3)")},
+        {"votes": _header("(3, 3)", rest=bytes(71))},
+        {"votes": _header("(3, 3)", rest=bytes(73))},
+        {"votes": _array(COUNTS), "teachers": _array(6.7)},
+        {"votes": _array(COUNTS), "teachers": _array([6])},
+        {"votes": _array(COUNTS), "teachers": _array(True)},
+        {"votes": _array(COUNTS), "teachers": _array(6), "names": _array([[1, 2, 3]])},
+        {"votes": _array(COUNTS), "teachers": _array(6), "names": _array([1.5, 2, 3])},
+        {"votes": bytes(2**20)},
+        {f"a{number}": b"" for number in range(100)},
+    ],
+    ids=lambda members: "-".join(members)[:30],
+)
+def test_headers_that_lie_are_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
+    """A size that the file does not have, a number of teachers that is none, and names of another shape."""
+    with pytest.raises(VotesFileError, match=r"bad\.npz"):
+        read_votes(_packed(tmp_path / "bad.npz", **members))
+
+
+def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
+    """A small file that unpacks to more than is read is refused before it is unpacked; a device is no file."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("votes.npy", "w") as member:
+        for _ in range(513):
+            member.write(bytes(2**20))
+    with pytest.raises(VotesFileError, match="512 MiB"):
+        read_votes(tmp_path / "bomb.npz")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+    with pytest.raises(VotesFileError, match="regular file"):
+        read_votes(Path("/dev/zero"))
