@@ -65,11 +65,8 @@ SMALL = {
     "accounting.ledger.triggers": "what the database itself refuses, in SQL",
     "accounting.ledger.transitions": "the other half of a charge; the ledger is at its limit of lines",
     "dpselect.divergence": "the slow oracle of the laws, which import it too",
-    "dpselect.planning.fresh": "an idea of its own: the plan on data that vary",
     "dpselect.planning.evaluate": "which law judges which family",
     "dpselect.events.source": "the list of doors",
-    "dpselect.pate.data_dependent.threshold": "one theorem: the confident test",
-    "dpselect.pate.data_dependent.range": "one algorithm, told without votes",
     "dpselect.cli.plan.shape": "a shape in the words of a command line",
     "dpselect.cli.ledger.file": "the command module is at its limit of lines",
 }
