@@ -101,7 +101,7 @@ def test_bad_requests_are_refused(make: Callable[[], object], error: type[Except
     assert isinstance(caught.value, acc.AccountingError)
 
 
-def test_limited_domain_has_no_guarantee_under_replace_one() -> None:
+def test_limited_domain_refuses_replace_one() -> None:
     """Scores under replace_one are refused by LimitedDomain, whose proof needs add_remove."""
     scores = dps.Scores([3, 1], sensitivity=dps.Sensitivity(relation="replace_one"), domain="observed")
     with pytest.raises(acc.RelationMismatch):

@@ -36,7 +36,7 @@ class LimitedDomain(Mechanism):
     """At most k of the kbar most popular items, in order: those whose noisy count beats a noisy threshold (Durfee, Rogers 2019).
 
     Reads the top kbar + 1 counts only, so the domain may be unknown. Guarantee for distinct-user counts under add_remove:
-    Approximate(k * BoundedRange(epsilon), delta), Theorem C11; there is none under replace_one. With `kbar_least` the number of
+    Approximate(k * BoundedRange(epsilon), delta), Theorem C11; a replacement is two such steps. With `kbar_least` the number of
     competitors is chosen privately, for one more BoundedRange(epsilon), Theorem S7.
 
     Args:
