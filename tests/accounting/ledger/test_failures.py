@@ -12,8 +12,10 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, create_engine, event, text
 
 import accounting as acc
 from accounting.ledger import Ledger, LedgerCorrupt, LedgerError, LedgerUnavailable
@@ -241,3 +243,26 @@ def test_a_forked_child_leaves_its_parents_connection_alone(postgres_url: str) -
         assert in_child(charge, meanwhile=charge) == ""
         assert ledger.total("clicks").spent.main == 60 * 10**9
         assert ledger.verify().ok
+
+
+def test_charges_wait_for_the_disk(postgres_url: str) -> None:
+    """A database that confirms commits before they are on disk is told to wait by the ledger's connections."""
+    plain = create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    with plain.connect() as connection:
+        name = connection.execute(text("SELECT current_database()")).scalar_one()
+        connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = off"))
+    plain.dispose()
+    said: list[str] = []
+    with Ledger.open(postgres_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+
+        def ask(connection: Any, *_: Any) -> None:
+            said.append(connection.exec_driver_sql("SHOW synchronous_commit").scalar_one())
+
+        event.listen(Engine, "begin", ask)
+        try:
+            ledger.charge("clicks", SMALL, relation="add_remove")
+        finally:
+            event.remove(Engine, "begin", ask)
+    assert said
+    assert set(said) == {"on"}

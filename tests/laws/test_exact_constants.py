@@ -1,0 +1,165 @@
+"""Constants that no divergence comes near: each is held to its closed form, so that 5 % less, or one off, is noticed."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import accounting as acc
+import dpselect as dps
+from accounting.curves.profile_table import ProfileTable
+from accounting.ledger.chain import _less
+from accounting.spending.order import waiting_cost
+from accounting.subsampling import _gaussian, _times
+from dpselect import events, pate
+from dpselect.events import engine
+from dpselect.mechanisms.noise_curves import best_set
+from dpselect.sampling import SeededSampler
+from dpselect.sampling.base import Sampler
+
+
+@given(delta=st.floats(1e-300, 0.5), order=st.floats(1.01, 1e6))
+def test_waiting_for_all_moments_costs_its_closed_form(delta: float, order: float) -> None:
+    """Theorem F6: ln(1/delta)/(order - 1) of the decimals as printed, rounded up by less than 1e-12."""
+    with mp.workdps(60):
+        exact = mp.log(1 / mp.mpf(repr(delta))) / (mp.mpf(repr(order)) - 1)
+        paid = mp.mpf(str(waiting_cost(delta, order)))
+        assert exact <= paid <= exact * (1 + mp.mpf("1e-12")) + mp.mpf("1e-12")
+
+
+@given(rate=st.floats(1e-9, 0.999), delta=st.floats(1e-15, 0.5))
+def test_a_sampled_delta_is_rounded_up(rate: float, delta: float) -> None:
+    """rate times delta, never below it, and not 1e-15 above."""
+    exact = Fraction(rate) * Fraction(delta)
+    assert exact <= Fraction(_times(rate, delta)) <= exact * (1 + Fraction(1, 10**15))
+
+
+@given(mu=st.floats(1e-6, 50), count=st.integers(1, 10**6))
+def test_a_composition_of_gaussians_is_sampled_as_one_rounded_up(mu: float, count: int) -> None:
+    """The mu of `count` Gaussian mechanisms is sqrt(count) mu: never below it, and not 1e-14 above."""
+    with mp.workdps(40):
+        exact = mp.sqrt(2 * mp.mpf((count * acc.GaussianDP(mu=mu)).rho))
+        found = _gaussian(count * acc.GaussianDP(mu=mu))
+        assert found is not None
+        assert exact <= found <= exact * (1 + mp.mpf("1e-14"))
+        assert float(found) == pytest.approx(math.sqrt(count) * mu, rel=1e-12)
+
+
+@pytest.mark.parametrize(("k", "m", "scale"), [(400, 800, 20_000.0), (1000, 10_000, 5_000.0)])
+def test_the_family_of_one_shot_laplace_is_its_closed_form(k: int, m: int, scale: float) -> None:
+    """Theorem M2: every point of the table costs m exp(-(epsilon/(4 ratio))^2/min(k, m - k)), rounded up by less than 1e-9."""
+    covers = dps.Sensitivity(monotone=False)
+    curve = best_set("laplace", scale, covers, m, k)
+    tables = [part for part in getattr(curve, "curves", (curve,)) if isinstance(part, ProfileTable)]
+    assert tables
+    ratio, times = covers.range / scale, min(k, m - k)
+    for epsilon, delta in zip(tables[0].epsilons[:-1], tables[0].deltas[:-1], strict=True):
+        exact = m * math.exp(-((epsilon / (4 * ratio)) ** 2) / times)
+        assert exact * (1 - 1e-12) <= delta <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("gap", "candidates"), [(3.0, 2), (9.0, 5), (20.0, 100)])
+def test_the_chance_of_the_true_set_is_its_closed_form(gap: float, candidates: int) -> None:
+    """Theorem M4; for two candidates it equals the chance that two Laplace noises differ by less than the gap."""
+    mechanism = dps.OneshotTopK(k=1, noise="laplace", scale=1.5)
+    width = gap / 1.5
+    missed = (candidates - 1) * (2 + width) * math.exp(-width) / 4
+    assert mechanism.true_set_bound(gap, candidates) == pytest.approx(max(0.0, 1 - missed), rel=1e-13)
+    pair = mechanism.probabilities(dps.Scores([gap, 0.0], sensitivity=mechanism.covers, kind="utilities"))
+    right = next(p for outcome, p in pair.items() if 0 in (outcome if isinstance(outcome, frozenset | tuple) else (outcome,)))
+    assert mechanism.true_set_bound(gap, 2) == pytest.approx(right, abs=1e-12)
+
+
+@pytest.mark.parametrize("l0", [1, 2, 3, 20])
+def test_limited_domain_prefers_by_what_one_user_can_touch(l0: int) -> None:
+    """The threshold's height grows with ln min(l0, rank): what one user can push over it, and no more."""
+    mechanism = dps.LimitedDomain(k=2, kbar=6, kbar_least=2, epsilon=1.0, delta=1e-3, l0=l0)
+    preferences = mechanism._preferences(np.zeros(5))
+    sizes = np.minimum(l0, np.arange(2, 7))
+    assert preferences[0] - preferences == pytest.approx(np.log(sizes / sizes[0]) / mechanism.epsilon, abs=1e-5)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_ballots_of_one_vote_more_than_configured_are_refused(relation: Any) -> None:
+    """A mechanism for ballots of one vote takes ballots of one and refuses ballots of two."""
+    mechanism = pate.GNMax(sigma=3.0, labels=4, relation=relation)
+    for votes, fits in ((1, True), (2, False)):
+        ballots = pate.Ballots(np.tile(np.arange(4) < votes, (2, 3, 1)))
+        if fits:
+            assert len(mechanism.select_many(ballots, rng=np.random.default_rng(1))) == 2
+            continue
+        with pytest.raises(pate.InvalidBallots, match="more votes than the 1"):
+            mechanism.select_many(ballots, rng=np.random.default_rng(1))
+
+
+def test_counts_of_one_vote_more_than_the_teachers_have_are_refused() -> None:
+    """Where only counts are known, three teachers of one vote each give three votes and not four."""
+    mechanism = pate.GNMax(sigma=3.0, labels=4)
+    for last, fits in ((0, True), (1, False)):
+        ballots = pate.Ballots(np.array([[2, 1, 0, last]]), teachers=3)
+        if fits:
+            assert len(mechanism.select_many(ballots, rng=np.random.default_rng(1))) == 1
+            continue
+        with pytest.raises(pate.InvalidBallots, match="more votes than the 1"):
+            mechanism.select_many(ballots, rng=np.random.default_rng(1))
+
+
+def test_an_entry_a_millionth_too_cheap_is_found() -> None:
+    """Rounding explains a difference of 1e-9 of the price and one unit, and nothing more."""
+    due = 10**15
+    assert not _less(due - due // 10**9 - 1, due)
+    assert _less(due - due // 10**6, due)
+
+
+def test_the_reader_loads_and_fetches_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file makes the engine install or load what is not built in: nothing is fetched, on any connection that is opened."""
+    seen: list[dict[str, Any]] = []
+    connect = duckdb.connect
+
+    def noted(*args: Any, **keywords: Any) -> Any:
+        connection = connect(*args, **keywords)
+        names = ("autoinstall_known_extensions", "autoload_known_extensions")
+        seen.append({name: connection.execute(f"SELECT current_setting('{name}')").fetchone()[0] for name in names})
+        return connection
+
+    monkeypatch.setattr(engine.duckdb, "connect", noted)
+    events.read(_table(), user="u", item="i")
+    assert seen
+    assert all(not any(settings.values()) for settings in seen)
+
+
+def _table() -> Any:
+    import pyarrow as pa
+
+    return pa.table({"u": ["a", "b"], "i": ["x", "x"]})
+
+
+class _Words(SeededSampler):
+    """Hands out these words first."""
+
+    def __init__(self, words: list[int]) -> None:
+        super().__init__(np.random.default_rng(1))
+        self._first = list(words)
+
+    def words(self, count: int) -> Any:
+        taken, self._first = self._first[:count], self._first[count:]
+        return np.concatenate([np.array(taken, dtype=np.uint64), super().words(count - len(taken))])
+
+
+def test_integers_below_a_bound_reject_the_words_that_do_not_split_evenly() -> None:
+    """Of 2^64 words 2^64 mod 3 = 1 is left over, the last: it is drawn again, and the one before it is not."""
+    assert Sampler.below(_Words([2**64 - 1, 1]), np.array([3])).tolist() == [1]
+    assert Sampler.below(_Words([2**64 - 2, 1]), np.array([3])).tolist() == [(2**64 - 2) % 3]
+
+
+def test_a_subset_with_tied_keys_is_drawn_again() -> None:
+    """Equal keys would be ordered by the sort's own rule: such keys are dropped whole."""
+    assert Sampler.subset(_Words([7, 7, 9, 30, 20, 10]), 3, 1).tolist() == [2]
