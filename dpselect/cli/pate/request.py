@@ -13,7 +13,7 @@ from accounting import Budget, Ledger
 from accounting.files import require_new
 from dpselect import pate
 from dpselect.calibration import knob_of
-from dpselect.errors import InvalidRequest
+from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots.ballots import Ballots, Missing
 from dpselect.pate.labelling.job import Job, JobConflict, VotesFileError
@@ -155,9 +155,28 @@ def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
     if (request.budget is None) == (knob not in settings):
         raise InvalidRequest(f"state either --{knob}, the noise of a round, or --epsilon and --delta, the budget of all rounds")
     _check_settings(request, member)
-    if request.budget is None:
-        return member(**settings)
-    return pate.fitted(CLASSES[request.mechanism], request.budget, rounds=ballots.rounds, **settings)
+    try:
+        if request.budget is None:
+            return _sure(member(**settings), ballots.rounds)
+        return pate.fitted(member, request.budget, rounds=ballots.rounds, **settings)
+    except InvalidMechanism as error:
+        raise InvalidRequest(_as_options(str(error), member)) from None
+
+
+def _sure(mechanism: Mechanism, rounds: int) -> Mechanism:
+    if (failure := rounds * mechanism.curve.delta0) >= 1:
+        raise InvalidRequest(
+            f"{rounds} rounds that may each fail with probability {mechanism.curve.delta0:g} promise nothing ({failure:g} "
+            "in all): lower --failure-delta to far less than 1 / rounds"
+        )
+    return mechanism
+
+
+def _as_options(message: str, member: type[Mechanism]) -> str:
+    """The message about fields of a mechanism, as one about the options that set them."""
+    for name in member.model_fields:
+        message = message.replace(f"{member.__name__}.{name}=", f"--{name.replace('_', '-')}=")
+    return message
 
 
 def _check_settings(request: PateRequest, member: type[Mechanism]) -> None:

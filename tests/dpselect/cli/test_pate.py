@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -281,3 +283,87 @@ def test_the_bar_counts_rounds() -> None:
         assert callback is not None
         callback(300, 700)
     assert "300/700" in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("stable", "--rho", 0.1, "--failure-delta", 0.9), "7 rounds .* --failure-delta"),
+        (("stable", "--rho", 0.1, "--failure-delta", 2), "--failure-delta=2.0 is refused"),
+        (("gnmax", "--sigma", 0), "--sigma=0.0 is refused"),
+        (("tau", "--sigma", -1, "--tau", 1), "--sigma=-1.0 is refused"),
+    ],
+)
+def test_messages_name_options(run: Run, votes: Path, tmp_path: Path, flags: tuple[object, ...], words: str) -> None:
+    """What is refused is what the user gave, under the name of the option."""
+    result = run("pate", votes, "--output", tmp_path / "o.csv", "--mechanism", *flags)
+    assert result.exit_code == 2
+    assert re.search(words, result.stderr)
+
+
+def test_a_job_whose_ledger_is_gone_is_not_resumed(label: Run, votes: Path, tmp_path: Path) -> None:
+    """A new ledger would pay a second time; nor is one that has paid removed when the record of its job is gone."""
+    assert label(votes).exit_code == 0
+    folder = tmp_path / "labels.jsonl.job"
+    ledger = (folder / "ledger.db").rename(tmp_path / "aside.db")
+    result = label(votes, "--resume")
+    assert result.exit_code == 1
+    assert "ledger.db" in result.stderr
+    assert not (folder / "ledger.db").exists()
+    ledger.rename(folder / "ledger.db")
+    (folder / "job.json").rename(tmp_path / "job.json")
+    (tmp_path / "labels.jsonl").unlink()
+    result = label(votes)
+    assert result.exit_code == 1
+    assert "job.json" in result.stderr
+    (tmp_path / "job.json").rename(folder / "job.json")
+    assert label(votes, "--resume").exit_code == 0
+
+
+def test_a_copied_job_with_its_own_ledger_is_not_resumed(label: Run, run: Run, votes: Path, tmp_path: Path) -> None:
+    """The copied ledger would pay again; a folder that was only moved goes on."""
+    assert label(votes).exit_code == 0
+    arguments = ("pate", votes, "--mechanism", "gnmax", "--sigma", 1, "--resume", "--output")
+    shutil.copytree(tmp_path / "labels.jsonl.job", tmp_path / "copy.jsonl.job")
+    result = run(*arguments, tmp_path / "copy.jsonl")
+    assert result.exit_code == 2
+    assert "copy of a job" in result.stderr
+    (tmp_path / "labels.jsonl.job").rename(tmp_path / "moved.jsonl.job")
+    assert run(*arguments, tmp_path / "moved.jsonl").exit_code == 0
+
+
+def _reseal(path: Path, **changes: object) -> None:
+    content = json.loads(path.read_text().split("\n")[1]) | changes
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("batch-000000.json", {"labels": [[0]] * 6, "answered": [True] * 6}),
+        ("batch-000000.json", {"labels": [[4]] * 7}),
+        ("batch-000000.json", {"labels": [[-1]] * 7}),
+        ("batch-000000.json", {"labels": [[True]] * 7}),
+        ("batch-000000.json", {"labels": [[1, 1]] * 7}),
+        ("batch-000000.json", {"labels": 7}),
+        ("batch-000000.json", {"answered": [1] * 7}),
+        ("batch-000000.json", {"version": 1}),
+        ("batch-000000.json", {"labels": [[1]] * 7}),
+        ("job.json", {"version": 3}),
+        ("job.json", {"state": 7}),
+        ("job.json", {"job": []}),
+        ("job.json", {"job": {"key": "x"}}),
+        ("job.json", {"own": {"path": 1}}),
+    ],
+    ids=str,
+)
+def test_resealed_files_are_refused(label: Run, votes: Path, tmp_path: Path, name: str, changes: dict[str, object]) -> None:
+    """A file with a fitting checksum and other content: wrong numbers of labels, labels that do not exist, another version; and
+    labels that could be right are held against the claim in the ledger."""
+    assert label(votes).exit_code == 0
+    _reseal(tmp_path / "labels.jsonl.job" / name, **changes)
+    result = label(votes, "--resume")
+    assert result.exit_code in (1, 2)
+    assert "internal" not in result.stderr
+    assert name in result.stderr or "were changed" in result.stderr
