@@ -22,6 +22,7 @@ from .errors import SensitivityMismatch as SensitivityMismatch
 from .mechanisms import AboveThreshold as AboveThreshold
 from .mechanisms import AnyMechanism as AnyMechanism
 from .mechanisms import CanonicalTopK as CanonicalTopK
+from .mechanisms import DiscoverThenSelect as DiscoverThenSelect
 from .mechanisms import ExponentialMechanism as ExponentialMechanism
 from .mechanisms import FirstStable as FirstStable
 from .mechanisms import GaussianGap as GaussianGap
@@ -46,6 +47,7 @@ from .planning import ReleasePlan as ReleasePlan
 from .planning import Shape as Shape
 from .planning import plan as plan
 from .scores import Scores as Scores
+from .second_look import SecondLook as SecondLook
 from .selection import Selection as Selection
 from .selection import Selections as Selections
 from .sensitivity import Sensitivity as Sensitivity

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpselect.errors import InvalidScores
+from dpselect.second_look import SecondLook
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
 
@@ -33,6 +34,7 @@ class Scores:
             domain the caller then vouches that a candidate has the same position whatever the data.
         domain: "public" if the candidates are known independently of the data; "observed" if they were read off it.
         kind: "counts" must not be negative; "utilities" may be any finite numbers.
+        second: how to compute the scores of released candidates anew, for mechanisms that look twice.
         owned: True takes over a float64 or int64 array without copying it: it becomes read-only, and the caller gives up every
             view of it. False copies what somebody could still write to.
 
@@ -46,7 +48,7 @@ class Scores:
         3
     """
 
-    __slots__ = ("_multiplicities", "_tie_rank", "_values", "domain", "kind", "labels", "sensitivity")
+    __slots__ = ("_multiplicities", "_tie_rank", "_values", "domain", "kind", "labels", "second", "sensitivity")
 
     _multiplicities: NDArray[np.int64] | None
     _tie_rank: NDArray[np.int64] | None
@@ -54,6 +56,7 @@ class Scores:
     domain: Domain
     kind: Kind
     labels: tuple[Label, ...] | None
+    second: SecondLook | None
     sensitivity: Sensitivity
 
     def __init__(
@@ -64,6 +67,7 @@ class Scores:
         labels: Sequence[Label] | NDArray[np.generic] | None = None,
         domain: Domain = "public",
         kind: Kind = "counts",
+        second: SecondLook | None = None,
         owned: bool = False,
     ) -> None:
         if domain not in ("public", "observed"):
@@ -72,9 +76,12 @@ class Scores:
             raise InvalidScores(f"kind={kind!r} must be 'counts' or 'utilities'")
         if not isinstance(sensitivity, Sensitivity):
             raise InvalidScores(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
+        if second is not None and (labels is None or not isinstance(second, SecondLook)):
+            raise InvalidScores("second must be a dpselect.SecondLook, and candidates need labels to be looked up by")
         numbers = _numbers(values, kind, owned=owned)
         names = None if labels is None else _labels(labels, len(numbers))
         self._set(_values=numbers, _multiplicities=None, domain=domain, kind=kind, sensitivity=sensitivity, labels=names)
+        self._set(second=second)
         self._set(_tie_rank=_label_rank(names) if domain == "observed" and names is not None else None)
 
     @classmethod

@@ -19,6 +19,7 @@ from .stability.regularizer import TargetSize as TargetSize
 from .stability.stability_test import StabilityTest as StabilityTest
 from .stability.stable_top_k import StableTopK as StableTopK
 from .stability.stable_top_k_fixed import StableTopKFixed as StableTopKFixed
+from .unknown.discover_then_select import DiscoverThenSelect as DiscoverThenSelect
 from .unknown.limited_domain import LimitedDomain as LimitedDomain
 from .unknown.sparse_histogram import SparseHistogram as SparseHistogram
 from .unknown.top_stable import TopStable as TopStable

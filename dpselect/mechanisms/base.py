@@ -221,6 +221,7 @@ class Mechanism(Frozen, Summable, ABC):
             self._check_size(scores.size)
         self._check_stated()
         self._check_values(scores.values)
+        self._check_scores(scores)
         if self.traits.of("groups", self) and scores.multiplicities is not None:
             source.require_drawable(scores.size)
         else:
@@ -256,6 +257,9 @@ class Mechanism(Frozen, Summable, ABC):
 
     def _check_stated(self) -> None:
         """Raise where the configuration leaves something open that bare scores do not tell, or the noise is beyond the floats."""
+
+    def _check_scores(self, scores: Scores) -> None:
+        """Raise where these scores lack something that this mechanism alone needs."""
 
     def _check_values(self, values: Numbers) -> None:
         """Raise where values that Scores allow mean nothing to this mechanism. A draw must not find out, after the charge."""

@@ -33,7 +33,7 @@ def release(
     """
     indices = [int(i) for i in positions]
     if not ordered:
-        indices.sort(key=lambda i: i if scores.labels is None else _label_key(scores.labels[i]))
+        indices = in_own_order(scores, indices)
     hidden = scores.domain == "observed" and scores.labels is not None
     return Selection(
         indices=None if hidden else tuple(indices),
@@ -44,6 +44,12 @@ def release(
         values=None if values is None else tuple(float(values[i]) for i in indices),
         labels=None if scores.labels is None else tuple(scores.labels[i] for i in indices),
     )
+
+
+def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
+    """These positions in an order that does not depend on the data: by label, or by position where there are none."""
+    names = scores.labels
+    return sorted(positions, key=int if names is None else lambda i: _label_key(names[i]))
 
 
 def _label_key(label: int | str) -> tuple[bool, int | str]:

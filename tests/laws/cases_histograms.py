@@ -25,3 +25,18 @@ CASES: list[Case] = [
         (1, "laplace", 2.0, 0.3, REPLACED, "observed"),
     )
 ]
+
+
+def _twice(discovery: dps.Mechanism, selection: dps.Mechanism, candidates: int) -> dps.DiscoverThenSelect:
+    return dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=candidates)
+
+
+_FIND = dps.SparseHistogram(scale=1.2, delta=0.1, sensitivity=TWO)
+CASES += [
+    Case(mechanism, ((2, 3), (3, 2)), domain=domain)  # type: ignore[arg-type]
+    for mechanism, domain in (
+        (_twice(_FIND, dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, sensitivity=TWO), 2), "observed"),
+        (_twice(_FIND, dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=TWO), 3), "public"),
+        (_twice(_FIND, dps.OneshotTopK(k=1, noise="exponential", scale=1.0, sensitivity=TWO), 1), "public"),
+    )
+]

@@ -1,0 +1,158 @@
+"""A private domain first, then any mechanism for public domains on it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from accounting import Curve
+from accounting.frozen import Count
+from dpselect.mechanisms.base import AnyMechanism, Mechanism
+from dpselect.mechanisms.release import in_own_order, release
+from dpselect.mechanisms.traits import Traits
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+_REASON = "fewer items than requested were discovered"
+
+
+@final
+class DiscoverThenSelect(Mechanism):
+    """Discovers a domain, then selects within it, where what users contribute may be bounded anew.
+
+    The best `candidates` items that `discovery` releases are a public domain for `selection`: their order by noise is dropped.
+    Scores with a `SecondLook` are computed anew for them, so that a user's items outside of them take no share; other scores are
+    used again. Where fewer are discovered than `selection` needs they are the release, best first if it would be.
+    Guarantee: discovery.curve + selection.curve, Theorem H8, charged at once.
+
+    Args:
+        discovery: a mechanism for unknown domains that releases an order, `SparseHistogram` for example.
+        selection: a mechanism for public domains.
+        candidates: how many discovered items compete at most, >= 1.
+
+    Example:
+        >>> import dpselect as dps
+        >>> few = dps.Sensitivity.of_counts(items_per_user=3)
+        >>> find = dps.SparseHistogram(k=50, scale=8.0, delta=1e-6, sensitivity=few)
+        >>> select = dps.OneshotTopK(k=1, noise="gaussian", scale=4.0, sensitivity=few)
+        >>> mechanism = dps.DiscoverThenSelect(discovery=find, selection=select, candidates=50)
+        >>> seen = dps.Scores([9000, 5000, 1], labels=["zoo", "park", "pier"], sensitivity=few, domain="observed")
+        >>> mechanism.select(seen).labels
+        ('zoo',)
+    """
+
+    kind: Literal["discover_then_select"] = "discover_then_select"
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=None,
+        ordered=lambda mechanism: mechanism.selection.ordered,
+        most=lambda mechanism: mechanism.selection.most_released,
+        domain="unknown",
+        values=lambda mechanism: mechanism.selection.releases_values,
+    )
+    discovery: AnyMechanism = Field(description="a mechanism for unknown domains that releases an order")
+    selection: AnyMechanism = Field(description="a mechanism for public domains")
+    candidates: Count = Field(description="an integer >= 1")
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if not (self.discovery.takes_observed and self.discovery.ordered):
+            raise ValueError(f"discovery={type(self.discovery).__name__} must release an order of items of an unknown domain")
+        if self.discovery.relation != self.selection.relation:
+            raise ValueError("discovery and selection have guarantees under different relations: state one for both")
+        most = self.selection.most_candidates
+        if self.selection.least_candidates > self.candidates or (most is not None and most < self.candidates):
+            raise ValueError(f"candidates={self.candidates} is not a number of candidates that {self.selection!r} takes")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.discovery.covers
+
+    @property
+    def curve(self) -> Curve:
+        return self.discovery.curve + self.selection.curve
+
+    @property
+    def least_candidates(self) -> int:
+        return self.discovery.least_candidates
+
+    @property
+    def most_candidates(self) -> int | None:
+        return self.discovery.most_candidates
+
+    def _check_scores(self, scores: Scores) -> None:
+        again = scores.sensitivity if scores.second is None else scores.second.sensitivity
+        self.selection.covers.require(again)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        found = _positions(scores, self.discovery._select(scores, source))[: self.candidates]
+        requested = self.selection.most_released
+        if len(found) < self.selection.least_candidates:
+            return release(scores, found, ordered=self.ordered, requested=requested, complete=False, reason=_REASON)
+        items = in_own_order(scores, found)
+        chosen = self.selection._select(self._again(scores, items), source)
+        best = release(
+            scores,
+            [items[place] for place in chosen.indices],
+            ordered=chosen.ordered,
+            requested=requested,
+            complete=chosen.complete,
+            reason=chosen.reason,
+        )
+        return best if chosen.values is None else best.model_copy(update={"values": chosen.values})
+
+    def _again(self, scores: Scores, items: list[int]) -> Scores:
+        labels = None if scores.labels is None else [scores.labels[place] for place in items]
+        if scores.second is not None and labels is not None:
+            return scores.second.scores(labels)
+        return Scores(scores.dense()[items], sensitivity=scores.sensitivity, labels=labels, kind=scores.kind)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        self.selection.covers.require(self.covers)
+        found = self.discovery._select_many(matrix, source).indices[:, : self.candidates]
+        domains = np.sort(np.where(found >= 0, found, matrix.shape[1]), axis=1)
+        result = np.full((len(matrix), self.selection.most_released or matrix.shape[1]), -1, dtype=np.int64)
+        complete = np.zeros(len(matrix), dtype=np.bool_)
+        kinds, of = np.unique(domains, axis=0, return_inverse=True)
+        for place, kind in enumerate(kinds):
+            rows, items = np.flatnonzero(of.ravel() == place), kind[kind < matrix.shape[1]]
+            chosen = found[rows] if self.ordered else np.broadcast_to(items, (len(rows), len(items)))
+            if len(items) >= self.selection.least_candidates:
+                selected = self.selection._select_many(matrix[np.ix_(rows, items)], source)
+                chosen = np.where(selected.indices >= 0, items[selected.indices], -1)
+                complete[rows] = selected.complete
+            width = min(chosen.shape[1], result.shape[1])
+            result[rows, :width] = chosen[:, :width]
+        return Selections(result, ordered=self.ordered, requested=self.selection.most_released, complete=complete, reason=_REASON)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        law: dict[Any, float] = {}
+        for order, chance in self.discovery._probabilities(scores).items():
+            items = in_own_order(scores, list(order[: self.candidates]))
+            for outcome, share in self._law(scores, order[: self.candidates], items).items():
+                law[outcome] = law.get(outcome, 0.0) + chance * share
+        return law
+
+    def _law(self, scores: Scores, order: tuple[int, ...], items: list[int]) -> dict[Any, float]:
+        if len(items) < self.selection.least_candidates:
+            return {order if self.ordered else frozenset(order): 1.0}
+        return {_named(outcome, items): p for outcome, p in self.selection._probabilities(self._again(scores, items)).items()}
+
+
+def _positions(scores: Scores, found: Selection) -> list[int]:
+    """Positions of what was found, best first."""
+    if found.positions is not None:
+        return list(found.positions)
+    place_of = {label: place for place, label in enumerate(scores.labels or ())}
+    return [place_of[label] for label in found.labels or ()]
+
+
+def _named(outcome: Any, items: list[int]) -> Any:
+    if isinstance(outcome, int):
+        return (items[outcome],)
+    return type(outcome)(items[place] for place in outcome)

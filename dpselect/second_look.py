@@ -1,0 +1,62 @@
+"""`SecondLook`: how scores are computed anew for candidates that have been released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn, final
+
+from dpselect.errors import InvalidScores
+from dpselect.selection import Label
+from dpselect.sensitivity import Sensitivity
+
+if TYPE_CHECKING:
+    from dpselect.scores import Scores
+
+
+@final
+class SecondLook:
+    """A second look at the data behind some scores, for released candidates only. Immutable; holds a way to them, no data.
+
+    Args:
+        score: from labels, released and therefore public, to Scores of exactly these in this order, in a public domain. Users'
+            contributions may be bounded anew, by any map of one user's items that depends on public values and the labels only.
+        sensitivity: what one user may change in these scores, known before the look.
+
+    Example:
+        >>> import dpselect as dps
+        >>> counts = {"zoo": 900, "park": 700, "pier": 2}
+        >>> once = dps.Sensitivity.of_counts(items_per_user=1)
+        >>> look = dps.SecondLook(lambda names: dps.Scores([counts[n] for n in names], labels=names, sensitivity=once), once)
+        >>> look.scores(["park", "zoo"]).size
+        2
+    """
+
+    __slots__ = ("_score", "sensitivity")
+
+    _score: Callable[[Sequence[Label]], Scores]
+    sensitivity: Sensitivity
+
+    def __init__(self, score: Callable[[Sequence[Label]], Scores], sensitivity: Sensitivity) -> None:
+        if not callable(score) or not isinstance(sensitivity, Sensitivity):
+            raise InvalidScores("a SecondLook takes a function from labels to Scores, and a dpselect.Sensitivity")
+        object.__setattr__(self, "_score", score)
+        object.__setattr__(self, "sensitivity", sensitivity)
+
+    def scores(self, labels: Sequence[Label]) -> Scores:
+        """The scores of these candidates.
+
+        Raises:
+            InvalidScores: they are not for these labels in a public domain.
+            SensitivityMismatch: they declare more than was said beforehand.
+        """
+        found = self._score(list(labels))
+        if found.labels != tuple(labels) or found.domain != "public":
+            raise InvalidScores("the second look returned scores of other candidates than it was asked for, or not as public")
+        self.sensitivity.require(found.sensitivity)
+        return found
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a SecondLook is immutable: {name!r} cannot be set")
+
+    def __repr__(self) -> str:
+        return f"SecondLook(<hidden>, {self.sensitivity!r})"
