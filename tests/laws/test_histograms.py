@@ -240,3 +240,64 @@ def test_values_that_nothing_pays_for_are_refused(fields: dict[str, Any]) -> Non
     usual: dict[str, Any] = {"k": 1, "noise": "laplace", "scale": 1.0, "sensitivity": dps.Sensitivity(l0=1), "values": True}
     with pytest.raises(dps.InvalidMechanism):
         dps.OneshotTopK(**{**usual, **fields})
+
+
+FEW = dps.Sensitivity.of_counts(items_per_user=2)
+FIND = dps.SparseHistogram(scale=1.2, delta=0.1, sensitivity=FEW)
+SELECT = dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=FEW, values=True)
+
+
+def test_both_stages_are_charged_at_once() -> None:
+    """Theorem H8: the price is the sum of the stages', in one curve; forgetting either one is a smaller claim."""
+    mechanism = dps.DiscoverThenSelect(discovery=FIND, selection=SELECT, candidates=5)
+    assert mechanism.curve == FIND.curve + SELECT.curve
+    assert mechanism.curve.delta0 == 0.1
+    assert mechanism.curve.rdp([2.0])[0] == pytest.approx(FIND.curve.rdp([2.0])[0] + SELECT.curve.rdp([2.0])[0])
+
+
+def test_the_second_look_sees_released_labels_in_their_own_order() -> None:
+    """The second stage is asked for the discovered items only, by label in an order of their own, and its scores decide."""
+    asked: list[list[Any]] = []
+    anew = {"a": 900.0, "b": 500.0, "c": 700.0, "d": 1.0}
+
+    def look(labels: Any) -> dps.Scores:
+        asked.append(list(labels))
+        return dps.Scores([anew[label] for label in labels], labels=labels, sensitivity=FEW)
+
+    mechanism = dps.DiscoverThenSelect(discovery=FIND, selection=SELECT, candidates=3)
+    scores = dps.Scores(
+        [800, 100, 900, 90, 70], labels=list("dcbae"), sensitivity=FEW, domain="observed", second=dps.SecondLook(look, FEW)
+    )
+    released = mechanism.select(scores)
+    assert asked == [["b", "c", "d"]]
+    assert released.labels == ("c", "b")
+    assert [round(value, -2) for value in released.values or ()] == [700, 500]
+    without = dps.Scores(scores.values, labels=list("dcbae"), sensitivity=FEW, domain="observed")
+    assert mechanism.select(without).labels == ("b", "d")
+    assert "900" not in repr(scores.second)
+
+
+def test_too_few_discovered_items_are_the_release() -> None:
+    """Where fewer are found than the selection needs, they are released, marked incomplete, and nothing is asked again."""
+    mechanism = dps.DiscoverThenSelect(discovery=FIND, selection=SELECT, candidates=3)
+    released = mechanism.select(dps.Scores([900], labels=["a"], sensitivity=FEW, domain="observed"))
+    assert (released.labels, released.complete, released.requested, released.values) == (("a",), False, 2, None)
+    assert released.reason == "fewer items than requested were discovered"
+
+
+def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
+    """Public-domain discoveries, mixed relations, too few candidates and wider second looks raise, and nothing is asked."""
+    wider = dps.Sensitivity.of_counts(items_per_user=3)
+    replaced = dps.OneshotTopK(k=1, noise="gaussian", scale=1.0, sensitivity=dps.Sensitivity.of_counts("replace_one", 1))
+    for fields in ({"discovery": SELECT}, {"selection": replaced}, {"candidates": 1}):
+        with pytest.raises(dps.InvalidMechanism):
+            dps.DiscoverThenSelect(**{"discovery": FIND, "selection": SELECT, "candidates": 5, **fields})  # type: ignore[arg-type]
+    mechanism = dps.DiscoverThenSelect(discovery=FIND, selection=SELECT, candidates=5)
+    look = dps.SecondLook(lambda _: pytest.fail("asked"), wider)  # type: ignore[arg-type, return-value]
+    with pytest.raises(dps.SensitivityMismatch):
+        mechanism.check(dps.Scores([9, 8], labels=["a", "b"], sensitivity=FEW, second=look))
+    wrong = dps.SecondLook(lambda labels: dps.Scores([1] * len(labels), labels=labels[::-1], sensitivity=FEW), FEW)
+    with pytest.raises(dps.InvalidScores):
+        wrong.scores(["a", "b"])
+    with pytest.raises(dps.InvalidScores):
+        dps.Scores([1], sensitivity=FEW, second=wrong)

@@ -31,7 +31,7 @@ DRAWN = [case if case in FAST else pytest.param(case, marks=pytest.mark.slow) fo
 def _covered(case: Case, candidates: int, highest: int) -> list[str]:
     mechanism, epsilons = case.mechanism, epsilons_for(case.mechanism)
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
-    laws = verify._laws(mechanism, vectors, case.domain)
+    laws = verify._laws(mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.covers.linf)
     pairs = verify._neighbours(mechanism.covers, vectors, highest)
     broken = curve_covers(mechanism, verify._compare(laws, *pairs, verify.ORDERS, epsilons))
     return broken if mechanism.curve.delta0 == 0 else broken + relabelled_covers(mechanism, laws, pairs, verify.ORDERS)
