@@ -67,8 +67,8 @@ class Guarantee(Summable):
 
     curve: Curve
     relation: Relation
+    # (count, mechanism or curve): what it is composed of, as provenance.
     parts: tuple[tuple[int, Any], ...] = field(default=(), repr=False)
-    """(count, mechanism or curve): what it is composed of, as provenance."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.curve, Curve):

@@ -62,6 +62,8 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     Raises:
         NoEquivalent: the curve, or a part of it, has no event.
     """
+    if not isinstance(curve, Curve):
+        raise InvalidArgument(f"to_dp_event takes a Curve, not {type(curve).__name__}: pass mechanism.curve")
     write = _WRITERS.get(type(curve))
     if write is None:
         raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {_instead(curve)}")

@@ -21,7 +21,6 @@ class Selection(Frozen):
     """A released selection, and nothing that was not released: pickled, copied, compared or listed, it is what its JSON says.
 
     Attributes:
-        indices: positions of the selected candidates in the scores; best first if `ordered`, else in the candidates' fixed order.
         ordered: whether the order of `indices` is part of the release; if False only the set is.
         requested: how many were asked for at most; None where the mechanism chooses.
         complete: whether the mechanism released what was asked for.
@@ -59,7 +58,7 @@ class Selection(Frozen):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Positions of the selected candidates in the scores.
+        """Positions of the selected candidates in the scores; best first if `ordered`, else in the candidates' fixed order.
 
         Raises:
             DomainMismatch: the candidates were read off private data, where positions are private.

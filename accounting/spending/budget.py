@@ -14,6 +14,7 @@ from accounting.curves import Curve
 from accounting.decimal_sum import exact, float_up, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Frozen, NonNegative, Positive
+from accounting.guarantee import Priced, read_item
 from accounting.spending.order import Order, default_order, halved, less, renyi_capacity, rounded_down, workload
 from accounting.spending.price import (
     FAILURE_UNIT,
@@ -106,7 +107,7 @@ class Budget(Frozen):
         return {name: value for name, value in handler(self).items() if value is not None}
 
     @classmethod
-    def for_workload(cls, *, epsilon: float, delta: float, curve: Curve) -> Self:
+    def for_workload(cls, *, epsilon: float, delta: float, curve: Curve | Priced) -> Self:
         """The (epsilon, delta) budget whose order and failure probability pay for most separate charges of `curve`.
 
         Any other curve may be charged too: the choice decides how far the budget goes, never what it promises.
@@ -115,7 +116,7 @@ class Budget(Frozen):
             InvalidBudget: epsilon or delta is outside its domain, or no order pays for one charge of the curve.
             InvalidArgument: the curve has no Renyi cost.
         """
-        plain = cls(epsilon=epsilon, delta=delta)
+        plain, curve = cls(epsilon=epsilon, delta=delta), read_item(curve, None)[0]
         if plain.form != "approximate":
             raise InvalidBudget("for_workload needs a delta > 0: a pure budget has no order to choose")
         if curve.core_epsilon == 0:
@@ -150,13 +151,14 @@ class Budget(Frozen):
 
     # -- a plan that is fixed in advance ------------------------------------------------------------------------------
 
-    def cost(self, curve: Curve) -> float:
+    def cost(self, curve: Curve | Priced) -> float:
         """What `curve` costs in the unit of `limit`, in nats; inf if no amount of this budget admits it."""
+        curve = read_item(curve, None)[0]
         if self.form == "zcdp":
             return curve.rho if exact(curve.delta0) <= exact(self.delta) else math.inf
         return curve.pure_epsilon if self.form == "pure" else best_epsilon(curve, self.delta).value
 
-    def admits(self, curve: Curve) -> bool:
+    def admits(self, curve: Curve | Priced) -> bool:
         """Whether the whole budget pays for `curve`, a plan that is fixed in advance."""
         return self.covers(self.cost(curve))
 
@@ -185,7 +187,7 @@ class Budget(Frozen):
             return renyi_capacity(self.limit, self.conversion_delta, self.order)
         return exact(self.limit)
 
-    def price(self, curve: Curve) -> Price:
+    def price(self, curve: Curve | Priced) -> Price:
         """What the filter charges for `curve`, rounded up; a composition given as one curve is a fixed plan, one item.
 
         A plan that the filter's own unit overrates, but that `admits` allows, costs the whole capacity: it fits when nothing
@@ -194,6 +196,7 @@ class Budget(Frozen):
         Raises:
             Unaffordable: no budget of this form, order and delta can ever pay for the curve; the message says what could.
         """
+        curve = read_item(curve, None)[0]
         price = self._itemised(curve)
         whole = self.capacity
         if price is not None and self.fits(NOTHING, price):
@@ -229,14 +232,14 @@ class Budget(Frozen):
         total = spent.plus(price)
         return total.main <= self.capacity.main and total.failure <= self.capacity.failure
 
-    def can_afford(self, spent: Price, curve: Curve) -> bool:
+    def can_afford(self, spent: Price, curve: Curve | Priced) -> bool:
         """Whether `curve` may be charged after `spent`; False also for a curve that this form can never pay for."""
         try:
             return self.fits(spent, self.price(curve))
         except Unaffordable:
             return False
 
-    def how_many(self, curve: Curve, spent: Price = NOTHING) -> int:
+    def how_many(self, curve: Curve | Priced, spent: Price = NOTHING) -> int:
         """How many separate charges of `curve` fit after `spent`.
 
         Raises:

@@ -243,7 +243,7 @@ class Mechanism(Frozen, Summable, ABC):
         """
         try:
             data = json.loads(text)
-        except (ValueError, RecursionError):
+        except (ValueError, TypeError, RecursionError):
             raise InvalidMechanism("the text is not JSON: pass what Mechanism.to_json wrote") from None
         return from_data(data)
 

@@ -102,3 +102,24 @@ def test_far_apart_scores_are_settled_by_the_leaders() -> None:
         dps.OneshotTopK(k=2, noise="laplace", scale=1e-3),
     ):
         assert set(mechanism.select(scores).indices) == {20_000, 19_999}
+
+
+MECHANISM = dps.ExponentialMechanism(epsilon=0.1)
+
+
+@pytest.mark.parametrize("wrong", ["a curve", None, 3, [acc.PureDP(epsilon=0.1)]])
+def test_what_has_no_price_is_an_error_of_the_library(wrong: object) -> None:
+    """Budgets and conversions name what they need; mechanisms are as good as their curves."""
+    budget, curve = acc.Budget(epsilon=1.0, delta=1e-6), MECHANISM.curve
+    for take in (budget.price, budget.admits, budget.how_many, lambda item: budget.can_afford(acc.Price(0, 0), item)):
+        with pytest.raises(acc.InvalidArgument, match="Curve"):
+            take(wrong)  # type: ignore[operator]
+        assert take(MECHANISM) == take(curve)  # type: ignore[operator]
+    for attempt in (
+        lambda: acc.to_dp_event(wrong),  # type: ignore[arg-type]
+        lambda: dps.Mechanism.from_json(wrong),  # type: ignore[arg-type]
+        lambda: dps.pate.SmoothRelease(order=2.0, failure=1e-3).tested(1.0, wrong) if wrong is not None else acc.tighter(),
+        lambda: dps.pate.SmoothRelease(order=2.0, failure=1e-3).tested(wrong if wrong != 3 else -3.0),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(acc.AccountingError):
+            attempt()

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve, Relation, RenyiTable, best_epsilon
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Probability, Real
+from accounting.guarantee import Priced, read_item
 from dpselect.errors import InvalidMechanism, InvalidRequest
 
 _BETA_ERROR = 1e-9  # what rounding may add to the smoothness of a computed sensitivity
@@ -80,7 +81,7 @@ class SmoothRelease(Frozen):
         orders = self._orders()
         return RenyiTable(orders=orders, values=_rising(self._rdp_at(order) for order in orders))
 
-    def tested(self, limit: float, plain: Curve | None = None) -> Curve:
+    def tested(self, limit: float, plain: Curve | Priced | None = None) -> Curve:
         """The curve, whatever the data, of: release the bound first, and the labels only if it is at most `limit`. Theorem P27.
 
         A budget adds up one Renyi order: take that as `order` (`Budget.order`), or give `plain`.
@@ -90,6 +91,9 @@ class SmoothRelease(Frozen):
             plain: what the labels cost whatever the votes, `rounds * mechanism.curve`; with it the curve has all orders of
                 `curve`. Without it, it has none above `order`.
         """
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < math.inf:
+            raise InvalidRequest(f"limit={str(limit)[:30]} must be a finite number >= 0, in nats")
+        plain = None if plain is None else read_item(plain, None)[0]
         orders = self._orders() if plain is not None else tuple(order for order in self._orders() if order <= self.order)
         labels = [limit if order <= self.order else math.inf for order in orders]
         if plain is not None:
