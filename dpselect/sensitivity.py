@@ -29,7 +29,7 @@ class Sensitivity(Frozen):
             replace_one, where it cannot be asserted (a replaced user raises some counts and lowers others).
         l0: the most scores that one user can change; None if unbounded. Under replace_one both users' scores count.
         relation: "add_remove" or "replace_one".
-        l1: the most that the changes add up to, sum |d_i|, score units; None for what l0 and linf imply.
+        l1: the most that the changes add up to in size, score units; None for what l0 and linf imply.
         l2: the most that their Euclidean norm is, score units; None for what the others imply.
         uniform: whether scores are sums over users of what each gives, and a user gives the same amount to each item that it
             touches. Thresholds may rely on it. Under replace_one, l0, l1 and the square of l2 are then twice one user's.

@@ -244,6 +244,6 @@ def _margin(shares: Floats, samples: int) -> Floats:
 
 def _limits(counts: list[int], samples: int, confidence: float) -> tuple[float, float]:
     miss = (1 - confidence) / 2
-    low = float(scipy.stats.beta.ppf(miss, counts[0], samples - counts[0] + 1)) if counts[0] else 0.0
-    high = float(scipy.stats.beta.ppf(1 - miss, counts[1] + 1, samples - counts[1])) if counts[1] < samples else 1.0
+    low = float(scipy.special.betaincinv(counts[0], samples - counts[0] + 1, miss)) if counts[0] else 0.0
+    high = float(scipy.special.betainccinv(counts[1] + 1, samples - counts[1], miss)) if counts[1] < samples else 1.0
     return low, high

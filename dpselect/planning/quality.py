@@ -179,8 +179,8 @@ def _interval(runs: Floats, mean: float, doubt: float) -> tuple[float, float, Me
 
 
 def _clopper_pearson(hits: int, rounds: int, doubt: float) -> tuple[float, float]:
-    low = 0.0 if hits == 0 else float(scipy.stats.beta.ppf(doubt / 2, hits, rounds - hits + 1))
-    high = 1.0 if hits == rounds else float(scipy.stats.beta.isf(doubt / 2, hits + 1, rounds - hits))
+    low = 0.0 if hits == 0 else float(scipy.special.betaincinv(hits, rounds - hits + 1, doubt / 2))
+    high = 1.0 if hits == rounds else float(scipy.special.betainccinv(hits + 1, rounds - hits, doubt / 2))
     return low, high
 
 

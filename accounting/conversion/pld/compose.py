@@ -164,12 +164,20 @@ def _compose(losses: Losses, theta: float, delta: float) -> _Total:
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by `_Total`
         density = _convolve(laws, parts, window)
     step = math.exp(-theta * parts.interval)
-    slope = scipy.signal.lfilter([1.0], [1.0, -step * math.exp(-parts.interval)], density[::-1])
+    slope = _summed(density[::-1], step * math.exp(-parts.interval))
     # gain_i = sum over j >= i of density_j e^(-theta (y_j - y_i)) (1 - e^(y_i - y_j)), by a recursion without differences.
-    gain = scipy.signal.lfilter([0.0, -step * math.expm1(-parts.interval)], [1.0, -step], slope)
+    gain = _summed(np.append(0.0, -step * math.expm1(-parts.interval) * slope[:-1]), step)
     lost = min(1.0, (parts.infinity + window.above + losses.added) * (1 + 4 * _ULP))
     error, slack = 1 + 4 * _ULP * window.size, 16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws))
     return _Total(parts.interval, theta, parts.cumulant(theta), slack, window.low, gain[::-1] * error, slope[::-1] * error, lost)
+
+
+def _summed(terms: Floats, keep: float) -> Floats:
+    """y_i = terms_i + keep * y_(i-1): a triangular system of two bands, so that no filter library is imported."""
+    band = np.empty((2, len(terms)), order="F")
+    band[0], band[1] = 1.0, -keep
+    sums: Floats = scipy.linalg.lapack.dtbtrs(band, terms, uplo="L", diag="U")[0]
+    return sums.ravel()
 
 
 def _gridded(losses: Losses, theta: float, tail: float) -> tuple[Parts, _Window]:
