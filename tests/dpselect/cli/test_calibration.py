@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -60,8 +61,7 @@ def test_other_mechanisms_are_refused_in_words(kind: str) -> None:
         fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), request(kind))
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "budget"), spread([(kind, budget) for kind in KINDS for budget in BUDGETS], 20), ids=str)
 def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
     """The mechanism costs what the budget allows to one part in 10^4, never more; one that can fail needs a delta."""
     can_fail = {"delta", "failure_delta"} & members()[kind].model_fields.keys()
@@ -94,7 +94,7 @@ def test_noise_follows_the_range() -> None:
     assert noise_settings(wide)[1] == pytest.approx(2 * noise_settings(narrow)[1])
 
 
-@pytest.mark.parametrize("k", [1, 3, 10, 40])
+@pytest.mark.parametrize("k", [3, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 10, 40))])
 def test_the_split_of_delta_is_nearly_the_best(k: int) -> None:
     """No split of delta between failure and conversion has a threshold lower by more than 2 %."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
