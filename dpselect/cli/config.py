@@ -47,6 +47,7 @@ class DataTable(Table):
     domain: str | None = Field(default=None, description="file with a public catalogue of items")
     domain_column: str | None = Field(default=None, description="column of the catalogue that holds the items")
     max_items_per_user: Count | None = Field(default=None, description="an integer >= 1: keep so many items of each user at most")
+    clip: Positive | None = Field(default=None, description="a number > 0: scale each user's counts to so large a norm at most")
     salt: str | None = Field(default=None, description="text: salt of that choice")
     relation: Relation = Field(default="add_remove", description="'add_remove' or 'replace_one'")
     format: Format | None = Field(default=None, description="format of the log")

@@ -14,6 +14,7 @@ from dpselect.calibration import TopKRequest, default_mechanism, fitted
 from dpselect.cli.output import told
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events import Format, ProgressCallback
+from dpselect.events.clipping import Norm
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.selection import Label, Selection
@@ -42,6 +43,7 @@ class Question:
     noise: NoiseName | None = None
     kbar: int | None = None
     max_items_per_user: int | None = None
+    clip: float | None = None
     salt: str | None = None
     relation: Relation = "add_remove"
     format: Format = "auto"
@@ -118,13 +120,17 @@ def _answered(
         item=question.item,
         max_items_per_user=question.max_items_per_user,
         salt=question.salt,
+        clip=question.clip,
+        clip_norm=_norm(question),
+        within=catalogue if question.clip is not None else None,
         format=question.format,
         header=question.header,
         buckets=question.buckets,
         memory_limit=question.memory_limit,
         progress=progress,
     )
-    scores = counts.scores(catalogue, relation=question.relation)
+    listed = catalogue if question.clip is None else None  # clipped counts are read within the catalogue
+    scores = counts.scores(listed, relation=question.relation, clip=question.clip)
     made: list[Answer] = []
 
     def kept(selection: Selection) -> None:
@@ -168,11 +174,13 @@ def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
         return _checked(question.planned, question, catalogue)
     request = TopKRequest(
         k=question.k,
-        sensitivity=Sensitivity.of_counts(question.relation, question.max_items_per_user),
+        sensitivity=_sensitivity(question),
         candidates=None if catalogue is None else len(catalogue),
         kbar=question.kbar,
         noise=question.noise,
     )
+    if question.mechanism is None and question.clip is not None:
+        return _of_clipped(question, request)
     if question.mechanism is None:
         return default_mechanism(question.budget, request)
     return fitted(question.mechanism, question.budget, request)
@@ -180,10 +188,35 @@ def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
 
 def _checked(planned: Mechanism, question: Question, catalogue: list[Label] | None) -> Mechanism:
     """The planned mechanism, if it can do what is asked; said before a long read."""
-    planned.covers.require(Sensitivity.of_counts(question.relation, question.max_items_per_user))
+    planned.covers.require(_sensitivity(question))
     if catalogue is None and not planned.takes_observed:
         raise DomainMismatch(
             f"{type(planned).__name__} was planned for a public domain: give its catalogue (--domain, or domain in [data]), or "
             "plan with --unknown-domain"
         )
     return planned
+
+
+def _of_clipped(question: Question, request: TopKRequest) -> Mechanism:
+    """The histogram that clipped counts are for: its noise is that of the norm."""
+    noise: NoiseName = "laplace" if _norm(question) == "l1" else "gaussian"
+    if request.candidates is None and question.max_items_per_user is None:
+        raise InvalidRequest(
+            "--clip without a catalogue needs --max-items-per-user, which may be generous (300 for example): what a user with "
+            "any number of items brings in alone cannot be hidden"
+        )
+    kind = "sparse_histogram" if request.candidates is None else "oneshot_top_k"
+    return fitted(kind, question.budget, request.model_copy(update={"noise": question.noise or noise}))
+
+
+def _norm(question: Question) -> Norm:
+    """That which the noise pays for: l1 for laplace noise and pure budgets."""
+    if question.planned is not None:
+        return "l1" if question.planned.covers.l1 is not None else "l2"
+    return "l1" if question.noise == "laplace" or question.budget.form == "pure" else "l2"
+
+
+def _sensitivity(question: Question) -> Sensitivity:
+    if question.clip is None:
+        return Sensitivity.of_counts(question.relation, question.max_items_per_user)
+    return Sensitivity.of_clipped(question.clip, _norm(question), question.relation, question.max_items_per_user)

@@ -128,6 +128,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     else:
         yield "items", f"the public catalogue {printable(question.domain)}; an item that nobody touched counts as 0"
     yield "counts", f"distinct users per item; {LEFT_OUT}"
+    if question.clip is not None:
+        yield "clipped", f"each user's counts scaled to a norm of at most {question.clip:g}; values are sums of these shares"
     if answer.salt is not None:
         yield "bound", f"at most {question.max_items_per_user} items of each user, chosen with salt {printable(answer.salt)!r}"
 

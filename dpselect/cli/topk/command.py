@@ -60,6 +60,15 @@ def topk(
         int | None,
         Option("--max-items-per-user", min=1, help="Keep at most so many items of each user, chosen by a salted hash."),
     ] = None,
+    clip: Annotated[
+        float | None,
+        Option(
+            "--clip",
+            metavar="C",
+            help="Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in "
+            "part: the l2 norm, or l1 without --delta.",
+        ),
+    ] = None,
     salt: Annotated[
         str | None, Option("--salt", help="Salt of that choice. Default: a fresh random one, which is printed.")
     ] = None,

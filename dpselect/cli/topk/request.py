@@ -36,6 +36,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
         domain=merged["domain"],
         domain_column=merged["domain_column"],
         max_items_per_user=merged["max_items_per_user"],
+        clip=merged["clip"],
         relation=merged["relation"] or "add_remove",
         format=merged["format"] or "auto",
         header=merged["header"],

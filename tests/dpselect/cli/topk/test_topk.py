@@ -183,3 +183,18 @@ def test_labels_cannot_command_the_terminal(run: Any, tmp_path: Path, label: str
     assert ascii(label)[1:-1].replace("\\xe9", "\u00e9") in result.stdout
     asked = run("topk", path, "--user", "u", "--item", "i", "--k", 1, *CERTAIN, "--json")
     assert data(asked)["selection"]["labels"] == [label]
+
+
+def test_clipped_counts_are_released_by_a_histogram(ask: Any, catalogue: Path) -> None:
+    """--clip asks for the histogram that it is for, within the catalogue if there is one; pure budgets clip in l1."""
+    unknown = data(ask("--k", 2, *CERTAIN, "--clip", "1", "--max-items-per-user", 50, "--json"))
+    assert unknown["selection"]["labels"] == ["hit", "fair"]
+    assert unknown["mechanism"]["kind"] == "sparse_histogram"
+    assert unknown["contributions"]["clip"] == 1
+    pure = data(ask("--k", 2, "--epsilon", 400, "--clip", "1", "--domain", catalogue, "--domain-column", "shop", "--json"))
+    assert pure["selection"]["labels"] == ["hit", "fair"]
+    assert (pure["mechanism"]["noise"], pure["mechanism"]["sensitivity"]["l1"]) == ("laplace", 1)
+    assert "scaled to a norm of at most 1" in ask("--k", 2, *CERTAIN, "--clip", "1", "--max-items-per-user", 50).stdout
+    refused = ask("--k", 2, *CERTAIN, "--clip", "1")
+    assert refused.exit_code == 2
+    assert "--max-items-per-user" in refused.stderr
