@@ -112,14 +112,15 @@ def _winner(candidates: Iterator[Bound]) -> Bound:
 def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
     if curve.delta0 > delta:
         yield Bound(math.inf, "basic")
+        if (losses := _failing(curve)) is not None:
+            yield _pld_epsilon(losses, delta)
         return
     yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
     if _worth_converting(curve.core_epsilon) and delta > curve.delta0:
         found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
         if (losses := _composable(curve)) is not None:
-            pld = max((pld_epsilon(way, delta) for way in directed(losses)), key=lambda bound: bound.value)
-            yield Bound(pld.value, "pld", grid_error=pld.inflation)
+            yield _pld_epsilon(losses, delta)
     if (profile := _closed_form(curve)) is not None:
         yield Bound(invert_profile(profile, delta), "profile")
 
@@ -128,13 +129,14 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
     yield Bound(1.0, "basic")
     if curve.core_epsilon <= epsilon:
         yield Bound(curve.delta0, "pure" if curve.delta0 == 0 else "basic")
+        if (losses := _failing(curve)) is not None:
+            yield _pld_delta(losses, epsilon)
         return
     found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
     value = max(_LEAST, min(1.0, curve.delta0 + found.value))
     yield Bound(value, "rdp", found.order, found.at_edge and value > _LEAST)
     if (losses := _composable(curve)) is not None:
-        pld = max((pld_delta(way, epsilon) for way in directed(losses)), key=lambda bound: bound.value)
-        yield Bound(max(_LEAST, pld.value), "pld", grid_error=pld.inflation)
+        yield _pld_delta(losses, epsilon)
     if (profile := _closed_form(curve)) is not None:
         yield Bound(profile(epsilon), "profile")
 
@@ -163,6 +165,23 @@ def _composable(curve: Bounded) -> Losses | None:
         return None
     hulled = any(isinstance(loss, Hull) for _, loss in losses.steps)
     return losses if hulled or curve.profile(0.0) is None else None
+
+
+def _failing(curve: Bounded) -> Losses | None:
+    """The plan's losses if failures are part of them: n of probability d then weigh 1 - (1-d)^n, less than their sum."""
+    if curve.delta0 == 0 or (losses := _composable(curve)) is None or losses.added >= curve.delta0:
+        return None
+    return losses if sum(count for count, _ in losses.steps) > 1 else None
+
+
+def _pld_epsilon(losses: Losses, delta: float) -> Bound:
+    found = max((pld_epsilon(way, delta) for way in directed(losses)), key=lambda bound: bound.value)
+    return Bound(found.value, "pld", grid_error=found.inflation)
+
+
+def _pld_delta(losses: Losses, epsilon: float) -> Bound:
+    found = max((pld_delta(way, epsilon) for way in directed(losses)), key=lambda bound: bound.value)
+    return Bound(max(_LEAST, found.value), "pld", grid_error=found.inflation)
 
 
 def _closed_form(curve: Bounded) -> Callable[[float], float] | None:

@@ -1,0 +1,103 @@
+"""Constants 5 % too small in the tighter curves: each breaks a law that the honest constant keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from accounting.conversion.pld import Atoms, Banded, Losses, condense, pld_delta, pld_epsilon, sampled
+from accounting.curves.sparse_vector import SparseVectorDP
+from dpselect.divergence import hockey_stick
+from dpselect.mechanisms.queries.large_margin import LargeMargin
+
+Patch = pytest.MonkeyPatch
+CUT = 0.95
+
+
+def _noisy_max(_: Patch, cut: float) -> bool:
+    """Two candidates with exponential noise at the gap that Theorem N7 names."""
+    mechanism, y = dps.PermuteAndFlip(epsilon=1.0), 0.4
+    p, q = (
+        np.array(list(mechanism.probabilities(dps.Scores([gap, 0.0], sensitivity=mechanism.covers, kind="utilities")).values()))
+        for gap in ((1 - y) / 2, -(1 + y) / 2)
+    )
+    return float(hockey_stick(p, q, y)[0, 0]) <= acc.LaplaceDP(epsilon=cut * mechanism.curve.core_epsilon).delta(y) * (1 + 1e-9)
+
+
+def _many_answers(patch: Patch, cut: float) -> bool:
+    """A long run of equal comparisons with a known threshold attains Theorem V8."""
+    honest = SparseVectorDP._answers
+    patch.setattr(SparseVectorDP, "_answers", lambda curve, orders: cut * honest(curve, orders))
+    c, order, shift = 50, 3.0, 0.02
+    above, above_too = 1 - math.exp(-shift / 4) / 2, math.exp(-0.75 * shift) / 2
+    run = above**order * above_too ** (1 - order) / (1 - (1 - above) ** order * (1 - above_too) ** (1 - order))
+    curve = SparseVectorDP(epsilon1=1e-12, epsilon2=c * shift, positives=c)
+    return c * math.log(run) / (order - 1) <= float(curve.rdp(order)) * (1 + 1e-9)
+
+
+def _margin(patch: Patch, cut: float) -> bool:
+    """The tail of the three noises beyond the margin stays within its share of delta."""
+    honest = LargeMargin._margins
+    patch.setattr(LargeMargin, "_margins", lambda mechanism, sizes: cut * honest(mechanism, sizes))
+    beyond = LargeMargin(epsilon=1.0, delta=1e-6).margin(1) - 2 - 6 * math.log(3e6)
+    return 32 / 45 * math.exp(-beyond / 12) - 2 / 9 * math.exp(-beyond / 6) + 1 / 90 * math.exp(-beyond / 3) <= 1e-6 / 3
+
+
+def _atoms(patch: Patch, cut: float) -> bool:
+    """A table's own losses give its delta back."""
+    honest = Atoms.pmf
+
+    def lighter(loss: Atoms, interval: float, tail: float) -> object:
+        found = honest(loss, interval, tail)
+        return type(found)(found.low, cut * found.mass, cut * found.infinity)
+
+    patch.setattr(Atoms, "pmf", lighter)
+    table = acc.ProfileTable(epsilons=(0.1, 0.31, 1.07), deltas=(0.03, 1e-4, 1e-7))
+    return pld_delta.__wrapped__(table.losses(), 0.2).value >= table.profile(0.2)
+
+
+def _levels(patch: Patch, cut: float) -> bool:
+    """Rounded widths cost at least what they cost unrounded, in groups of equal ones."""
+    honest = condense._rounded_up
+    patch.setattr(condense, "_rounded_up", lambda *given: [(cut * width, count) for width, count in honest(*given)])
+    each = [(1, Banded.laplace(float(w))) for w in np.linspace(0.02, 0.06, 300)]
+    least = Losses(tuple((10, each[start][1]) for start in range(0, 300, 10)))
+    return pld_epsilon(condense.condensed(Losses(tuple(each))), 1e-6).value >= pld_epsilon(least, 1e-6).value
+
+
+def _sampled(patch: Patch, cut: float) -> bool:
+    """One direction of a sampled Gaussian is at least the integral of its densities."""
+    honest = sampled.Directed.pmf
+
+    def lighter(loss: sampled.Directed, interval: float, tail: float) -> object:
+        return honest(sampled.Directed(loss.mu, cut * loss.rate, loss.removed), interval, tail)
+
+    patch.setattr(sampled.Directed, "pmf", lighter)
+    x = np.linspace(-12, 15, 100_001)
+    normal, moved = (np.exp(-((x - mean) ** 2) / 2) / math.sqrt(2 * math.pi) for mean in (0.0, 1.0))
+    exact = float(np.trapezoid(np.maximum(0.9 * normal + 0.1 * moved - math.exp(0.1) * normal, 0.0), x))
+    way = sampled.SampledNormal(1.0, 0.1).directions()[0]
+    return pld_delta.__wrapped__(Losses(((1, way),)), 0.1).value >= exact * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("holds", [_noisy_max, _many_answers, _margin, _atoms, _levels, _sampled])
+def test_five_per_cent_less_breaks_the_law(holds: Callable[[Patch, float], bool], monkeypatch: Patch) -> None:
+    """The honest constant keeps the law, one of 95 % does not."""
+    assert holds(monkeypatch, 1.0)
+    monkeypatch.undo()
+    assert not holds(monkeypatch, CUT)
+
+
+@pytest.mark.parametrize(("count", "failure"), [(10, 1e-3), (1000, 1e-3)])
+def test_repeated_failures_are_a_mixture(count: int, failure: float) -> None:
+    """n x ApproxDP fails with 1 - (1-d)^n, at any epsilon from n epsilon on; a delta between that and n d has an epsilon."""
+    plan = count * acc.ApproxDP(epsilon=1e-3, delta=failure)
+    exact = -math.expm1(count * math.log1p(-failure))
+    assert exact <= plan.delta(2 * count * 1e-3) <= exact * (1 + 1e-6)
+    assert math.isfinite(plan.epsilon(min(0.999, (exact + min(1.0, count * failure)) / 2)))
+    assert math.isinf(plan.epsilon(0.99 * exact))
