@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from accounting.conversion.pld.hull import MOST_REACH, masses
 from accounting.conversion.pld.loss import TINY, Floats, Loss, Losses, Pmf, grid_of
@@ -74,7 +74,7 @@ class Directed:
         return 0.0
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        far = min(_FAR, -float(ndtri(max(tail, TINY))))
+        far = min(_FAR, -float(scipy.special.ndtri(max(tail, TINY))))
         ends = self._sign * self._loss(np.array([-far, far + self.mu]))
         low, high = math.floor(ends.min() / interval), math.ceil(ends.max() / interval)
         grid = grid_of(low, high, interval)
@@ -114,13 +114,13 @@ class Directed:
 
     def _tail(self, place: Floats, *, mixed: bool) -> Floats:
         """Probability of a loss above that of `place`, under the mixture or under N(0, 1)."""
-        own = ndtr(-self._sign * place)
-        return (1 - self.rate) * own + self.rate * ndtr(self._sign * (self.mu - place)) if mixed else own
+        own = scipy.special.ndtr(-self._sign * place)
+        return (1 - self.rate) * own + self.rate * scipy.special.ndtr(self._sign * (self.mu - place)) if mixed else own
 
     def _beneath(self, place: Floats) -> Floats:
         """Probability of a loss up to that of `place`, under the law that the loss is of."""
-        own = ndtr(self._sign * place)
-        return (1 - self.rate) * own + self.rate * ndtr(self._sign * (place - self.mu)) if self.removed else own
+        own = scipy.special.ndtr(self._sign * place)
+        return (1 - self.rate) * own + self.rate * scipy.special.ndtr(self._sign * (place - self.mu)) if self.removed else own
 
     def _cells(self, places: Floats, *, mixed: bool) -> tuple[Floats, Floats]:
         """Mass of every cell and a bound on its relative error, by differences of the smaller tails."""
@@ -136,7 +136,10 @@ def _between(places: Floats, mean: float) -> tuple[Floats, Floats]:
     """Normal mass between neighbouring places, in either order, and a bound on its error."""
     a, b = np.minimum(places[:-1], places[1:]) - mean, np.maximum(places[:-1], places[1:]) - mean
     right = a > 0
-    large, small = np.where(right, ndtr(-a), ndtr(b)), np.where(right, ndtr(-b), ndtr(a))
+    large, small = (
+        np.where(right, scipy.special.ndtr(-a), scipy.special.ndtr(b)),
+        np.where(right, scipy.special.ndtr(-b), scipy.special.ndtr(a)),
+    )
     # A place is good to a few ulps of its size, which moves a tail by z^2 ulps of itself.
     return large - small, _ULPS * (4 + np.maximum(a * a, b * b)) * large
 
