@@ -51,7 +51,7 @@ def multi_label(rounds: int, labels: int, teachers: int) -> pate.Ballots:
     counts = np.empty((rounds, labels), dtype=np.int32)
     for start in range(0, rounds, 4096):
         counts[start : start + 4096] = rng.binomial(teachers, share, size=(min(4096, rounds - start), labels))
-    return pate.Ballots(counts, teachers=teachers)
+    return pate.Ballots(counts, teachers=teachers, missing="allow")
 
 
 def plain(counts: NDArray[np.int32], sigma: float) -> NDArray[np.int64]:

@@ -1,0 +1,44 @@
+"""The benchmarks that the documentation quotes run to their end at a small size, so that they cannot rot. Nothing is timed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from processes import fresh
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SMALL = {
+    "calibration": "--rounds 20 --runs 1",
+    "events": "--events 20000 --baseline 10000 --items 1000",
+    "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
+    "pate": "--rounds 500 --labels 10 --teachers 50 --runs 1 --most 1000",
+    "planning": "--items 500",
+    "sampling": "--sizes 1e4 --runs 1",
+    "selection": "--items 10000 --runs 1",
+    "sparse_vector": "--items 10000 --runs 1",
+    "stability": "--items 10000 --rounds 500 --runs 1",
+    "start": "--runs 1",
+}
+# These have one size, or need data that lie beside the repository.
+ONE_SIZE = {"accounting", "canonical", "recall", "tightness"}
+
+
+def test_every_quoted_benchmark_is_there() -> None:
+    """Scripts that the documentation names exist, and each is run small or known to have one size."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    quoted = {name for page in pages for name in re.findall(r"bench_(\w+)\.py", page.read_text())}
+    written = {path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")}
+    assert quoted <= written
+    assert written == SMALL.keys() | ONE_SIZE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
+    """Status 0 and a table."""
+    done = fresh(HERE / f"bench_{name}.py", *SMALL[name].format(folder=tmp_path).split())
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(done.stdout.splitlines()) >= 1
