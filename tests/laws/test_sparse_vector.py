@@ -121,6 +121,15 @@ def test_many_answers_never_cost_more_than_counted_as_one(c: int) -> None:
         assert values[0] == pytest.approx(counted.rho, rel=1e-4)
 
 
+def test_curves_written_before_keep_their_price() -> None:
+    """A sparse vector without the number of answers, as ledgers hold it, is read as before and costs no less than a counted one."""
+    old = acc.Curve.from_json('{"kind": "sparse_vector_dp", "epsilon1": 0.4, "epsilon2": 0.7}')
+    assert old == SparseVectorDP(epsilon1=0.4, epsilon2=0.7)
+    assert acc.Curve.from_json(old.to_json()) == old
+    assert old.epsilon(1e-3) >= SparseVectorDP(epsilon1=0.4, epsilon2=0.7, positives=1).epsilon(1e-3)
+    assert old.rdp(1.5) > SparseVectorDP(epsilon1=0.4, epsilon2=0.7, positives=1).rdp(1.5)
+
+
 def test_a_thousand_answers_need_a_fifth_of_the_noise() -> None:
     """AboveThreshold with c = 1000 at (1, 1e-6): a deviation of 280 of answer minus threshold, where V1 alone asked for 1435."""
     wanted = acc.Budget(epsilon=1.0, delta=1e-6)

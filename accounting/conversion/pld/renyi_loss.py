@@ -14,6 +14,7 @@ from accounting.conversion.pld.loss import Floats, Pmf, grid_of
 
 _ORDERS = 1 + np.geomspace(1.0101e-2, 1e6, 160)
 _BLOCK = 4096
+_POINTS = 1000  # of the hull, from loss 0 on
 
 
 @final
@@ -43,9 +44,14 @@ class RenyiLoss:
         return 0.0
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        reach = math.ceil(min(MOST_REACH, self._beyond(tail)) / interval)
-        mass, infinity = masses(self.profile(grid_of(0, reach, interval)), interval)
-        return Pmf(-reach, mass, infinity)
+        # A hull over every so many grid points is a bound too, a little above; for one step it is worth no more.
+        far = min(MOST_REACH, self._beyond(tail))
+        stride = max(1, math.floor(far / interval / _POINTS))
+        reach = math.ceil(far / interval / stride)
+        hull, infinity = masses(self.profile(grid_of(0, reach, interval * stride)), interval * stride)
+        mass = np.zeros((len(hull) - 1) * stride + 1)
+        mass[::stride] = hull
+        return Pmf(-reach * stride, mass, infinity)
 
     def _beyond(self, tail: float) -> float:
         """An epsilon at which the profile is at most `tail`."""
