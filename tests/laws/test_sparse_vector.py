@@ -122,7 +122,7 @@ def test_many_answers_never_cost_more_than_counted_as_one(c: int) -> None:
 
 
 def test_curves_written_before_keep_their_price() -> None:
-    """A sparse vector without the number of answers, as ledgers hold it, is read as before and costs no less than a counted one."""
+    """A sparse vector without the number of answers, as ledgers hold it, reads as before and costs no less than a counted one."""
     old = acc.Curve.from_json('{"kind": "sparse_vector_dp", "epsilon1": 0.4, "epsilon2": 0.7}')
     assert old == SparseVectorDP(epsilon1=0.4, epsilon2=0.7)
     assert acc.Curve.from_json(old.to_json()) == old
