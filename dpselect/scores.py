@@ -56,7 +56,7 @@ class Scores:
     domain: Domain
     kind: Kind
     labels: tuple[Label, ...] | None
-    second: SecondLook | None
+    second: SecondLook[Scores] | None
     sensitivity: Sensitivity
 
     def __init__(
@@ -67,7 +67,7 @@ class Scores:
         labels: Sequence[Label] | NDArray[np.generic] | None = None,
         domain: Domain = "public",
         kind: Kind = "counts",
-        second: SecondLook | None = None,
+        second: SecondLook[Scores] | None = None,
         owned: bool = False,
     ) -> None:
         if domain not in ("public", "observed"):

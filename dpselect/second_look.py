@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, final
+from typing import Generic, Literal, NoReturn, Protocol, TypeVar, final
 
 from dpselect.errors import InvalidScores
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
 
-if TYPE_CHECKING:
-    from dpselect.scores import Scores
+
+class _Scored(Protocol):
+    """What a second look asks of `Scores`, which hold one."""
+
+    labels: tuple[Label, ...] | None
+    domain: Literal["public", "observed"]
+    sensitivity: Sensitivity
+
+
+S = TypeVar("S", bound=_Scored)
 
 
 @final
-class SecondLook:
+class SecondLook(Generic[S]):
     """A second look at the data behind some scores, for released candidates only. Immutable; holds a way to them, no data.
 
     Args:
@@ -33,16 +41,16 @@ class SecondLook:
 
     __slots__ = ("_score", "sensitivity")
 
-    _score: Callable[[Sequence[Label]], Scores]
+    _score: Callable[[Sequence[Label]], S]
     sensitivity: Sensitivity
 
-    def __init__(self, score: Callable[[Sequence[Label]], Scores], sensitivity: Sensitivity) -> None:
+    def __init__(self, score: Callable[[Sequence[Label]], S], sensitivity: Sensitivity) -> None:
         if not callable(score) or not isinstance(sensitivity, Sensitivity):
             raise InvalidScores("a SecondLook takes a function from labels to Scores, and a dpselect.Sensitivity")
         object.__setattr__(self, "_score", score)
         object.__setattr__(self, "sensitivity", sensitivity)
 
-    def scores(self, labels: Sequence[Label]) -> Scores:
+    def scores(self, labels: Sequence[Label]) -> S:
         """The scores of these candidates.
 
         Raises:

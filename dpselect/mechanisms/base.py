@@ -138,11 +138,11 @@ class Mechanism(Frozen, Summable, ABC):
             raise InvalidScores("matrix must have rows of one length, one number per candidate") from None
         if array.ndim != 2 or 0 in array.shape:
             raise InvalidScores(f"matrix must have shape (rounds, candidates), both >= 1, not {array.shape}")
-        flat = Scores(array.ravel(), sensitivity=self.covers, kind="counts" if self._counts_only else "utilities").values
+        flat = Scores(array.ravel(), sensitivity=self.covers, kind="counts" if self._counts_only else "utilities")
         self._check_size(array.shape[1])
         self._check_stated()
-        self._check_values(flat)
-        return flat.reshape(array.shape)
+        self._check_scores(flat)
+        return flat.values.reshape(array.shape)
 
     @staticmethod
     def _read(data: Any) -> Any:
@@ -220,7 +220,6 @@ class Mechanism(Frozen, Summable, ABC):
         else:
             self._check_size(scores.size)
         self._check_stated()
-        self._check_values(scores.values)
         self._check_scores(scores)
         if self.traits.of("groups", self) and scores.multiplicities is not None:
             source.require_drawable(scores.size)
@@ -259,10 +258,7 @@ class Mechanism(Frozen, Summable, ABC):
         """Raise where the configuration leaves something open that bare scores do not tell, or the noise is beyond the floats."""
 
     def _check_scores(self, scores: Scores) -> None:
-        """Raise where these scores lack something that this mechanism alone needs."""
-
-    def _check_values(self, values: Numbers) -> None:
-        """Raise where values that Scores allow mean nothing to this mechanism. A draw must not find out, after the charge."""
+        """Raise where what Scores allow means nothing to this mechanism. A draw must not find out, after the charge."""
 
     def _check_size(self, size: int) -> None:
         if size < self.least_candidates:

@@ -73,8 +73,8 @@ class FirstStable(Mechanism):
     def _check_stated(self) -> None:
         _ = self.rule.threshold  # refused before a charge, not at the draw
 
-    def _check_values(self, values: Numbers) -> None:
-        require_distances(values)
+    def _check_scores(self, scores: Scores) -> None:
+        require_distances(scores.values)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         found = int(self._rows(scores.dense()[None], source)[0, 0])

@@ -87,8 +87,8 @@ class OnlineStableQueries(Mechanism):
     def _check_stated(self) -> None:
         _ = self.rule.threshold  # refused before a charge, not at the draw
 
-    def _check_values(self, values: Numbers) -> None:
-        require_distances(values)
+    def _check_scores(self, scores: Scores) -> None:
+        require_distances(scores.values)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         stable, unstable = self._rows(scores.dense()[None], source)

@@ -113,7 +113,6 @@ class DiscoverThenSelect(Mechanism):
         return Scores(scores.dense()[items], sensitivity=scores.sensitivity, labels=labels, kind=scores.kind)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        self.selection.covers.require(self.covers)
         found = self.discovery._select_many(matrix, source).indices[:, : self.candidates]
         domains = np.sort(np.where(found >= 0, found, matrix.shape[1]), axis=1)
         result = np.full((len(matrix), self.selection.most_released or matrix.shape[1]), -1, dtype=np.int64)
