@@ -166,7 +166,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
         plan(BUDGET, 10, 30, shape=SHAPE, mechanisms=["oneshot_top_k"], rounds=300, seed=seed) for seed in (4, 4, 5)
     )
     assert first == again
-    assert first.recommended.quality != other.recommended.quality
+    assert first.recommended != other.recommended  # what fresh data would recall is simulated
 
 
 def test_a_planned_mechanism_is_found_by_name(whole: ReleasePlan) -> None:
