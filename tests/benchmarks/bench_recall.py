@@ -102,7 +102,7 @@ def twice(log: Log, cell: Cell, *, share: float, times: int, clip: float) -> Fit
     return _calibrated(family, cell), again
 
 
-MECHANISMS: dict[str, Maker] = {"limited": limited, "twice": partial(twice, share=0.4, times=2, clip=1.4142)}
+MECHANISMS: dict[str, Maker] = {"limited": limited, "twice": partial(twice, share=0.75, times=2, clip=4.0)}
 
 
 def _calibrated(

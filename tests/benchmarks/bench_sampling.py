@@ -1,7 +1,7 @@
 """Exact top-k against plain NumPy, one pass of np.max and OpenDP: ratios of the best of several runs, all in one process.
 
     python tests/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5]
-        [--memory] [--grouped] [--rows] [--opendp] [--timing]
+        [--memory] [--grouped] [--rows] [--opendp] [--timing] [--histograms]
 
 Without any --sizes the table of ratios is left out.
 
@@ -154,11 +154,30 @@ def rows(runs: int, rounds: int = 100_000, labels: int = 100) -> None:
             )
 
 
+def histograms(runs: int, size: int = 10**7) -> None:
+    """SparseHistogram, values included, against one np.argpartition; and the rounding of a million noisy values."""
+    rng = np.random.default_rng(1)
+    mechanism = dps.SparseHistogram(k=100, scale=4.2, delta=5e-7, sensitivity=dps.Sensitivity(l0=1))
+    for kind, make in KINDS.items():
+        counts = make(rng, size).astype(np.int64)
+        scores = dps.Scores(counts, sensitivity=mechanism.covers, domain="observed")
+        ours = best_time(partial(mechanism.select, scores), runs)
+        theirs = best_time(partial(np.argpartition, counts, size - 100), runs)
+        print(
+            f"histogram {size:,} {kind:<7} {1e3 * ours:6.0f} ms, argpartition {1e3 * theirs:6.0f} ms: {ours / theirs:.2f}",
+            flush=True,
+        )
+    values, source = rng.integers(0, 10**6, 10**6), EntropySampler()
+    for name in ("gaussian", "laplace"):
+        seconds = best_time(lambda n=name: source.rounded(values, by_name(n), 4.2, 2.0**-8), runs)
+        print(f"rounding a million values, {name}: {seconds:.2f} s", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=float, nargs="*", default=[1e5, 1e6, 1e7])
     parser.add_argument("--runs", type=int, default=5)
-    for extra in ("memory", "grouped", "rows", "opendp", "timing"):
+    for extra in ("memory", "grouped", "rows", "opendp", "timing", "histograms"):
         parser.add_argument(f"--{extra}", action="store_true")
     options = parser.parse_args()
     sizes = [int(size) for size in options.sizes]
@@ -172,6 +191,8 @@ def main() -> None:
         rows(options.runs)
     if options.opendp:
         against_opendp()
+    if options.histograms:
+        histograms(options.runs)
     if options.timing:
         timing(options.runs)
 
