@@ -36,7 +36,8 @@ CORE = {"exponential_mechanism", "limited_domain", "oneshot_top_k", "peeling_top
 
 def request(kind: str, **changes: Any) -> TopKRequest:
     k = 3 if "k" in members()[kind].model_fields else 1
-    return TopKRequest(**{"k": k, "candidates": 100, **changes})
+    most = {"sensitivity": dps.Sensitivity(l0=4)} if kind == "sparse_histogram" else {}
+    return TopKRequest(**{"k": k, "candidates": 100, **most, **changes})
 
 
 def usable(kind: str) -> bool:
