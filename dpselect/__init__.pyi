@@ -43,6 +43,7 @@ from .mechanisms import StableTopK as StableTopK
 from .mechanisms import StableTopKFixed as StableTopKFixed
 from .mechanisms import TargetSize as TargetSize
 from .mechanisms import TopStable as TopStable
+from .mechanisms import WithValues as WithValues
 from .planning import ReleasePlan as ReleasePlan
 from .planning import Shape as Shape
 from .planning import plan as plan

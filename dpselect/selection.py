@@ -103,9 +103,10 @@ class Selections(Sequence[Selection]):
     Attributes:
         indices: (rounds, at most k) candidate positions; -1 where a round released fewer.
         complete: (rounds,) whether the round released what was asked for.
+        values: (rounds, at most k) noisy scores of theirs, score units, where they are released; None if none are.
     """
 
-    __slots__ = ("_ordered", "_reason", "_requested", "complete", "indices")
+    __slots__ = ("_ordered", "_reason", "_requested", "complete", "indices", "values")
 
     def __init__(
         self,
@@ -115,8 +116,9 @@ class Selections(Sequence[Selection]):
         requested: int | None,
         complete: NDArray[np.bool_] | None = None,
         reason: str | None = None,
+        values: NDArray[np.float64] | None = None,
     ) -> None:
-        self.indices = indices
+        self.indices, self.values = indices, values
         self.complete = np.ones(len(indices), dtype=np.bool_) if complete is None else complete
         self._ordered, self._requested, self._reason = ordered, requested, reason
 
@@ -132,6 +134,7 @@ class Selections(Sequence[Selection]):
                 requested=self._requested,
                 complete=self.complete[item],
                 reason=self._reason,
+                values=None if self.values is None else self.values[item],
             )
         row, complete = self.indices[item], bool(self.complete[item])
         return Selection(
@@ -140,6 +143,18 @@ class Selections(Sequence[Selection]):
             requested=self._requested,
             complete=complete,
             reason=None if complete else self._reason,
+            values=None if self.values is None else tuple(self.values[item][row >= 0].tolist()),
+        )
+
+    def with_values(self, values: NDArray[np.float64]) -> Self:
+        """The same selections with (rounds, at most k) noisy scores, one beside every index."""
+        return type(self)(
+            self.indices,
+            ordered=self._ordered,
+            requested=self._requested,
+            complete=self.complete,
+            reason=self._reason,
+            values=values,
         )
 
     def __len__(self) -> int:

@@ -2,6 +2,7 @@ from .base import AnyMechanism as AnyMechanism
 from .base import Mechanism as Mechanism
 from .base import members as members
 from .canonical.top_k import CanonicalTopK as CanonicalTopK
+from .combine.with_values import WithValues as WithValues
 from .joint.top_k import JointTopK as JointTopK
 from .noisy_max.exponential_mechanism import ExponentialMechanism as ExponentialMechanism
 from .noisy_max.oneshot import OneshotTopK as OneshotTopK

@@ -109,11 +109,17 @@ def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) ->
     return tighter(whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0)))
 
 
-def fresh_values(scale: float, sensitivity: Sensitivity, k: int) -> Curve:
-    """Fresh Laplace noise on the scores of k candidates that are released already. Theorem H3."""
-    moved = k if sensitivity.l0 is None else min(k, sensitivity.l0)
-    one_by_one = moved * LaplaceDP(epsilon=ratio_up(sensitivity.linf, scale))
-    whole = LaplaceDP(epsilon=ratio_up(sensitivity.l1_of(k), scale))
+def fresh_values(scale: float, sensitivity: Sensitivity, k: int | None, noise: NoiseName = "laplace") -> Curve:
+    """Fresh noise on the scores of at most k candidates that are released already; k None for any number. Theorem H3.
+
+    Raises:
+        InvalidMechanism: as for `vector`.
+    """
+    whole = vector(noise, scale, sensitivity, k)
+    moved = [number for number in (k, sensitivity.l0) if number is not None]
+    if not isinstance(whole, LaplaceDP) or not moved:
+        return whole
+    one_by_one = min(moved) * LaplaceDP(epsilon=ratio_up(sensitivity.linf, scale))
     return one_by_one if whole.epsilon0 >= one_by_one.pure_epsilon else tighter(one_by_one, whole)
 
 

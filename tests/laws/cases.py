@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cases_canonical
+import cases_combine
 import cases_foundation
 import cases_histograms
 import cases_pate
@@ -14,6 +15,7 @@ CASES: list[Case] = [
     *cases_foundation.CASES,
     *cases_histograms.CASES,
     *cases_canonical.CASES,
+    *cases_combine.CASES,
     *cases_stability.CASES,
     *cases_sparse_vector.CASES,
     *cases_pate.CASES,

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.fresh import cell_law, with_values
 from dpselect.mechanisms.noise_curves import best_set, fresh_values, require_gaussian_width, shows_order, vector
 from dpselect.mechanisms.noisy_max.positions import expanded, largest
 from dpselect.mechanisms.release import public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.noise.quadrature import ordered_probabilities, top_set_probabilities
-from dpselect.outcome import cells
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores, centred
 from dpselect.selection import Selection, Selections
@@ -135,7 +132,7 @@ class OneshotTopK(Mechanism):
             return self._with_its_noise(scores, source)
         best = largest(scores, by_name(self.noise), self.scale, self.k, source)
         chosen = release(scores, best, ordered=self.ordered, requested=self.k)
-        return chosen if self.value_scale is None else with_values(chosen, scores, self.value_scale, source)
+        return chosen if self.value_scale is None else with_values(chosen, scores, "laplace", self.value_scale, source)
 
     def _with_its_noise(self, scores: Scores, source: Sampler) -> Selection:
         drawn = source.ranking(scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities)
@@ -161,7 +158,7 @@ class OneshotTopK(Mechanism):
         if self.value_scale is None:
             raise NoClosedForm("no values with noise of their own are released: ask for probabilities, or configure value_scale")
         enumerable(math.comb(scores.size, self.k) * (1.0 + np.size(edges)) ** self.k)
-        return cell_law(scores, self._chosen(scores), self.value_scale, edges)
+        return cell_law(scores, self._chosen(scores), "laplace", self.value_scale, edges)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         if self.releases_values:
@@ -176,54 +173,3 @@ class OneshotTopK(Mechanism):
             return dict(ordered_probabilities(noise, self.scale, values, self.k))
         enumerable(math.comb(len(values), self.k))
         return dict(top_set_probabilities(noise, self.scale, values, self.k))
-
-
-# Noisy values of selected candidates, with noise of their own.
-
-_LARGEST = 2**53  # beyond it a float64 is no longer every integer
-
-
-def with_values(selection: Selection, scores: Scores, scale: float, source: Sampler) -> Selection:
-    """`selection` with the scores of its candidates plus fresh Laplace noise, in the order of its indices. Theorem M3.
-
-    Values are clamped to +-2^53, which no sensitivity notices, and the noisy ones rounded to a public grid of at most
-    scale/1024, exactly (Theorem X7): the low bits of a float64 sum would show the noise (Mironov 2012).
-    """
-    held = _held(scores, selection.indices).clip(-_LARGEST, _LARGEST)
-    noisy = source.rounded(held, by_name("laplace"), scale, public_grid(scale))
-    return selection.model_copy(update={"values": tuple(noisy.tolist())})
-
-
-def cell_law(scores: Scores, law: Mapping[Any, float], scale: float, edges: ArrayLike) -> dict[Any, float]:
-    """The law of (items, cells of their values) from the `law` of the items: the noise of values is independent of it.
-
-    Exact: a value on the grid is at least an edge where the noisy score rounds to it or beyond.
-    """
-    array, between = cells(edges)
-    grid, held = public_grid(scale), np.clip(scores.dense(), -_LARGEST, _LARGEST)
-    bars = np.concatenate([[-np.inf], (np.ceil(array / grid) - 0.5) * grid, [np.inf]])
-    chances = _between((bars - held[:, None].astype(np.float64)) / scale)
-    joint = {}
-    for chosen, chance in law.items():
-        items = sorted(chosen) if isinstance(chosen, frozenset) else list(chosen)
-        for places in itertools.product(range(len(between)), repeat=len(items)):
-            seen = tuple(between[place] for place in places)
-            joint[chosen, seen] = chance * math.prod(
-                float(chances[item, place]) for item, place in zip(items, places, strict=True)
-            )
-    return joint
-
-
-def _between(bars: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(items, cells) chances that standard Laplace noise lies between neighbouring bars, small ones without cancellation."""
-    noise, low, high = by_name("laplace"), bars[:, :-1], bars[:, 1:]
-    outside = np.where(low >= 0, noise.sf(low) - noise.sf(high), noise.cdf(high) - noise.cdf(low))
-    return np.where((low < 0) & (high > 0), 1 - noise.cdf(low) - noise.sf(high), outside)
-
-
-def _held(scores: Scores, positions: Sequence[int]) -> Numbers:
-    """The scores at these positions; grouped ones are not expanded."""
-    if scores.multiplicities is None:
-        return scores.values[list(positions)]
-    ends = list(itertools.accumulate(scores.multiplicities.tolist()))
-    return scores.values[[bisect.bisect_right(ends, position) for position in positions]]

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.mechanisms.base import AnyMechanism, Mechanism
+from dpselect.mechanisms.fresh import positions_of
 from dpselect.mechanisms.release import in_own_order, release
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
@@ -90,7 +91,7 @@ class DiscoverThenSelect(Mechanism):
         self.selection.covers.require(again)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        found = _positions(scores, self.discovery._select(scores, source))[: self.candidates]
+        found = positions_of(self.discovery._select(scores, source), scores)[: self.candidates]
         requested = self.selection.most_released
         if len(found) < self.selection.least_candidates:
             return release(scores, found, ordered=self.ordered, requested=requested, complete=False, reason=_REASON)
@@ -141,14 +142,6 @@ class DiscoverThenSelect(Mechanism):
         if len(items) < self.selection.least_candidates:
             return {order if self.ordered else frozenset(order): 1.0}
         return {_named(outcome, items): p for outcome, p in self.selection._probabilities(self._again(scores, items)).items()}
-
-
-def _positions(scores: Scores, found: Selection) -> list[int]:
-    """Positions of what was found, best first."""
-    if found.positions is not None:
-        return list(found.positions)
-    place_of = {label: place for place, label in enumerate(scores.labels or ())}
-    return [place_of[label] for label in found.labels or ()]
 
 
 def _named(outcome: Any, items: list[int]) -> Any:

@@ -1,0 +1,25 @@
+"""Law cases of mechanisms that are made of mechanisms."""
+
+from __future__ import annotations
+
+from case import REPLACED, TWO_ITEMS, TWO_ITEMS_TWO_SIDED, Case
+
+import dpselect as dps
+
+
+def _valued(mechanism: dps.Mechanism, noise: str, scale: float) -> dps.WithValues:
+    return dps.WithValues(mechanism=mechanism, noise=noise, scale=scale)
+
+
+CASES: list[Case] = [
+    Case(_valued(mechanism, noise, scale), ((2, 2), (2, 3)), domain=domain)  # type: ignore[arg-type]
+    for mechanism, noise, scale, domain in (
+        (dps.ExponentialMechanism(epsilon=0.7), "laplace", 1.5, "public"),
+        (dps.PermuteAndFlip(epsilon=1.0, sensitivity=REPLACED), "gaussian", 1.5, "public"),
+        (dps.PeelingTopK(k=2, noise="exponential", scale=2.0, sensitivity=TWO_ITEMS), "laplace", 2.0, "public"),
+        (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=TWO_ITEMS_TWO_SIDED), "gaussian", 2.0, "public"),
+        (dps.CanonicalTopK(k=2, epsilon=1.0), "gaussian", 1.2, "public"),
+        (dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.02, l0=1), "laplace", 1.0, "observed"),
+        (dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=0.02, l0=2), "gaussian", 1.0, "observed"),
+    )
+]

@@ -1,0 +1,164 @@
+"""Theorem W1: values of any selection, at attained pairs, drawn as their law says, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.divergence import hockey_stick
+from dpselect.mechanisms.release import public_grid
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import misfit
+
+S = dps.Sensitivity()
+TWO = dps.Sensitivity(l0=2)
+FALSE_ALARM = 1e-9  # each of half a dozen tests
+
+
+def valued(noise: str, scale: float, k: int = 1, sensitivity: dps.Sensitivity = S) -> dps.WithValues:
+    """Values beside a selection that next to nothing is paid for."""
+    select = dps.PeelingTopK(k=k, noise="exponential", scale=1e9, sensitivity=sensitivity)
+    return dps.WithValues(mechanism=select, noise=noise, scale=scale)
+
+
+def seen(mechanism: dps.WithValues, pair: list[list[int]], edges: Any, epsilons: list[float]) -> np.ndarray:
+    """The exact hockey-stick divergences of a pair of inputs, as far as cells of values show them."""
+    laws = [mechanism.cell_probabilities(dps.Scores(counts, sensitivity=mechanism.covers), edges) for counts in pair]
+    first, second = ([law.get(outcome, 0.0) for outcome in laws[0] | laws[1]] for law in laws)
+    return hockey_stick([first], [second], epsilons)[:, 0]
+
+
+@pytest.mark.parametrize(("noise", "k"), [("laplace", 1), ("laplace", 2), ("gaussian", 1), ("gaussian", 2)])
+def test_the_price_of_values_is_reached(noise: str, k: int) -> None:
+    """Fine cells see nearly all of it: within the curve, and beyond one that is for 5 % more noise."""
+    epsilons, edges = [0.0, 0.2, 0.5], np.arange(-4.0, 16.0, 0.25)
+    mechanism, cheaper = valued(noise, 2.0, k, TWO), valued(noise, 2.0 * 1.05, k, TWO)
+    delta = seen(mechanism, [[5] * k, [6] * k], edges, epsilons)
+    claims = [[acc.best_delta(one.curve, epsilon).value for epsilon in epsilons] for one in (mechanism, cheaper)]
+    assert (delta <= np.array(claims[0]) * (1 + 1e-9)).all()
+    assert (delta > np.array(claims[1])).any()
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "k", "l1", "l2"),
+    [
+        (S, 3, 3.0, math.sqrt(3)),
+        (TWO, 3, 2.0, math.sqrt(2)),
+        (TWO, 1, 1.0, 1.0),
+        (dps.Sensitivity.of_clipped(1.0), 4, 2.0, 1.0),
+        (dps.Sensitivity.of_clipped(1.5, "l1"), 4, 1.5, math.sqrt(1.5)),
+        (dps.Sensitivity(relation="replace_one", linf=0.5), 2, 1.0, math.sqrt(0.5)),
+    ],
+)
+def test_values_cost_the_norm_of_what_moves_among_them(sensitivity: dps.Sensitivity, k: int, l1: float, l2: float) -> None:
+    """min(k, l0) scores move at most: the curve is the selection's and that of so many values, to the last digits."""
+    select = dps.PeelingTopK(k=k, noise="exponential", scale=5.0, sensitivity=sensitivity)
+    gaussian = dps.WithValues(mechanism=select, noise="gaussian", scale=2.0).curve
+    assert gaussian.rdp([3.0])[0] == pytest.approx((select.curve + acc.GaussianDP(mu=l2 / 2)).rdp([3.0])[0], rel=1e-12)
+    laplace = dps.WithValues(mechanism=select, noise="laplace", scale=2.0).curve
+    assert laplace.pure_epsilon == pytest.approx(select.curve.pure_epsilon + l1 / 2, rel=1e-12)
+
+
+def test_the_failure_of_the_selection_stays_in_the_price() -> None:
+    """Values of an unknown domain are paid for on top of the selection, whose delta remains."""
+    select = dps.LimitedDomain(k=3, kbar=10, epsilon=0.1, delta=1e-6, l0=2)
+    curve = dps.WithValues(mechanism=select, noise="gaussian", scale=4.0).curve
+    expected = (select.curve + acc.GaussianDP(mu=math.sqrt(2) / 4)).rdp([2.0])[0]
+    assert curve.rdp([2.0])[0] == pytest.approx(expected, rel=1e-12)
+    assert curve.delta0 == 1e-6
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_values_follow_their_law(noise: str) -> None:
+    """One by one and in rows, items and values fall into the cells as `cell_probabilities` says (false alarm 1e-9 each)."""
+    select = dps.OneshotTopK(k=2, noise="gumbel", scale=2.0)
+    mechanism = dps.WithValues(mechanism=select, noise=noise, scale=1.5)
+    counts, edges = [3, 1, 0], np.array([0.0, 2.0, 5.0])
+    law: Any = mechanism.cell_probabilities(dps.Scores(counts, sensitivity=S), edges)
+    assert sum(law.values()) == pytest.approx(1, abs=1e-11)
+    rng = np.random.default_rng(20261121)
+    scores = dps.Scores(counts, sensitivity=S)
+    assert misfit([mechanism.select(scores, rng=rng).outcome.seen(edges, (0, 1)) for _ in range(1000)], law) > FALSE_ALARM
+    rows = mechanism.select_many(np.tile(counts, (3000, 1)), rng=rng)
+    assert misfit([row.outcome.seen(edges, (0, 1)) for row in rows], law) > FALSE_ALARM
+
+
+def test_values_stand_beside_their_items() -> None:
+    """By label in a private domain, without expanding groups, and on the public grid; with the sampler that releases use."""
+    private = dps.LimitedDomain(k=2, kbar=4, epsilon=50.0, delta=1e-6, l0=1)
+    counts = dps.Scores([10, 9000, 500], labels=["c", "a", "b"], sensitivity=private.covers, domain="observed")
+    mechanism = dps.WithValues(mechanism=private, noise="laplace", scale=2.0)
+    released = mechanism.select(counts)
+    assert released.labels == ("a", "b")
+    assert [round(value, -2) for value in released.values or ()] == [9000, 500]
+    assert all(value % public_grid(2.0) == 0 for value in released.values or ())
+    select = dps.OneshotTopK(k=2, noise="gumbel", scale=1.0)
+    groups = dps.Scores.grouped([0, 400], [10**9, 2], sensitivity=S)
+    assert min(dps.WithValues(mechanism=select, noise="gaussian", scale=1.0).select(groups).values or ()) > 300
+
+
+def test_rows_that_release_fewer_have_as_many_values() -> None:
+    """Rows of a selection that stops early hold a value for every item, in slices too."""
+    select = dps.LimitedDomain(k=2, kbar=2, epsilon=5.0, delta=1e-6, l0=2)
+    many = dps.WithValues(mechanism=select, noise="laplace", scale=1.0).select_many([[900, 0, 0], [900, 800, 0]])
+    assert [len(one.values or ()) for one in many] == [len(one) for one in many] == [1, 2]
+    assert many[1:][0].values == many[1].values
+
+
+def test_the_margin_is_the_quantile_of_the_noise() -> None:
+    """An interval of that half width misses as often as it says: ln(20) scales for Laplace noise and 95 %."""
+    assert valued("laplace", 4.0).margin() == pytest.approx(4 * math.log(20), rel=1e-3)
+    assert valued("gaussian", 4.0).margin(0.5) == pytest.approx(4 * 0.6744897501960817, rel=1e-2)
+    for wrong in (0.0, 1.0, math.nan):
+        with pytest.raises(dps.InvalidRequest, match="confidence"):
+            valued("laplace", 4.0).margin(wrong)
+
+
+def test_a_session_charges_both_parts_first(tmp_path: Path) -> None:
+    """One charge for items and values; where it does not fit nothing is drawn."""
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
+    ledger.create_dataset("d", acc.Budget(epsilon=1.0), "add_remove")
+    session, scores = dps.Session(ledger, "d"), dps.Scores([50, 3], sensitivity=S)
+    mechanism = dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=0.4), noise="laplace", scale=2.5)
+    assert session.select(mechanism, scores).values is not None
+    with pytest.raises(acc.BudgetExceeded):
+        session.select(mechanism, scores)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"mechanism": dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, value_scale=1.0)}, "values of its own"),
+        ({"mechanism": dps.LargeGap(epsilon=1.0, kbar=3)}, "selects no items by their scores"),
+        ({"mechanism": dps.AboveThreshold(threshold=5.0, scale=1.0)}, "selects no items by their scores"),
+        ({"noise": "gumbel"}, "gaussian or laplace"),
+        ({"scale": 0.0}, "scale"),
+        ({"scale": 1e-320}, "beyond the floats"),
+    ],
+)
+def test_what_has_no_price_is_refused(fields: dict[str, Any], words: str) -> None:
+    """Values twice, of what is no item, with other noise, or with noise that no float can hold."""
+    usual: dict[str, Any] = {"mechanism": dps.PermuteAndFlip(epsilon=1.0), "noise": "laplace", "scale": 1.0}
+    with pytest.raises(dps.InvalidMechanism, match=words):
+        dps.WithValues(**{**usual, **fields})
+
+
+def test_scores_that_the_selection_refuses_are_refused() -> None:
+    """Wider users, observed candidates, too few of them: what `mechanism` would say, before anything is drawn."""
+    mechanism = valued("laplace", 1.0, 2, TWO)
+    with pytest.raises(dps.SensitivityMismatch):
+        mechanism.check(dps.Scores([1, 2], sensitivity=S))
+    with pytest.raises(dps.DomainMismatch):
+        mechanism.check(dps.Scores([1, 2], sensitivity=TWO, domain="observed"))
+    with pytest.raises(dps.InvalidRequest):
+        mechanism.check(dps.Scores([1], sensitivity=TWO))
+    with pytest.raises(dps.InvalidMechanism, match="raise it"):
+        dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=3e-310), noise="laplace", scale=1.0).check_many([[1, 2]])
