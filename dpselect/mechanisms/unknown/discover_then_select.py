@@ -86,6 +86,10 @@ class DiscoverThenSelect(Mechanism):
     def most_candidates(self) -> int | None:
         return self.discovery.most_candidates
 
+    def _check_stated(self) -> None:
+        self.discovery._check_stated()
+        self.selection._check_stated()
+
     def _check_scores(self, scores: Scores) -> None:
         again = scores.sensitivity if scores.second is None else scores.second.sensitivity
         self.selection.covers.require(again)
