@@ -52,6 +52,7 @@ from .interop import to_dp_event as to_dp_event
 from .ledger import Ledger as Ledger
 from .ledger import LedgerError as LedgerError
 from .relation import Relation as Relation
+from .spending.affordable import Affordable as Affordable
 from .spending.budget import Budget as Budget
 from .spending.budget import Price as Price
 from .spending.budget import Remaining as Remaining

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self, TypedDict, TypeVar, Unpack, cast, final
+from typing import Literal, Self, TypedDict, TypeVar, Unpack, cast, final, overload
 
 from numpy.typing import ArrayLike
 
@@ -11,6 +11,7 @@ from accounting import Curve
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.relation import same_relation
+from accounting.spending.affordable import Affordable, affordable
 from dpselect.mechanisms import Mechanism
 from dpselect.rounds import Rounds
 from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism
@@ -98,16 +99,28 @@ class Session:
         """
         self._ledger.check(self._dataset.name, mechanism, count=count, period=self._period)
 
-    def affordable(self, mechanism: Mechanism) -> int:
-        """How many runs of `mechanism`, charged as one item as `select_many` does, every period's remaining budget pays for.
+    @overload
+    def affordable(self, mechanism: Mechanism, *, one_by_one: Literal[False] = False) -> int: ...
 
-        At most 10^12, the most that one charge may count.
+    @overload
+    def affordable(self, mechanism: Mechanism, *, one_by_one: Literal[True]) -> Affordable: ...
+
+    def affordable(self, mechanism: Mechanism, *, one_by_one: bool = False) -> int:
+        """How many more runs of `mechanism` every period's remaining budget pays for; at most 10^12.
+
+        Args:
+            one_by_one: False counts runs that are charged now as one item, as `select_many` and `schedule` do: a plan for all
+                of the budget is priced by the best accounting, which nothing else may then share. True counts releases that are
+                charged one after the other, as `select` does, and says what runs out first and what to change: `Affordable`.
 
         Raises:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         same_relation(self._dataset.relation, require_mechanism(mechanism).relation)
-        return min(_runs(total, mechanism.curve) for total in self.totals())
+        totals, curve = self.totals(), mechanism.curve
+        if not one_by_one:
+            return min(_runs(total, curve) for total in totals)
+        return min(affordable(total.budget, total.spent, curve, most=MOST_RUNS, period=total.period) for total in totals)
 
     def select(
         self,

@@ -169,6 +169,15 @@ def _catalogue(question: Question) -> list[Label] | None:
     return None
 
 
+def configured(question: Question) -> Mechanism:
+    """The mechanism of the answer, from what is public: its catalogue is read unless it was planned, its log is not.
+
+    Raises:
+        AccountingError: as `answer`.
+    """
+    return question.planned if question.planned is not None else _mechanism(question, _catalogue(question))
+
+
 def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
     if question.planned is not None:
         return _checked(question.planned, question, catalogue)

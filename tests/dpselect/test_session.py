@@ -152,6 +152,24 @@ def test_a_period_is_charged_where_there_is_a_window(ledger: Ledger) -> None:
     assert ledger.verify().ok
 
 
+def test_releases_one_by_one_are_counted_as_they_are_charged(ledger: Ledger) -> None:
+    """After one release the count is one less, where the same runs as one plan no longer fit; a period that is short decides."""
+    mechanism = dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8)
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    ledger.create_dataset("monthly", budget, "add_remove", window="month")
+    both = Session(ledger, "monthly", period=["2024-01", "2024-02"])
+    counted = both.affordable(mechanism, one_by_one=True)
+    assert counted == budget.how_many(mechanism.curve) >= 2
+    counts = dps.Scores([30, 10], sensitivity=dps.Sensitivity(), labels=["a", "b"])
+    Session(ledger, "monthly", period="2024-02").select(mechanism, counts)
+    after = both.affordable(mechanism, one_by_one=True)
+    assert (after, after.period, after.runs_out) == (counted - 1, "2024-02", "divergence")
+    other = Session(ledger, "monthly", period="2024-01")
+    assert other.affordable(mechanism) >= other.affordable(mechanism, one_by_one=True) == counted
+    with pytest.raises(acc.RelationMismatch):
+        both.affordable(dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation="replace_one")), one_by_one=True)
+
+
 def test_a_session_needs_a_declared_dataset_and_an_existing_ledger(ledger: Ledger, tmp_path: Path) -> None:
     """A mistyped name or path is an error, not a new budget."""
     with pytest.raises(UnknownDataset):

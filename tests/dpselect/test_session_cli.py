@@ -157,6 +157,49 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_how_many_more(shell: Shell, tmp_path: Path) -> None:
+    """The count of the release that topk would make, what runs out first and what to change; from options or topk's own file."""
+    shell.run("init", "--dataset", "log", "--epsilon", "1", "--delta", "1e-6")
+    release = ("--epsilon", "0.2", "--delta", "1e-7", "--k", "10")
+    told = shell.run("affordable", "--dataset", "log", *release)
+    assert "6 more release(s) by LimitedDomain" in told
+    assert "failure probability" in told
+    assert "lower its delta" in told
+    found = json.loads(shell.run("affordable", "--dataset", "log", *release, "--json"))
+    assert (found["one_by_one"], found["runs_out"], found["as_one_plan"]) == (6, "failure", 13)
+    mechanism = dps.ExponentialMechanism(epsilon=0.25, sensitivity=dps.Sensitivity()).to_json()
+    shell.run("charge", "--dataset", "clicks", "--mechanism", mechanism)
+    file = tmp_path / "plan.toml"
+    file.write_text(f"""ledger = {{url = "{shell.url}", dataset = "clicks"}}
+budget = {{epsilon = 1}}
+[release]
+k = 1
+[release.mechanism]
+kind = "permute_and_flip"
+epsilon = 0.25
+sensitivity = {{}}
+""")
+    assert json.loads(shell.run("affordable", "--config", str(file), "--json"))["one_by_one"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--k", "3", "--epsilon", "0.1"), "no dataset is named"),
+        (("--dataset", "clicks", "--epsilon", "0.1"), "--k is missing"),
+        (("--dataset", "clicks", "--k", "3"), "the budget of one release"),
+        (("--dataset", "clicks", "--k", "3", "--epsilon", "0.1"), "needs a delta"),
+        (("--dataset", "clicks", "--k", "3", "--epsilon", "-1"), "must be a finite number above 0"),
+        (("--dataset", "other", "--k", "3", "--epsilon", "0.1"), "other"),
+    ],
+)
+def test_how_many_of_what(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
+    """A release that topk could not make is refused in one line that says what is missing."""
+    refused = CliRunner().invoke(app, ["affordable", *arguments, "--ledger", shell.url])
+    assert refused.exit_code in (1, 2)
+    assert said in refused.output
+
+
 def test_open_session_is_the_door_for_other_verbs(shell: Shell) -> None:
     """`dpselect topk --ledger URL --dataset NAME` gets its session here."""
     session = Session.open(shell.url, "clicks")
@@ -167,7 +210,8 @@ def test_open_session_is_the_door_for_other_verbs(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["init", "charge", "commit", "release", "void", "show", "verify", "heads", "export", "import", "report"]
+    "verb",
+    ["init", "charge", "commit", "release", "void", "show", "affordable", "verify", "heads", "export", "import", "report"],
 )
 def test_every_verb_has_help(verb: str) -> None:
     """Each verb explains itself and each of its options."""

@@ -20,6 +20,7 @@ from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
 from dpselect.cli.ledger import file as ledger_file
 from dpselect.cli.ledger import text as ledger_text
+from dpselect.cli.ledger.affordable import affordable
 from dpselect.cli.output import NotShown, emit, require_targets, told
 from dpselect.errors import InvalidRequest
 
@@ -162,6 +163,9 @@ def show(
             typer.echo(json.dumps(data, indent=2, allow_nan=False))
         else:
             ledger_text.show(ledger, names, limit, Console())
+
+
+app.command()(affordable)
 
 
 @app.command()

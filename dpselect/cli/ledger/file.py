@@ -18,6 +18,7 @@ class LedgerFile:
     budget: Budget | None = None
     relation: Relation = "add_remove"
     unit: str | None = None
+    period: tuple[str, ...] = ()
 
     def url_or(self, stated: str | None) -> str:
         """The command line's URL, or the file's.
@@ -44,4 +45,5 @@ def read(path: Path | None) -> LedgerFile:
     found = config.read(path)
     if found.ledger is None:
         raise InvalidRequest(f"{str(path)!r} has no [ledger]: add one with url and dataset")
-    return LedgerFile(found.ledger.url, found.ledger.dataset, found.budget, found.data.relation, found.ledger.unit)
+    ledger = found.ledger
+    return LedgerFile(ledger.url, ledger.dataset, found.budget, found.data.relation, ledger.unit, ledger.period)

@@ -1,0 +1,100 @@
+"""How many more: what `affordable` counts is what the ledger then charges, one by one, and no more."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import accounting as acc
+from accounting.ledger import Ledger
+from accounting.spending.affordable import affordable
+
+PURE = acc.PureDP(epsilon=0.3)
+LOUD = acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-9)
+FAILING = acc.Approximate(curve=acc.BoundedRange(epsilon=0.05), delta0=1.5e-7)
+NOISY = acc.Approximate(curve=acc.GaussianDP(mu=0.3), delta0=1e-9)
+WHOLE = acc.PureDP(epsilon=1.0)
+APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("budget", "curve", "first"),
+    [
+        (acc.Budget(epsilon=1.0), PURE, "divergence"),
+        (APPROXIMATE, FAILING, "failure"),
+        (APPROXIMATE, LOUD, "divergence"),
+        (acc.Budget(rho=0.2, delta=1e-7), NOISY, "divergence"),
+        (acc.Budget(rho=0.2, delta=3e-7), FAILING, "failure"),
+        (APPROXIMATE, WHOLE, "divergence"),  # too dear at the filter's order, and admitted as the only charge
+    ],
+)
+def test_as_many_are_charged_as_were_counted(url: str, budget: acc.Budget, curve: acc.Curve, first: str) -> None:
+    """The count falls by one with each release down to 0, where the next is refused: the part that was named is lacking."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("d", budget, "add_remove")
+        counted = left(ledger, curve)
+        assert 1 <= counted <= 5
+        assert counted.runs_out == first
+        for more in range(counted - 1, -1, -1):
+            ledger.charge("d", curve, relation="add_remove")
+            assert left(ledger, curve) == more
+        with pytest.raises(acc.BudgetExceeded) as refused:
+            ledger.charge("d", curve, relation="add_remove")
+    rest = left_of(refused.value, budget)
+    assert rest[first]
+
+
+def left(ledger: Ledger, curve: acc.Curve) -> acc.Affordable:
+    """What the dataset still pays for."""
+    total = ledger.total("d")
+    return affordable(total.budget, total.spent, curve, most=10**12)
+
+
+def left_of(error: acc.BudgetExceeded, budget: acc.Budget) -> dict[str, bool]:
+    """Which part of the refused price is beyond what is left."""
+    assert error.requested is not None
+    assert error.spent is not None
+    have = budget.capacity.plus(error.spent.times(-1))
+    return {"divergence": error.requested.main > have.main, "failure": error.requested.failure > have.failure}
+
+
+@pytest.mark.parametrize("spent", [0, 1, 2])
+def test_the_remedy_is_attained(spent: int) -> None:
+    """With a delta0 as low as the remedy says, as many fit as it says; a twentieth more, and they do not."""
+    start = APPROXIMATE.price(FAILING).times(spent)
+    found = affordable(APPROXIMATE, start, FAILING, most=10**12)
+    match = re.fullmatch(r"lower its delta .*: at most (\S+) of failure probability each; then (\d+) fit", found.remedy)
+    assert match is not None, found.remedy
+    each, goal = float(match[1]), int(match[2])
+    assert goal == (2 * found or 1)
+    for factor, enough in ((1.0, True), (1.05, False)):
+        changed = acc.Approximate(curve=FAILING.curve, delta0=factor * each)
+        assert (APPROXIMATE.how_many(changed, start) >= goal) is enough
+
+
+def test_both_parts_are_named_where_both_are_short() -> None:
+    """Twice as many need less of both parts, and the remedy says how much of each; its divergence is attained."""
+    curve = acc.Approximate(curve=acc.ZCDP(rho=0.05), delta0=2.5e-8)
+    budget = acc.Budget(rho=0.2, delta=1e-7)
+    found = affordable(budget, acc.Price(0, 0), curve, most=10**12)
+    assert found == 4
+    assert "add noise: at most 0.025 nats of rho each; and lower its delta" in found.remedy
+    assert found.remedy.endswith("at most 1.25e-8 of failure probability each; then 8 fit")
+    cheaper = acc.Approximate(curve=acc.ZCDP(rho=0.025), delta0=1.25e-8)
+    assert affordable(budget, acc.Price(0, 0), cheaper, most=10**12) == 8
+
+
+def test_the_ends() -> None:
+    """A spent budget has no remedy; what is free is capped; what no budget of the form pays for says so; periods are named."""
+    pure, capacity = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0).capacity
+    spent = affordable(pure, capacity, PURE, most=10, period="2024-07")
+    assert (spent, spent.runs_out, spent.period) == (0, "divergence", "2024-07")
+    assert "it is spent" in spent.remedy
+    free = affordable(pure, capacity, acc.zero(), most=10)
+    assert (free, free.runs_out) == (10, None)
+    never = affordable(pure, acc.Price(0, 0), acc.GaussianDP(mu=0.1), most=10)
+    assert (never, never.runs_out) == (0, None)
+    assert "pure epsilon" in never.reason
+    assert affordable(pure, acc.Price(0, 0), acc.PureDP(epsilon=1e-6), most=10) == 10
+    assert repr(spent) == "Affordable(0, runs_out='divergence', period='2024-07')"
