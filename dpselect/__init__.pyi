@@ -9,8 +9,10 @@ from . import sampling as sampling
 from . import verify as verify
 from .calibration import TopKRequest as TopKRequest
 from .calibration import calibrated as calibrated
-from .calibration import default_mechanism as default_mechanism
 from .calibration import fitted as fitted
+from .defaults import Choice as Choice
+from .defaults import default_choice as default_choice
+from .defaults import default_mechanism as default_mechanism
 from .errors import DomainMismatch as DomainMismatch
 from .errors import DpSelectError as DpSelectError
 from .errors import EventLogError as EventLogError

@@ -24,8 +24,6 @@ Bracket = tuple[float, float]
 # grid is below 2 % of the threshold.
 _SHARES = (1.0, 0.9, 0.75, 0.5)
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
-# Standard deviations of the standard noises that `default_mechanism` weighs against each other.
-_DEVIATION: dict[NoiseName, float] = {"gumbel": math.pi / math.sqrt(6), "exponential": 1.0}
 
 
 @final
@@ -100,26 +98,6 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     if not choices:
         raise CalibrationError(_unaffordable(member, settings, budget))
     return min(choices, key=_height)
-
-
-def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
-    """A mechanism that fits `request` and `budget`, chosen by public configuration alone.
-
-    An unknown domain takes LimitedDomain. A public one takes peeling with exponential noise (permute-and-flip, k times) or
-    one-shot Gumbel noise, whichever has the smaller standard deviation of noise within the budget: the former under a pure
-    budget and, for a few items, under an approximate one, where it then keeps to epsilon without any delta; the latter otherwise.
-    All of them release the order.
-
-    Raises:
-        InvalidRequest: an unknown domain and a budget without delta.
-        RelationMismatch: an unknown domain under replace_one, where no guarantee is known.
-    """
-    if request.candidates is None:
-        return fitted("limited_domain", budget, request)
-    gumbel, exponential = (request.model_copy(update={"noise": noise}) for noise in _DEVIATION)
-    without_delta = Budget(epsilon=budget.epsilon) if budget.form == "approximate" else budget
-    choices = [fitted("peeling_top_k", without_delta, exponential), fitted("oneshot_top_k", budget, gumbel)]
-    return min(choices, key=_deviation)
 
 
 def default_kbar(k: int) -> int:
@@ -286,8 +264,3 @@ def _height(mechanism: Mechanism) -> float:
         return 0.0
     surprise = -math.log(getattr(mechanism, failure))
     return surprise / amount if knob_of(type(mechanism)).rising else surprise * amount
-
-
-def _deviation(mechanism: Mechanism) -> float:
-    fields: dict[str, Any] = dict(mechanism)
-    return float(fields["scale"]) * _DEVIATION[fields["noise"]]

@@ -25,7 +25,11 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(mechanism.curve.to_json()),
         "domain": "observed" if question.domain is None else "public",
-        "contributions": {"max_items_per_user": question.max_items_per_user, "clip": question.clip, "salt": answer.salt},
+        "contributions": {
+            "max_items_per_user": answer.reading.max_items_per_user,
+            "clip": answer.reading.clip,
+            "salt": answer.salt,
+        },
         "ledger": _ledger(answer),
         "notes": [LEFT_OUT, recorded(question)],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +10,16 @@ from uuid import uuid4
 
 from accounting import Budget, Relation
 from dpselect import events
-from dpselect.calibration import TopKRequest, default_mechanism, fitted
+from dpselect.calibration import TopKRequest, fitted
 from dpselect.cli.output import told
+from dpselect.defaults import Choice, default_choice
 from dpselect.errors import DomainMismatch, InvalidRequest
-from dpselect.events import Format, ProgressCallback
+from dpselect.events import EventCounts, Format, ProgressCallback
 from dpselect.events.clipping import Norm
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
+from dpselect.scores import Scores
+from dpselect.second_look import SecondLook
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Sensitivity
 
@@ -44,6 +47,7 @@ class Question:
     kbar: int | None = None
     max_items_per_user: int | None = None
     clip: float | None = None
+    items_per_user: float | None = None
     salt: str | None = None
     relation: Relation = "add_remove"
     format: Format = "auto"
@@ -63,6 +67,7 @@ class Answer:
     """A release with everything that is public about it.
 
     Attributes:
+        reading: how users' contributions were bounded for the mechanism.
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
     """
@@ -70,6 +75,7 @@ class Answer:
     question: Question
     mechanism: Mechanism
     selection: Selection
+    reading: Choice
     salt: str | None
     charge: Charge | None = None
 
@@ -96,45 +102,34 @@ def answer(question: Question, progress: ProgressCallback | None = None, keep: C
         AccountingError: the question is ill-posed, a file cannot be read as asked, or no mechanism fits the budget.
     """
     catalogue = _catalogue(question)
-    mechanism = _mechanism(question, catalogue)
+    choice = _choice(question, catalogue)
     session = _session(question)
     key = question.key or uuid4().hex  # known before the charge: whatever interrupts it can name it
     with told(None if session is None else session.ledger, question.dataset, key):
-        return _answered(question, catalogue, mechanism, session, key, progress, keep)
+        return _answered(question, catalogue, choice, session, key, progress, keep)
 
 
 def _answered(
     question: Question,
     catalogue: list[Label] | None,
-    mechanism: Mechanism,
+    choice: Choice,
     session: Session | None,
     key: str,
     progress: ProgressCallback | None,
     keep: Callable[[Answer], None] | None,
 ) -> Answer:
+    mechanism = choice.mechanism
     if session is not None:
         session.require(mechanism)  # before a long read; the charge itself is checked again
-    counts = events.read(
-        question.log,
-        user=question.user,
-        item=question.item,
-        max_items_per_user=question.max_items_per_user,
-        salt=question.salt,
-        clip=question.clip,
-        clip_norm=_norm(question),
-        within=catalogue if question.clip is not None else None,
-        format=question.format,
-        header=question.header,
-        buckets=question.buckets,
-        memory_limit=question.memory_limit,
-        progress=progress,
-    )
-    listed = catalogue if question.clip is None else None  # clipped counts are read within the catalogue
-    scores = counts.scores(listed, relation=question.relation, clip=question.clip)
+    within = None if choice.clip is None else catalogue  # users are clipped within the catalogue
+    counts = _read(question, choice, choice.clip, progress, within)
+    scores = counts.scores(None if within else catalogue, relation=question.relation, clip=choice.clip)
+    if choice.again is not None:
+        scores = _looked_at_twice(scores, question, choice, choice.again)
     made: list[Answer] = []
 
     def kept(selection: Selection) -> None:
-        made.append(Answer(question, mechanism, selection, counts.salt, _charge(session, key)))
+        made.append(Answer(question, mechanism, selection, choice, counts.salt, _charge(session, key)))
         if keep is not None:
             keep(made[0])
 
@@ -144,6 +139,43 @@ def _answered(
         notes: Notes = {"key": key, "label": "dpselect topk", "salt": counts.salt}
         session.select(mechanism, scores, keep=kept, **notes)
     return made[0]
+
+
+def _read(
+    question: Question,
+    choice: Choice,
+    clip: float | None,
+    progress: ProgressCallback | None = None,
+    within: Sequence[Label] | None = None,
+    *,
+    bounded: bool = True,
+) -> EventCounts:
+    """The log; `within` some items only, perhaps with users bounded by the clip alone."""
+    return events.read(
+        question.log,
+        user=question.user,
+        item=question.item,
+        max_items_per_user=choice.max_items_per_user if bounded else None,
+        salt=question.salt if bounded else None,
+        clip=clip,
+        clip_norm=choice.norm,
+        within=within,
+        format=question.format,
+        header=question.header,
+        buckets=question.buckets,
+        memory_limit=question.memory_limit,
+        progress=progress,
+    )
+
+
+def _looked_at_twice(scores: Scores, question: Question, choice: Choice, clip: float) -> Scores:
+    """The same scores, and how to clip users anew within the items that a first step discovers."""
+
+    def look(labels: Sequence[Label]) -> Scores:
+        return _read(question, choice, clip, within=labels, bounded=False).scores(relation=question.relation, clip=clip)
+
+    second = SecondLook(look, Sensitivity.of_clipped(clip, choice.norm, question.relation))
+    return Scores(scores.values, sensitivity=scores.sensitivity, labels=scores.labels, domain=scores.domain, second=second)
 
 
 def _charge(session: Session | None, key: str) -> Charge | None:
@@ -175,24 +207,39 @@ def configured(question: Question) -> Mechanism:
     Raises:
         AccountingError: as `answer`.
     """
-    return question.planned if question.planned is not None else _mechanism(question, _catalogue(question))
+    return question.planned if question.planned is not None else _choice(question, _catalogue(question)).mechanism
 
 
-def _mechanism(question: Question, catalogue: list[Label] | None) -> Mechanism:
+def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
+    clip, norm, limit = question.clip, _norm(question), question.max_items_per_user
     if question.planned is not None:
-        return _checked(question.planned, question, catalogue)
+        return Choice(_checked(question.planned, question, catalogue), limit, clip, norm)
     request = TopKRequest(
         k=question.k,
-        sensitivity=_sensitivity(question),
+        sensitivity=Sensitivity.of_counts(question.relation, limit),
         candidates=None if catalogue is None else len(catalogue),
         kbar=question.kbar,
         noise=question.noise,
     )
-    if question.mechanism is None and question.clip is not None:
-        return _of_clipped(question, request)
     if question.mechanism is None:
-        return default_mechanism(question.budget, request)
-    return fitted(question.mechanism, question.budget, request)
+        stated = None if clip is None else norm
+        return default_choice(
+            question.budget,
+            request,
+            max_items_per_user=limit,
+            clip=clip,
+            norm=stated,
+            items_per_user=question.items_per_user,
+        )
+    asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
+    return Choice(fitted(question.mechanism, question.budget, asked), limit, clip, norm)
+
+
+def _sensitivity(question: Question) -> Sensitivity:
+    """That of the scores that the log will give."""
+    if question.clip is None:
+        return Sensitivity.of_counts(question.relation, question.max_items_per_user)
+    return Sensitivity.of_clipped(question.clip, _norm(question), question.relation, question.max_items_per_user)
 
 
 def _checked(planned: Mechanism, question: Question, catalogue: list[Label] | None) -> Mechanism:
@@ -206,26 +253,8 @@ def _checked(planned: Mechanism, question: Question, catalogue: list[Label] | No
     return planned
 
 
-def _of_clipped(question: Question, request: TopKRequest) -> Mechanism:
-    """The histogram that clipped counts are for: its noise is that of the norm."""
-    noise: NoiseName = "laplace" if _norm(question) == "l1" else "gaussian"
-    if request.candidates is None and question.max_items_per_user is None:
-        raise InvalidRequest(
-            "--clip without a catalogue needs --max-items-per-user, which may be generous (300 for example): what a user with "
-            "any number of items brings in alone cannot be hidden"
-        )
-    kind = "sparse_histogram" if request.candidates is None else "oneshot_top_k"
-    return fitted(kind, question.budget, request.model_copy(update={"noise": question.noise or noise}))
-
-
 def _norm(question: Question) -> Norm:
     """That which the noise pays for: l1 for laplace noise and pure budgets."""
     if question.planned is not None:
         return "l1" if question.planned.covers.l1 is not None else "l2"
     return "l1" if question.noise == "laplace" or question.budget.form == "pure" else "l2"
-
-
-def _sensitivity(question: Question) -> Sensitivity:
-    if question.clip is None:
-        return Sensitivity.of_counts(question.relation, question.max_items_per_user)
-    return Sensitivity.of_clipped(question.clip, _norm(question), question.relation, question.max_items_per_user)

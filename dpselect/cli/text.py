@@ -128,10 +128,13 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     else:
         yield "items", f"the public catalogue {printable(question.domain)}; an item that nobody touched counts as 0"
     yield "counts", f"distinct users per item; {LEFT_OUT}"
-    if question.clip is not None:
-        yield "clipped", f"each user's counts scaled to a norm of at most {question.clip:g}; values are sums of these shares"
     if answer.salt is not None:
-        yield "bound", f"at most {question.max_items_per_user} items of each user, chosen with salt {printable(answer.salt)!r}"
+        most = answer.reading.max_items_per_user
+        yield "bound", f"at most {most:,} items of each user, chosen with salt {printable(answer.salt)!r}"
+    if answer.reading.clip is not None:
+        norm = "a Euclidean" if answer.reading.norm == "l2" else "an l1"
+        size = f"{norm} norm of at most {answer.reading.clip:g}"
+        yield "clipped", f"each user's counts scaled to {'an' if norm == 'l1' else 'a'} {size}; values are sums of these shares"
 
 
 def noise_in_words(mechanism: Mechanism) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from accounting.registry import kind_of
 from dpselect.calibration import knob_of
+from dpselect.defaults import GENEROUS
 from dpselect.mechanisms import CanonicalTopK, LimitedDomain, Mechanism, StableTopK, StableTopKFixed, TopStable, members
 from dpselect.mechanisms.traits import Knob, Traits, fields_of, settings_of
 from dpselect.planning.levels import Levels
@@ -75,14 +76,19 @@ class Family:
         return self.member.traits.clips.get(self.settings.get("noise", ""), "l2")
 
     def bounding(self, task: Task) -> Bounding:
-        """What is done to users' contributions."""
-        return Bounding(task.limit, self.clip, self.norm)
+        """What is done to users' contributions. Who needs a bound on the items per user and is given none gets a generous one."""
+        unbounded = task.limit is None and not task.stated and self.member.traits.domain == "unknown"
+        generous = unbounded and self.settings.get("noise") in self.member.traits.clips
+        return Bounding(GENEROUS if generous else task.limit, self.clip, self.norm)
 
     def sensitivity(self, task: Task) -> Sensitivity:
         """What one user may change then."""
-        if self.clip is None:
+        if task.stated:
             return task.sensitivity
-        return Sensitivity.of_clipped(self.clip, self.norm, task.sensitivity.relation, task.limit)
+        bounding, relation = self.bounding(task), task.sensitivity.relation
+        if self.clip is None:
+            return Sensitivity.of_counts(relation, bounding.limit)
+        return Sensitivity.of_clipped(self.clip, self.norm, relation, bounding.limit)
 
     def clipped(self, task: Task) -> Iterator[Family]:
         """The family with each clip worth trying; none where its noise pays for something else than a norm."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Relation
-from accounting.files import read_text
 from dpselect.errors import InvalidRequest
 from dpselect.planning.levels import Levels
 from dpselect.planning.loads import Bounding, Loads
+from dpselect.planning.published import MOST_USERS as _MOST_USERS
+from dpselect.planning.published import checked, counts_in, users_in
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 
@@ -25,7 +23,6 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _MOST_ITEMS = 50_000_000
-_MOST_USERS = 10**15  # beyond it a float does not tell one user
 
 
 @final
@@ -85,7 +82,7 @@ class Shape:
                 f"public={public!r} is refused: a plan that looks at private counts leaks them. State public=True for counts "
                 "that were published or made up, or use Shape.zipf"
             )
-        distinct, multiplicities = np.unique(_checked(counts), return_counts=True)
+        distinct, multiplicities = np.unique(checked(counts), return_counts=True)
         loads = None if items_per_user is None else _loads(items_per_user, least=1.0)
         users = None if loads is None else float(distinct @ multiplicities) / loads.mean
         return cls(distinct[::-1].copy(), multiplicities[::-1].astype(np.int64), description, loads, users)
@@ -125,7 +122,14 @@ class Shape:
         return cls.zipf(0.0, items, users, items_per_user=items_per_user)
 
     @classmethod
-    def from_csv(cls, path: Path | str, column: str | None = None, *, public: bool = False) -> Self:
+    def from_csv(
+        cls,
+        path: Path | str,
+        column: str | None = None,
+        *,
+        public: bool = False,
+        items_per_user: float | Mapping[int, float] | None = None,
+    ) -> Self:
         """The shape of the public counts in a column of a CSV file with a header; an only column needs no name.
 
         Raises:
@@ -137,7 +141,27 @@ class Shape:
                 "published or made up, declare it (public=True in the library, --i-declare-public at the command line)"
             )
         words = f"public counts in {Path(path).name}" + ("" if column is None else f", column {column}")
-        return cls.counts(_read(Path(path), column), public=True, description=words)
+        return cls.counts(counts_in(Path(path), column), public=True, items_per_user=items_per_user, description=words)
+
+    @classmethod
+    def from_log(cls, path: Path | str, *, user: str, item: str, public: bool = False) -> Self:
+        """The shape of a log that was published or made up, last year's for example: it also says who touches which items.
+
+        Args:
+            path: a CSV or Parquet file, one row per event.
+            user, item: names of its columns.
+            public: your statement that the log is public or made up.
+
+        Raises:
+            InvalidRequest: `public` is not True, or the file cannot be read or has no such columns.
+        """
+        if public is not True:
+            raise InvalidRequest(
+                f"the log {str(path)!r} may be private: a plan that looks at a private log leaks it. If it was published or made "
+                "up, declare it (public=True)"
+            )
+        counts, multiplicities, loads, users = users_in(Path(path), user, item)
+        return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users)
 
     @property
     def size(self) -> int:
@@ -252,24 +276,6 @@ def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) ->
     return Loads.of_mean(float(stated))
 
 
-def _checked(counts: ArrayLike) -> Floats:
-    if isinstance(counts, Scores):
-        raise InvalidRequest("counts are private Scores: a plan that looks at them leaks them. Give public or made-up counts")
-    try:
-        array = np.asarray(counts, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidRequest("counts must be a one-dimensional array of numbers, one per item") from None
-    if array.ndim != 1 or array.size == 0:
-        raise InvalidRequest("counts must be a non-empty one-dimensional array: one number per item")
-    if not np.isfinite(array).all():
-        raise InvalidRequest("counts contain NaN or infinity: every count must be a finite number; clean them at the source")
-    if (array < 0).any():
-        raise InvalidRequest("counts contain a negative number: a count of users is >= 0")
-    if (array > _MOST_USERS).any():
-        raise InvalidRequest(f"counts contain a number above {_MOST_USERS:,}: a count is of users")
-    return array
-
-
 def _require_sizes(items: int, users: int) -> None:
     for name, value in (("items", items), ("users", users)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
@@ -285,41 +291,3 @@ def _require_sizes(items: int, users: int) -> None:
 def _require_number(name: str, value: float, *, low: float, rule: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value < math.inf:
         raise InvalidRequest(f"{name}={value!r} must be {rule}")
-
-
-def _read(path: Path, column: str | None) -> list[float]:
-    try:
-        rows = list(csv.reader(io.StringIO(read_text(path, InvalidRequest, "the file of counts"), newline="")))
-    except csv.Error as error:
-        raise InvalidRequest(
-            f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
-        ) from None
-    place = _place(path, rows[0] if rows else [], column)
-    return [_number(path, line, row, place) for line, row in enumerate(rows[1:], start=2) if row]
-
-
-def _place(path: Path, header: list[str], column: str | None) -> int:
-    names = [name.strip() for name in header]
-    if column is None and len(names) == 1:
-        _require_name(path, names[0])
-        return 0
-    if column in names:
-        return names.index(column)
-    wanted = "no column is named" if column is None else f"there is no column {column!r}"
-    raise InvalidRequest(
-        f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
-    )
-
-
-def _require_name(path: Path, header: str) -> None:
-    """A number in the first line is a count that would be lost, of the top item as a rule."""
-    with contextlib.suppress(ValueError):
-        float(header)
-        raise InvalidRequest(f"{str(path)!r} begins with a number: put the column's name in the first line, counts below it")
-
-
-def _number(path: Path, line: int, row: list[str], place: int) -> float:
-    try:
-        return float(row[place])
-    except (IndexError, ValueError):
-        raise InvalidRequest(f"{str(path)!r}, line {line}: the column holds something else than a number") from None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from accounting import Budget
 from accounting.frozen import Frozen
 from dpselect.cli import config, options
-from dpselect.cli.config import Config, Expectation, PlanTable, ReleaseTable
+from dpselect.cli.config import Config, DataTable, Expectation, PlanTable, ReleaseTable
 from dpselect.cli.plan.shape import shape
 from dpselect.errors import InvalidRequest
 from dpselect.planning import Part, PlannedMechanism, ReleasePlan, Shape, plan
@@ -97,7 +97,9 @@ def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Conf
         released=quality.released.value,
     )
     release = ReleaseTable(k=found.parts[0].k, mechanism=planned.mechanisms[0], expected=expected)
-    return asked.model_copy(update={"release": release})
+    reading = {"max_items_per_user": planned.max_items_per_user, "clip": planned.clip}
+    data = DataTable.model_validate({**dict(asked.data), **reading})
+    return asked.model_copy(update={"release": release, "data": data})
 
 
 def _plan_table(base: PlanTable, stated: Mapping[str, Any], schedule: tuple[Part, ...] | None) -> PlanTable:

@@ -66,8 +66,12 @@ def topk(
             "--clip",
             metavar="C",
             help="Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in "
-            "part: the l2 norm, or l1 without --delta.",
+            "part: the l2 norm, or l1 without --delta. Default: chosen by what is public.",
         ),
+    ] = None,
+    items_per_user: Annotated[
+        float | None,
+        Option("--items-per-user", help="A public guess of how many items users have on average, for the default."),
     ] = None,
     salt: Annotated[
         str | None, Option("--salt", help="Salt of that choice. Default: a fresh random one, which is printed.")

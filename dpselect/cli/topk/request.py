@@ -14,7 +14,7 @@ from dpselect.mechanisms import Mechanism
 
 Stated = Mapping[str, Any]
 
-_PASSED_ON = ("salt", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar")
+_PASSED_ON = ("clip", "items_per_user", "salt", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar")
 
 
 def asked(stated: Stated, file: Path | None) -> Question:
@@ -36,7 +36,6 @@ def asked(stated: Stated, file: Path | None) -> Question:
         domain=merged["domain"],
         domain_column=merged["domain_column"],
         max_items_per_user=merged["max_items_per_user"],
-        clip=merged["clip"],
         relation=merged["relation"] or "add_remove",
         format=merged["format"] or "auto",
         header=merged["header"],

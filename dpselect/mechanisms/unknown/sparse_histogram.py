@@ -65,6 +65,8 @@ class SparseHistogram(Mechanism):
         domain="unknown",
         values=True,
         tried={"noise": ("gaussian", "laplace")},
+        clips={"gaussian": "l2", "laplace": "l1"},
+        law="dpselect.planning.laws.noise:histogram",
     )
     k: Count | None = Field(default=None, description="an integer >= 1, or None for all")
     noise: Literal["gaussian", "laplace"] = Field(default="gaussian", description="gaussian or laplace")

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from dpselect.mechanisms import ExponentialMechanism, LimitedDomain, OneshotTopK, PeelingTopK, PermuteAndFlip, ReportNoisyMax
+from dpselect.mechanisms import (
+    ExponentialMechanism,
+    LimitedDomain,
+    OneshotTopK,
+    PeelingTopK,
+    PermuteAndFlip,
+    ReportNoisyMax,
+    SparseHistogram,
+)
 from dpselect.noise import NoiseName, by_name
 from dpselect.planning.laws.contest import Contest
 from dpselect.planning.laws.race import Race, relevant
@@ -54,6 +63,12 @@ def limited_domain(mechanism: LimitedDomain, levels: Levels, runs: Runs) -> Outc
 
     kept = _relevant(first, "gumbel", scale)
     return Contest(kept, gumbel, np.full(len(kept.values), scale), gate=gate).outcomes(runs, ordered=True)
+
+
+def histogram(mechanism: SparseHistogram, levels: Levels, runs: Runs) -> Outcomes:
+    """Of the noisy counts above the threshold the k largest."""
+    contest = replace(_contest(levels, mechanism.noise, mechanism.scale), opens=mechanism.threshold)
+    return contest.outcomes(runs, ordered=True)
 
 
 def _contest(levels: Levels, noise: NoiseName, scale: float) -> Contest:

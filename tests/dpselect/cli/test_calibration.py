@@ -14,11 +14,11 @@ from dpselect.calibration import (
     TopKRequest,
     calibrated,
     default_kbar,
-    default_mechanism,
     fitted,
     noise_settings,
     supports,
 )
+from dpselect.defaults import default_choice, default_mechanism
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import members
 
@@ -75,6 +75,33 @@ def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
     assert budget.cost(curve) >= budget.limit * (1 - 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("k", "arguments", "kind", "clip"),
+    [
+        (10, {}, "limited_domain", None),
+        (50, {}, "discover_then_select", 1.0),
+        (100, {"items_per_user": 34.0}, "discover_then_select", 1.0),
+        (10, {"max_items_per_user": 1}, "sparse_histogram", None),
+        (50, {"clip": 2.0, "max_items_per_user": 50}, "sparse_histogram", 2.0),
+    ],
+)
+def test_the_default_reading_of_an_unknown_domain(k: int, arguments: Any, kind: str, clip: float | None) -> None:
+    """Few items: counts as they are. Many: a noisy vector of clipped counts. Declarations move the border; all is spent."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    counted = dps.Sensitivity.of_counts(items_per_user=arguments.get("max_items_per_user"))
+    chosen = default_choice(budget, TopKRequest(k=k, sensitivity=counted), **arguments)
+    assert (chosen.mechanism.kind, chosen.clip) == (kind, clip)  # type: ignore[attr-defined]
+    assert 0.99 * budget.limit <= budget.cost(chosen.mechanism.curve) <= budget.limit
+
+
+@pytest.mark.parametrize(("k", "limit", "noise"), [(10, None, "gumbel"), (100, None, "gaussian"), (10, 1, "gaussian")])
+def test_the_default_reading_of_a_public_domain(k: int, limit: int | None, noise: str) -> None:
+    """The price of a vector does not grow with k; with one item a user it is the cheaper one for any k."""
+    request_ = TopKRequest(k=k, candidates=5000, sensitivity=dps.Sensitivity.of_counts(items_per_user=limit))
+    chosen: Any = default_choice(acc.Budget(epsilon=1.0, delta=1e-6), request_, max_items_per_user=limit)
+    assert chosen.mechanism.noise == noise
+
+
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("noise", NOISES)
 def test_every_noise_spends_the_budget(noise: Any, relation: Any) -> None:
@@ -115,10 +142,13 @@ def test_the_split_of_delta_is_nearly_the_best(k: int) -> None:
 
 
 def test_the_default_for_an_unknown_domain() -> None:
-    """Items read off a log go to LimitedDomain, with kbar by a public rule and the users' bound."""
-    chosen = default_mechanism(acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=5, sensitivity=dps.Sensitivity(l0=7)))
+    """Items read off a log go to LimitedDomain, with kbar by a public rule, or to a histogram where few items of a user count."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    chosen = default_mechanism(budget, TopKRequest(k=5, sensitivity=dps.Sensitivity(l0=700)))
     assert isinstance(chosen, dps.LimitedDomain)
-    assert (chosen.k, chosen.kbar, chosen.l0) == (5, 1000, 7)
+    assert (chosen.k, chosen.kbar, chosen.l0) == (5, 1000, 700)
+    few = default_mechanism(budget, TopKRequest(k=50, sensitivity=dps.Sensitivity(l0=7)))
+    assert isinstance(few, dps.SparseHistogram)
     assert [default_kbar(k) for k in (1, 100, 101, 10**6)] == [1000, 1000, 1010, 10**7]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import dpselect as dps
 from dpselect.errors import InvalidRequest
+from dpselect.planning.loads import Bounding
 from dpselect.planning.shape import Shape
 
 
@@ -118,3 +119,37 @@ def test_the_largest_counts_can_be_varied() -> None:
     """What a shape may hold can also be drawn around."""
     largest = Shape.counts([1e15, 1e15, 3.0], public=True)
     assert largest.varied(np.random.default_rng(0)).size == 3
+
+
+def test_a_log_says_who_touches_what(tmp_path: Path) -> None:
+    """Clipped counts of a public log's shape are those of the log, and bounded ones are so on average."""
+    rng = np.random.default_rng(3)
+    pairs = np.unique(np.stack([rng.integers(0, 60, 900), rng.zipf(1.5, 900) % 40], axis=1), axis=0)
+    (tmp_path / "log.csv").write_text("who,what\n" + "".join(f"u{u},i{i}\n" for u, i in pairs.tolist()))
+    shape = Shape.from_log(tmp_path / "log.csv", user="who", item="what", public=True)
+    load = np.bincount(pairs[:, 0], minlength=60)[pairs[:, 0]]
+    for bounding, weight in (
+        (Bounding(clip=1.5), np.minimum(1, 1.5 / np.sqrt(load))),
+        (Bounding(limit=3), np.minimum(1, 3 / load)),
+    ):
+        sums = np.sort(np.bincount(pairs[:, 1], weight, minlength=40))[::-1]
+        seen = np.repeat(*(getattr(shape.levels(5, bounding), name) for name in ("values", "multiplicities")))
+        assert seen[:8] == pytest.approx(sums[:8], rel=0.06)
+    with pytest.raises(InvalidRequest, match="may be private"):
+        Shape.from_log(tmp_path / "log.csv", user="who", item="what")
+    with pytest.raises(InvalidRequest, match="columns 'who' and 'where'"):
+        Shape.from_log(tmp_path / "log.csv", user="who", item="where", public=True)
+
+
+def test_items_per_user_may_be_a_mean_or_a_distribution() -> None:
+    """A mapping is taken as it is, a mean is geometric; a limit of one item leaves one part in the mean of every count."""
+    stated = Shape.zipf(1.0, 50, 9000, items_per_user={1: 1, 9: 1})
+    assert stated.loads is not None
+    assert stated.loads.mean == 5
+    for shape in (stated, Shape.zipf(1.0, 50, 9000, items_per_user=5.0)):
+        left = shape.levels(3, Bounding(limit=1))
+        assert left.values == pytest.approx(left.truth / 5, rel=1e-3)
+    with pytest.raises(InvalidRequest, match="items_per_user"):
+        Shape.zipf(1.0, 50, 9000, items_per_user={0: 1})
+    with pytest.raises(InvalidRequest, match="does not say how many"):
+        Shape.counts([5, 3], public=True).levels(1, Bounding(limit=1))

@@ -78,7 +78,7 @@ def test_the_price_is_the_budget(ask: Any, catalogue: Path, budget: tuple[str, .
     assert curve == acc.Curve.from_json(json.dumps(released["curve"]))
     assert stated.admits(curve)
     # Exponential noise keeps to epsilon without any delta, and so leaves a little over where delta is large.
-    assert stated.cost(curve) >= 0.998 * stated.limit
+    assert stated.cost(curve) >= 0.98 * stated.limit
 
 
 def test_the_guarantee_is_read_off_the_curve(ask: Any) -> None:
@@ -106,9 +106,13 @@ def test_the_relation_reaches_the_mechanism(ask: Any, catalogue: Path, relation:
 def test_the_salt_is_reported_where_it_chose(ask: Any) -> None:
     """A bound on contributions reports its salt, stated or fresh; without a bound there is none."""
     bounded = ("--k", 1, *CERTAIN, "--max-items-per-user", 1)
-    assert data(ask(*bounded, "--salt", "pepper", "--json"))["contributions"] == {"max_items_per_user": 1, "salt": "pepper"}
+    assert data(ask(*bounded, "--salt", "pepper", "--json"))["contributions"] == {
+        "max_items_per_user": 1,
+        "clip": None,
+        "salt": "pepper",
+    }
     assert data(ask(*bounded, "--json"))["contributions"]["salt"]
-    assert data(ask("--k", 1, *CERTAIN, "--json"))["contributions"] == {"max_items_per_user": None, "salt": None}
+    assert data(ask("--k", 1, *CERTAIN, "--json"))["contributions"] == {"max_items_per_user": None, "clip": None, "salt": None}
     assert "'pepper'" in ask(*bounded, "--salt", "pepper").stdout
 
 
@@ -194,7 +198,9 @@ def test_clipped_counts_are_released_by_a_histogram(ask: Any, catalogue: Path) -
     pure = data(ask("--k", 2, "--epsilon", 400, "--clip", "1", "--domain", catalogue, "--domain-column", "shop", "--json"))
     assert pure["selection"]["labels"] == ["hit", "fair"]
     assert (pure["mechanism"]["noise"], pure["mechanism"]["sensitivity"]["l1"]) == ("laplace", 1)
-    assert "scaled to a norm of at most 1" in ask("--k", 2, *CERTAIN, "--clip", "1", "--max-items-per-user", 50).stdout
+    assert "scaled to a Euclidean norm of at most 1" in " ".join(
+        ask("--k", 2, *CERTAIN, "--clip", "1", "--max-items-per-user", 50).stdout.split()
+    )
     refused = ask("--k", 2, *CERTAIN, "--clip", "1")
     assert refused.exit_code == 2
     assert "--max-items-per-user" in refused.stderr

@@ -1,0 +1,224 @@
+"""Which mechanism a release takes if nobody names one, by public configuration alone, and how the log is read for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, final
+
+from accounting import AccountingError, Budget
+from dpselect.calibration import TopKRequest, calibrated, fitted
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, OneshotTopK, PeelingTopK, SparseHistogram
+from dpselect.noise import NoiseName
+from dpselect.sensitivity import Sensitivity
+
+Norm = Literal["l1", "l2"]
+
+GENEROUS = 300
+"""Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
+
+# Of a release in two steps: the share of the budget (mu squared) that goes to the discovery, how many items it is for, as a
+# multiple of k, and the clip of the second look. Chosen on published logs, docs/choosing.md; with so few items a user is not
+# distorted by the first clip, and one step does.
+_SHARE, _CANDIDATES, _AGAIN, _FEW = 0.85, 1.5, 1.41, 2
+# Standard deviations of the standard noises.
+_DEVIATION: dict[NoiseName, float] = {
+    "gumbel": math.pi / math.sqrt(6),
+    "exponential": 1.0,
+    "gaussian": 1.0,
+    "laplace": math.sqrt(2),
+}
+# Items of a user whose weight a clip is taken to cut, where nobody says how many users have: with these the rule switches where
+# the measured recall does (docs/choosing.md), at about k = 25 for unknown domains and k = 80 for public ones.
+_USUAL = {"unknown": 81.0, "public": 36.0}
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism, and how `events.read` has to read the log for it.
+
+    Attributes:
+        mechanism: with the noise that spends the budget.
+        max_items_per_user: the bound on one user's items; None for none.
+        clip, norm: what each user's contributions are scaled to; None to count every item in full.
+        again: what they are scaled to in a second look, within the items that were discovered; None without one.
+    """
+
+    mechanism: Mechanism
+    max_items_per_user: int | None
+    clip: float | None = None
+    norm: Norm = "l2"
+    again: float | None = None
+
+
+def default_choice(
+    budget: Budget,
+    request: TopKRequest,
+    *,
+    max_items_per_user: int | None = None,
+    clip: float | None = None,
+    norm: Norm | None = None,
+    items_per_user: float | None = None,
+) -> Choice:
+    """The mechanism that fits a release of distinct-user counts, and the clip to read the log with; nothing private is looked at.
+
+    Two ways to release are weighed: selection on the counts as they are, whose noise grows with k, and one noisy vector of
+    clipped counts, whose noise does not, but in which an item of a user with t items weighs 1/sqrt(t) only. The one with less
+    noise per user wins. t is `items_per_user` if declared; otherwise 81 for an unknown domain and 36 for a public one, with which
+    the rule switches where recall does on published logs.
+
+    Args:
+        budget: of the release.
+        request: k, candidates and the relation; its sensitivity is that of counts with at most `max_items_per_user` items a user.
+        max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
+        clip: as stated, with its norm, for one noisy vector; None: the root of `items_per_user` for a public domain if that is
+            declared, otherwise 1.
+        norm: of the clip; None: l1 for a pure budget, l2 otherwise.
+        items_per_user: a public guess of how many items users have on average, >= 1.
+
+    Raises:
+        InvalidRequest: an unknown domain and a budget without delta, or `items_per_user` is less than 1.
+        CalibrationError: no amount of noise fits the budget.
+    """
+    if items_per_user is not None and not 1 <= items_per_user < math.inf:
+        raise InvalidRequest(f"items_per_user={items_per_user!r} must be a number >= 1: how many items users have on average")
+    if clip is not None and request.candidates is None and max_items_per_user is None:
+        raise InvalidRequest(
+            "--clip without a catalogue needs --max-items-per-user (max_items_per_user in the library), which may be generous "
+            "(300 for example): what a user with any number of items brings in alone cannot be hidden"
+        )
+    clipped = _clipped(budget, request, max_items_per_user, clip, norm, items_per_user)
+    if clip is not None:
+        return clipped or _refused(budget)
+    plain = _plain(budget, request, max_items_per_user)
+    choices = [choice for choice in (plain, clipped) if choice is not None]
+    if not choices:
+        return Choice(default_mechanism(budget, request), max_items_per_user)  # says why there is none
+    return min(choices, key=lambda choice: _noise(choice, request, items_per_user))
+
+
+def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
+    """A mechanism that fits `request` and `budget`, chosen by public configuration alone, for scores as `request` declares them.
+
+    Of an unknown domain `LimitedDomain` or, where the sensitivity bounds a user's contribution, `SparseHistogram`, whichever
+    has the lower threshold. Of a public one peeling with exponential noise (permute-and-flip, k times), one-shot Gumbel noise or,
+    where the sensitivity bounds a norm, one-shot noise of that norm, whichever has the smallest standard deviation of noise
+    within the budget. All of them release the order. See `default_choice` for the clip to read a log with.
+
+    Raises:
+        InvalidRequest: an unknown domain and a budget without delta.
+        RelationMismatch: an unknown domain under replace_one, and a sensitivity that bounds no user's contribution.
+    """
+    if request.candidates is None:
+        return _least(_unknown(budget, request)) or fitted(LimitedDomain.__name__, budget, request)
+    return _least(_public(budget, request)) or fitted(OneshotTopK.__name__, budget, request)
+
+
+def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Choice | None:
+    """On counts as they are, or as the declared bound leaves them."""
+    found = _least(_unknown(budget, request) if request.candidates is None else _public(budget, request))
+    return None if found is None else Choice(found, limit)
+
+
+def _refused(budget: Budget) -> NoReturn:
+    rest = "" if budget.form == "pure" else ", with a delta where the items are not public"
+    raise InvalidRequest(
+        f"no default releases clipped counts within this budget: use clip_norm 'l1' for a pure budget and 'l2' for others{rest}, "
+        "or name a mechanism"
+    )
+
+
+def _clipped(
+    budget: Budget, request: TopKRequest, limit: int | None, clip: float | None, norm: Norm | None, items: float | None
+) -> Choice | None:
+    """One noisy vector of clipped counts; None where the budget pays for none, or something else is asked for."""
+    norm = norm or ("l1" if budget.form == "pure" else "l2")
+    noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
+    if request.kbar is not None or request.noise not in (None, noise):
+        return None
+    most = limit or (GENEROUS if request.candidates is None else None)
+    # Where a second look follows, the first clip only has to find; the tightest is best at that.
+    size = clip if clip is not None else 1.0 if request.candidates is None else _clip(norm, items)
+    declared = Sensitivity.of_clipped(size, norm, request.sensitivity.relation, most)
+    kind = SparseHistogram if request.candidates is None else OneshotTopK
+    asked = request.model_copy(update={"sensitivity": declared, "noise": noise})
+    found = _tried(kind, budget, asked)
+    if isinstance(found, SparseHistogram) and clip is None and norm == "l2" and min(most or math.inf, items or math.inf) > _FEW:
+        return Choice(_twice(found, budget, asked), most, size, norm, _AGAIN)
+    return None if found is None else Choice(found, most, size, norm)
+
+
+def _twice(found: SparseHistogram, budget: Budget, request: TopKRequest) -> Mechanism:
+    """The histogram for a domain of half as many items again, and a second look at users' shares within it."""
+    relation, candidates = request.sensitivity.relation, math.ceil(_CANDIDATES * request.k)
+    within = Sensitivity.of_clipped(_AGAIN, "l2", relation)
+    ratio = within.l2_of(None) / found.sensitivity.l2_of(None) * math.sqrt(_SHARE / (1 - _SHARE))
+
+    def family(scale: float) -> Mechanism:
+        first = SparseHistogram(k=candidates, scale=scale, delta=found.delta, sensitivity=found.sensitivity)
+        second = OneshotTopK(k=request.k, noise="gaussian", scale=ratio * scale, sensitivity=within, values=True)
+        return DiscoverThenSelect(discovery=first, selection=second, candidates=candidates)
+
+    return calibrated(family, budget, (0.5 * found.scale, 4 * found.scale))
+
+
+def _clip(norm: Norm, items: float | None) -> float:
+    if items is None:
+        return 1.0
+    return float(f"{items if norm == 'l1' else math.sqrt(items):.3g}")
+
+
+def _unknown(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
+    found = [_tried(LimitedDomain, budget, request)]
+    if request.sensitivity.l0 is not None and request.kbar is None and request.noise in (None, "gaussian", "laplace"):
+        noise = request.noise or "gaussian"
+        found.append(_tried(SparseHistogram, budget, request.model_copy(update={"noise": noise})))
+    return found
+
+
+def _public(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
+    without_delta = Budget(epsilon=budget.epsilon) if budget.form == "approximate" else budget
+    asked = {noise: request.model_copy(update={"noise": noise}) for noise in _DEVIATION}
+    found = [_tried(PeelingTopK, without_delta, asked["exponential"]), _tried(OneshotTopK, budget, asked["gumbel"])]
+    bounded = request.sensitivity.l1_of(None) < math.inf or request.sensitivity.l2_of(None) < math.inf
+    if bounded:
+        noise: NoiseName = "laplace" if budget.form == "pure" else "gaussian"
+        found.append(_tried(OneshotTopK, budget, asked[noise]))
+    return found
+
+
+def _tried(kind: type[Mechanism], budget: Budget, request: TopKRequest) -> Mechanism | None:
+    """None where the mechanism has no guarantee of this kind."""
+    try:
+        found = fitted(kind.__name__, budget, request)
+    except AccountingError:
+        return None
+    return found if found.ordered else None
+
+
+def _least(found: list[Mechanism | None]) -> Mechanism | None:
+    return min((one for one in found if one is not None), key=_height, default=None)
+
+
+def _height(mechanism: Mechanism) -> float:
+    """The threshold, or the standard deviation of the noise, in score units."""
+    if isinstance(mechanism, LimitedDomain):
+        return mechanism.margin
+    if isinstance(mechanism, DiscoverThenSelect):
+        return _height(mechanism.discovery)
+    if isinstance(mechanism, SparseHistogram):
+        return mechanism.threshold
+    fields: dict[str, Any] = dict(mechanism)
+    return float(fields["scale"]) * _DEVIATION[fields["noise"]]
+
+
+def _noise(choice: Choice, request: TopKRequest, items: float | None) -> float:
+    """The same per user that touches an item, whose weight a clip cuts."""
+    if choice.clip is None:
+        return _height(choice.mechanism)
+    usual = items or _USUAL["unknown" if request.candidates is None else "public"]
+    having = min(usual, choice.max_items_per_user or math.inf)
+    cut = having if choice.norm == "l1" else math.sqrt(having)
+    return _height(choice.mechanism) * max(1.0, cut / choice.clip)
