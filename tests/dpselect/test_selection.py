@@ -158,7 +158,7 @@ def test_nothing_of_a_selection_tells_how_many_other_items_there_are() -> None:
         dps.Selection(ordered=True, indices=(3, 1), values=(0.1, -2.5), labels=(7, "7")),
         dps.Selection(ordered=False),
     ],
-    ids=repr,
+    ids=["a label", "nothing", "indices", "no set", "values", "empty"],
 )
 def test_a_selection_survives_json_and_pickle(selection: dps.Selection) -> None:
     """from_json(to_json(s)) == s, and so does what pickle carries."""
