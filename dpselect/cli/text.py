@@ -134,7 +134,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     if answer.reading.clip is not None:
         norm = "a Euclidean" if answer.reading.norm == "l2" else "an l1"
         size = f"{norm} norm of at most {answer.reading.clip:g}"
-        yield "clipped", f"each user's counts scaled to {'an' if norm == 'l1' else 'a'} {size}; values are sums of these shares"
+        yield "clipped", f"each user's counts scaled to {size}; values are sums of these shares"
 
 
 def noise_in_words(mechanism: Mechanism) -> str:
