@@ -56,6 +56,7 @@ from .spending.affordable import Affordable as Affordable
 from .spending.budget import Budget as Budget
 from .spending.budget import Price as Price
 from .spending.budget import Remaining as Remaining
+from .spending.equivalent import Equivalent as Equivalent
 from .spending.filter import Charge as Charge
 from .spending.filter import PrivacyFilter as PrivacyFilter
 from .spending.odometer import PrivacyOdometer as PrivacyOdometer

@@ -9,6 +9,7 @@ from accounting.ledger import canonical
 from accounting.ledger.windows import Window
 from accounting.relation import Relation
 from accounting.spending.budget import Budget, Price, Remaining
+from accounting.spending.equivalent import Equivalent, equivalent
 
 Action = Literal["charge", "reserve", "commit", "release", "void"]
 State = Literal["reserved", "committed", "released", "void"]
@@ -139,3 +140,8 @@ class Total:
     def remaining(self) -> Remaining:
         """What is left: nats of the budget's unit, and failure probability."""
         return self.budget.remaining(self.spent)
+
+    @property
+    def equivalent(self) -> Equivalent:
+        """The same as epsilon at the dataset's delta, so far and left, and as GDP mu."""
+        return equivalent(self.budget, self.spent)

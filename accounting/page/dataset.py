@@ -17,6 +17,7 @@ from accounting.page.amounts import failure_up, main_up, shares, unit_of
 from accounting.page.figures import Filled, filled, spending
 from accounting.relation import WORDS
 from accounting.spending.budget import Budget
+from accounting.spending.equivalent import equivalent
 
 MOST_PERIODS = 60
 _STEPS = {"commit": "data are about to be read", "release": "result handed out", "void": "reservation given back"}
@@ -39,7 +40,7 @@ def section(summary: Summary, latest: Sequence[Entry], deltas: Sequence[float], 
         **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
         "tiles": None if windowed else _tiles(dataset.budget, total),
         "figure": None if windowed else spending(summary),
-        "period_heads": ["Period", f"Spent ({unit})", "Left", "Part"],
+        "period_heads": ["Period", f"Spent ({unit})", "Left", "Part", "ε so far (odometer)"],
         "periods": [_period(total) for total in reversed(summary.totals[-MOST_PERIODS:])] if windowed else [],
         "all_periods": len(summary.totals),
         "guarantees": [_guarantee(dataset.budget, summary.curves, delta) for delta in wanted],
@@ -73,19 +74,27 @@ def _tiles(budget: Budget, total: Total | None) -> list[dict[str, Any]]:
     spent = total.spent if total is not None else budget.capacity.times(0)
     left, (main, failure), unit = budget.remaining(spent), shares(budget, spent), unit_of(budget.measure)
     of = f"of {main_up(budget.capacity.main)} {unit}"
+    also = equivalent(budget, spent)
+    if also.mu_left is not None:
+        of += f"; one Gaussian release with μ ≤ {rounded_down(also.mu_left)} fits"
     tiles: list[dict[str, Any]] = [
         {"name": "Spent", "value": main_up(spent.main), "unit": unit, "share": filled(main)},
         {"name": "Left", "value": rounded_down(left.main), "unit": of, "share": None},
     ]
+    if also.epsilon is not None and also.epsilon_left is not None:
+        within = f"nats, whenever one looks, but with probability {plain(also.delta)}; the rest adds at most "
+        within += rounded_down(also.epsilon_left)
+        tiles.append({"name": "ε so far (odometer)", "value": rounded_up(also.epsilon), "unit": within, "share": None})
     if budget.capacity.failure:
         name, of = "Failure probability spent", f"of {failure_up(budget.capacity.failure)}"
         tiles.append({"name": name, "value": failure_up(spent.failure), "unit": of, "share": filled(failure)})
     return tiles
 
 
-def _period(total: Total) -> tuple[str, str, str, Filled]:
-    share = shares(total.budget, total.spent)[0]
-    return total.period, main_up(total.spent.main), rounded_down(total.remaining.main), filled(share, total.period)
+def _period(total: Total) -> tuple[str, str, str, Filled, str]:
+    share, epsilon = shares(total.budget, total.spent)[0], total.equivalent.epsilon
+    left, so_far = rounded_down(total.remaining.main), "none" if epsilon is None else f"≤ {rounded_up(epsilon)}"
+    return total.period, main_up(total.spent.main), left, filled(share, total.period), so_far
 
 
 def _own_deltas(budget: Budget) -> tuple[float, ...]:

@@ -240,7 +240,7 @@ class Budget(Frozen):
             return False
 
     def how_many(self, curve: Curve | Priced, spent: Price = NOTHING) -> int:
-        """How many separate charges of `curve` fit after `spent`.
+        """How many separate charges of `curve` fit after `spent`; a plan that is fixed now is often longer (`calibrate_count`).
 
         Raises:
             InvalidArgument: the curve costs nothing, so any number fits.

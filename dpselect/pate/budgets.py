@@ -135,7 +135,9 @@ def fitted(
 def rounds_for(mechanism: Mechanism, budget: Budget) -> int:
     """How many rounds of `mechanism` the budget pays for, as one plan that is fixed in advance; 0 if not even one.
 
-    `dpselect.Session.affordable` answers for what is left of a ledger's budget.
+    `Budget.how_many` is less: it counts charges that may be chosen after earlier answers, each rounded up at the filter's one
+    order, while a plan is priced as a whole by whichever accounting is tightest. `dpselect.Session.affordable` answers for what
+    is left of a ledger's budget, both ways.
 
     Raises:
         CalibrationError: the budget admits any number.

@@ -110,6 +110,23 @@ def test_show_is_a_table_for_people(shell: Shell) -> None:
     assert "\u202e" not in text
 
 
+def test_show_fits_a_terminal_of_80_columns(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers and heads stand unbroken in 80 columns, with the odometer's epsilon and the Gaussian release that still fits."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with Ledger.open(shell.url) as ledger:
+        ledger.create_dataset("months", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="month")
+        curve = acc.Approximate(curve=acc.BoundedRange(epsilon=0.1), delta0=1e-8)
+        ledger.charge("months", curve, relation="add_remove", period="2024-01", label="best places of the week, by district")
+        also = ledger.total("months", "2024-01").equivalent
+    lines = shell.run("show", "--dataset", "months").splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert any(
+        line.split() == ["2024-01", "0.0272", "0.5063", "5.1", "%", "1e-8/5e-7", "0.679", "0.5063", "0.2086"] for line in lines
+    )
+    assert any("ε so far   ε left   μ left" in line for line in lines)
+    assert shown(shell, "--dataset", "months")["periods"][0]["equivalent"] == also._asdict()
+
+
 def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:
     """verify ends with status 0 on a sound ledger and 1 on any other, in words or as JSON, also against earlier heads."""
     shell.run("charge", "--dataset", "clicks", *BARE)

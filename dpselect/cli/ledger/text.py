@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from accounting.ledger import Entry, Ledger, Total, Verification
-from accounting.ledger.words import in_words, rounded_down
+from accounting.ledger.words import in_words, plain, rounded_down, rounded_up
 from accounting.page.amounts import failure_up, main_up, percent_up, shares
+from accounting.spending.budget import NOTHING, Budget
+from accounting.spending.equivalent import equivalent
+from accounting.spending.price import in_words as in_words_of
 from dpselect.cli.printable import printable
 
 
@@ -19,8 +23,10 @@ def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console) -> 
     """Where every dataset stands, and its latest entries."""
     for name in names:
         console.print(_standing(ledger, name))
+        console.print(_units(ledger.dataset(name).budget), highlight=False)
         if limit:
-            console.print(_entries(ledger.latest(name, limit)))
+            console.print(*_latest(ledger.latest(name, limit)), sep="\n", soft_wrap=False)
+        console.print()
 
 
 def show_findings(found: Verification, console: Console, *, against_head: bool) -> None:
@@ -68,44 +74,63 @@ def _total(total: Total) -> dict[str, Any]:
         "period": total.period or None,
         "spent": total.spent._asdict(),
         "remaining": {"main": left.main, "failure": left.failure, "measure": left.measure},
+        "equivalent": total.equivalent._asdict(),
     }
 
 
 def _standing(ledger: Ledger, name: str) -> Table:
-    dataset = ledger.dataset(name)
-    table = Table(title=Text(printable(name), style="bold"), title_justify="left", caption_justify="left")
-    table.caption = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}")
-    for head in ("Period", "Spent", "Left", "Part", "Failure spent", "of"):
+    dataset, totals = ledger.dataset(name), _totals(ledger, name)
+    table = Table(box=SIMPLE_HEAD, title=Text(printable(name), style="bold"), title_justify="left", caption_justify="left")
+    table.caption, table.pad_edge = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}"), False
+    for head in ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left"):
         table.add_column(head, justify="left" if head == "Period" else "right")
-    for total in _totals(ledger, name):
+    for total in totals:
         table.add_row(*_cells(total))
     return table
 
 
 def _cells(total: Total) -> Iterator[str]:
+    also = total.equivalent
     yield total.period or "all rows"
     yield main_up(total.spent.main)
     yield rounded_down(total.remaining.main)
     yield percent_up(shares(total.budget, total.spent)[0])
-    yield failure_up(total.spent.failure)
-    yield failure_up(total.budget.capacity.failure)
+    yield f"{failure_up(total.spent.failure)}/{failure_up(total.budget.capacity.failure)}"
+    yield "-" if also.epsilon is None else rounded_up(also.epsilon)
+    yield "-" if also.epsilon_left is None else rounded_down(also.epsilon_left)
+    yield "-" if also.mu_left is None else rounded_down(also.mu_left)
 
 
-def _entries(latest: Iterable[Entry]) -> Table:
-    table = Table(title="Latest entries", title_justify="left")
-    for head in ("No.", "Time (UTC)", "Step", "What", "Runs", "Cost", "Label", "By"):
-        table.add_column(head, justify="right" if head in ("No.", "Runs", "Cost") else "left", overflow="fold")
-    for entry in latest:
-        table.add_row(*(Text(cell) for cell in _entry(entry)))
-    return table
+def _units(budget: Budget) -> str:
+    """What the columns count, in a sentence: two of them are no sum, and people add them up."""
+    unit, also = in_words_of(budget.measure), equivalent(budget, NOTHING)
+    words = f"Spent, left: nats of {unit}. δ₀: failure probability. "
+    if also.epsilon is None:
+        words += "ε: none without a delta. "
+    elif budget.measure == "epsilon":
+        words += f"ε: at δ = {plain(also.delta)}. "
+    else:
+        words += (
+            f"ε so far: the loss at any time is at most this, but with probability {plain(also.delta)} (odometer); it has a "
+            f"start-up cost that ε left, what the rest can add, has not. {_whole(budget)}"
+        )
+    return words + ("" if also.mu_left is None else "μ left: of one Gaussian release that still fits.")
 
 
-def _entry(entry: Entry) -> Iterator[str]:
-    yield str(entry.seq)
-    yield printable(entry.at[:19].replace("T", " "))
-    yield entry.action
-    yield printable(in_words(entry.mechanism or entry.curve).replace("\u00a0", " "))
-    yield str(entry.count or "")
-    yield main_up(entry.main) if entry.main else ""
-    yield printable(entry.label or "")
-    yield printable(entry.actor)
+def _whole(budget: Budget) -> str:
+    return "" if budget.epsilon is None else f"All of it together is ({plain(budget.epsilon)}, {plain(budget.delta)})-DP. "
+
+
+def _latest(entries: Iterable[Entry]) -> Iterator[Text]:
+    """Two or three lines for each entry, which are not broken into columns on a narrow terminal."""
+    yield Text("Latest entries")
+    for entry in entries:
+        runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
+        cost = f", {main_up(entry.main)} nats" if entry.main else ""
+        place = entry.period and f", {printable(entry.period)}"
+        at = printable(entry.at[:19].replace("T", " "))
+        yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
+        what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
+        for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")):
+            if line:
+                yield Text(f"       {printable(line)}")

@@ -104,7 +104,8 @@ def _ledger_text(told: dict[str, Any]) -> tuple[Any, ...]:
     if ledger["own"]:
         pairs = [("ledger", f"its own, in {folder}, with a budget of this job; further jobs on these teachers add to the price")]
     else:
-        rounds = f"{ledger['remaining']['in_words']}, which buys {ledger['rounds_left']} more rounds"
+        rounds = f"{ledger['remaining']['in_words']}, which buys {ledger['rounds_left']} more rounds one by one (a plan for "
+        rounds += "the whole budget is priced as a whole and buys more: pate.rounds_for)"
         pairs = [("dataset", printable(ledger["dataset"])), ("left", rounds)]
     pairs.append(("key", printable(told["job"]["key"])))
     pairs.append(("folder", f"{folder} keeps the labels of every batch; it may be deleted when the job is done"))
