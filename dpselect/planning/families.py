@@ -77,7 +77,9 @@ class Family:
 
     def bounding(self, task: Task) -> Bounding:
         """What is done to users' contributions. Who needs a bound on the items per user and is given none gets a generous one."""
-        unbounded = task.limit is None and not task.stated and self.member.traits.domain == "unknown"
+        unbounded = (
+            task.limit is None and task.shape.loads is not None and not task.stated and self.member.traits.domain == "unknown"
+        )
         generous = unbounded and self.settings.get("noise") in self.member.traits.clips
         return Bounding(GENEROUS if generous else task.limit, self.clip, self.norm)
 

@@ -37,10 +37,10 @@ def _made_up(stated: PlanTable, exponent: float) -> Shape:
 
 
 def _published(stated: PlanTable, path: Path) -> Shape:
-    for name in ("items", "users", "items_per_user"):
+    for name in ("items", "users"):
         if getattr(stated, name) is not None:
             raise InvalidRequest(f"--{name.replace('_', '-')} does not go with a file of counts, which tells it: leave it out")
-    return Shape.from_csv(path, stated.column, public=stated.declared_public)
+    return Shape.from_csv(path, stated.column, public=stated.declared_public, items_per_user=stated.items_per_user)
 
 
 def _exponent(words: str) -> float:
