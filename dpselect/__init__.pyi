@@ -28,6 +28,7 @@ from .mechanisms import DiscoverThenSelect as DiscoverThenSelect
 from .mechanisms import ExponentialMechanism as ExponentialMechanism
 from .mechanisms import FirstStable as FirstStable
 from .mechanisms import GaussianGap as GaussianGap
+from .mechanisms import GroupedScores as GroupedScores
 from .mechanisms import JointTopK as JointTopK
 from .mechanisms import LargeGap as LargeGap
 from .mechanisms import LargeMargin as LargeMargin
@@ -37,6 +38,7 @@ from .mechanisms import Mechanism as Mechanism
 from .mechanisms import OneshotTopK as OneshotTopK
 from .mechanisms import OnlineStableQueries as OnlineStableQueries
 from .mechanisms import PeelingTopK as PeelingTopK
+from .mechanisms import PerGroup as PerGroup
 from .mechanisms import PermuteAndFlip as PermuteAndFlip
 from .mechanisms import ReportNoisyMax as ReportNoisyMax
 from .mechanisms import SparseHistogram as SparseHistogram

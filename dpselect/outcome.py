@@ -26,16 +26,23 @@ class Outcome:
         ordered: whether the order is part of the release.
         values: the noisy score of every item, in the order of `items` and on the mechanism's public grid (score units); None if
             none is released.
+        groups: the group of every item, where a selection was released for each of many groups.
     """
 
     items: tuple[int | str, ...]
     ordered: bool
     values: tuple[float, ...] | None = None
+    groups: tuple[int | str, ...] | None = None
 
     @property
-    def chosen(self) -> tuple[int | str, ...] | frozenset[int | str]:
-        """The items alone, as `Mechanism.probabilities` names them: a tuple where their order is released, else a set."""
-        return self.items if self.ordered else frozenset(self.items)
+    def chosen(self) -> tuple[Hashable, ...] | frozenset[Hashable]:
+        """The items alone, as `Mechanism.probabilities` names them: a tuple where their order is released, else a set.
+
+        Of many groups, pairs of group and item.
+        """
+        items: tuple[Hashable, ...] = self.items
+        named = items if self.groups is None else tuple(zip(self.groups, items, strict=True))
+        return named if self.ordered else frozenset(named)
 
     def seen(self, edges: Floats, places: tuple[int, ...]) -> Hashable:
         """The items, and for the values of some of them the cell between `edges` that each lies in."""

@@ -9,7 +9,7 @@ from typing_extensions import TypeVar
 
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
-from dpselect.selection import Selections
+from dpselect.selection import Selection, Selections
 
 M = TypeVar("M", default=Any)  # the mechanisms that may draw: they know what rounds are, so rounds cannot know them
 
@@ -41,6 +41,26 @@ class Rounds(ABC, Generic[M]):
     @abstractmethod
     def settled(self, mechanism: M) -> M:
         """The mechanism with what the rounds state publicly filled in where it leaves that open."""
+
+    def require(self, mechanism: M, source: Sampler) -> None:
+        """Raise as `release` would, without drawing anything."""
+        whoever: Any = mechanism
+        whoever._check_size(self.candidates)
+        self.check(mechanism)
+        self._settled(mechanism)._require(self.only(mechanism), source)
+
+    def release(self, mechanism: M, source: Sampler) -> Selection:
+        """The one selection that a single round is released as, once `require` has passed."""
+        chosen: Selection = self._settled(mechanism)._select(self.only(mechanism), source)
+        return chosen
+
+    def law(self, mechanism: M) -> dict[Any, float]:
+        """The exact law of `release`."""
+        law: dict[Any, float] = self._settled(mechanism)._probabilities(self.only(mechanism))
+        return law
+
+    def _settled(self, mechanism: M) -> Any:
+        return self.settled(mechanism)
 
     @abstractmethod
     def draw(self, mechanism: M, source: Sampler) -> Selections:

@@ -27,6 +27,7 @@ class Selection(Frozen):
         reason: why not, in words that depend on the outcome only.
         values: noisy scores, where the mechanism releases them (and charges for them); score units.
         labels: the candidates' names, where the scores carry them.
+        groups: the group of every item, where a selection was released for each of many groups; `by_group` splits it.
 
     Of candidates read off private data a position tells how many other items there are, so a selection of them holds `labels`
     and no positions: its `indices` raise `DomainMismatch`.
@@ -46,6 +47,7 @@ class Selection(Frozen):
     reason: str | None = None
     values: tuple[float, ...] | None = None
     labels: tuple[Label, ...] | None = None
+    groups: tuple[Label, ...] | None = None
 
     @model_validator(mode="after")
     def _names_what_it_selects(self) -> Self:
@@ -54,7 +56,30 @@ class Selection(Frozen):
         for name, given in (("labels", self.labels), ("values", self.values)):
             if given is not None and self.positions is not None and len(given) != len(self.positions):
                 raise ValueError(f"{name} must have one entry per index")
+        if self.groups is not None and len(self.groups) != len(self):
+            raise ValueError("groups must have one entry per item")
         return self
+
+    def by_group(self) -> dict[Label, Self]:
+        """The selection of every group that an item was released for, in the order of the groups, without a group of its own.
+
+        Raises:
+            DomainMismatch: this is a selection without groups.
+        """
+        if self.groups is None:
+            raise DomainMismatch("this is one selection, not one for each of many groups: only PerGroup releases groups")
+        places: dict[Label, list[int]] = {}
+        for place, group in enumerate(self.groups):
+            places.setdefault(group, []).append(place)
+        return {group: self._of(held) for group, held in places.items()}
+
+    def _of(self, places: list[int]) -> Self:
+        """What stands at these places, complete as far as is known."""
+        kept = {
+            name: None if held is None else tuple(held[place] for place in places)
+            for name, held in (("positions", self.positions), ("values", self.values), ("labels", self.labels))
+        }
+        return self.model_copy(update={**kept, "groups": None, "requested": None})
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -70,7 +95,7 @@ class Selection(Frozen):
     @property
     def outcome(self) -> Outcome:
         """What was released, as laws and audits compare it."""
-        return Outcome(self.indices if self.labels is None else self.labels, self.ordered, self.values)
+        return Outcome(self.indices if self.labels is None else self.labels, self.ordered, self.values, self.groups)
 
     def to_json(self) -> str:
         """JSON of what was released; `Selection.from_json` reads it back to an equal selection."""

@@ -100,7 +100,7 @@ class Mechanism(Frozen, Summable, ABC):
         source = sampler(rng)
         self._require(scores, source)
         if isinstance(scores, Rounds):
-            return scores.settled(self)._select(scores.only(self), source)
+            return scores.release(self, source)
         return self._select(scores, source)
 
     @final
@@ -192,7 +192,7 @@ class Mechanism(Frozen, Summable, ABC):
         """
         self.check(scores)
         if isinstance(scores, Rounds):
-            return scores.settled(self)._probabilities(scores.only(self))
+            return scores.law(self)
         return self._probabilities(scores)
 
     @final
@@ -203,9 +203,7 @@ class Mechanism(Frozen, Summable, ABC):
     @final
     def _require(self, scores: Scores | Rounds, source: Sampler) -> None:
         if isinstance(scores, Rounds):
-            self._check_size(scores.candidates)
-            scores.check(self)
-            scores.settled(self)._require(scores.only(self), source)
+            scores.require(self, source)
             return
         if not isinstance(scores, Scores):
             raise InvalidScores(f"pass dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}")

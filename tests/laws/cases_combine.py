@@ -23,3 +23,12 @@ CASES: list[Case] = [
         (dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=0.02, l0=2), "gaussian", 1.0, "observed"),
     )
 ]
+
+CASES += [
+    Case(dps.PerGroup(mechanism=mechanism, max_groups_per_user=2), ((2, 2), (2, 3)), domain=domain)  # type: ignore[arg-type]
+    for mechanism, domain in (
+        (dps.PermuteAndFlip(epsilon=0.5), "public"),
+        (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=REPLACED), "public"),
+        (dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.02, l0=1), "observed"),
+    )
+]

@@ -113,6 +113,12 @@ def test_rows_that_release_fewer_have_as_many_values() -> None:
     assert many[1:][0].values == many[1].values
 
 
+def test_a_stated_number_of_candidates_is_that_of_a_row() -> None:
+    """Many rows of as many candidates as are stated are no more candidates."""
+    select = dps.OneshotTopK(k=1, noise="gaussian", scale=1.0, candidates=2)
+    assert len(dps.WithValues(mechanism=select, noise="laplace", scale=1.0).select_many([[1, 2]] * 5)) == 5
+
+
 def test_the_margin_is_the_quantile_of_the_noise() -> None:
     """An interval of that half width misses as often as it says: ln(20) scales for Laplace noise and 95 %."""
     assert valued("laplace", 4.0).margin() == pytest.approx(4 * math.log(20), rel=1e-3)

@@ -108,10 +108,7 @@ class WithValues(Mechanism):
         self.mechanism._check_stated()
 
     def _check_scores(self, scores: Scores) -> None:
-        self.mechanism.check(scores)
-
-    def _check_values(self, values: Numbers) -> None:
-        self.mechanism._check_values(values)
+        self.mechanism._check_scores(scores)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return with_values(self.mechanism._select(scores, source), scores, self.noise, self.scale, source)

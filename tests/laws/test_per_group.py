@@ -1,0 +1,199 @@
+"""Theorem W2: groups, at attained pairs over several of them, drawn as their law says, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.divergence import hockey_stick, log_ratio, renyi
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import misfit
+
+S = dps.Sensitivity()
+ORDERS, EPSILONS = (1.5, 2.0, 8.0), (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
+FALSE_ALARM = 1e-9  # each of four tests
+
+
+def grouped(counts: list[list[int]], most: int = 3, sensitivity: dps.Sensitivity = S) -> dps.GroupedScores:
+    """Groups named by their places."""
+    return dps.GroupedScores(
+        {f"g{place}": dps.Scores(one, sensitivity=sensitivity) for place, one in enumerate(counts)}, max_groups_per_user=most
+    )
+
+
+def laws(mechanism: dps.PerGroup, first: dps.GroupedScores, second: dps.GroupedScores) -> tuple[np.ndarray, np.ndarray]:
+    """Both exact laws over the same outcomes."""
+    both = [mechanism.probabilities(one) for one in (first, second)]
+    p, q = ([law.get(outcome, 0.0) for outcome in both[0] | both[1]] for law in both)
+    return np.array([p]), np.array([q])
+
+
+def pure(mechanism: dps.PerGroup, first: dps.GroupedScores, second: dps.GroupedScores) -> float:
+    """The largest log-ratio of a pair."""
+    p, q = laws(mechanism, first, second)
+    return float(max(log_ratio(p, q).max(), log_ratio(q, p).max()))
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_the_price_of_groups_is_reached(most: int) -> None:
+    """A user in G of three groups is seen in each: permute-and-flip reaches G epsilon, beyond a claim for 5 % less."""
+    mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.4), max_groups_per_user=most)
+    # The lesser item far below: its chance falls by exp(-epsilon) where a user adds to the other one.
+    first = [[40, 0]] * 3
+    second = [[41, 0] if place < most else [40, 0] for place in range(3)]
+    reached = pure(mechanism, grouped(first, most), grouped(second, most))
+    claimed = mechanism.curve.pure_epsilon
+    assert reached == pytest.approx(0.4 * most, rel=1e-6)
+    assert reached <= claimed * (1 + 1e-9)
+    assert reached > 0.95 * claimed
+
+
+def test_a_replaced_user_may_be_seen_in_twice_as_many_groups() -> None:
+    """One leaves a group and another enters a second one: the price of G groups alone would be exceeded."""
+    wide = dps.Sensitivity(relation="replace_one", l0=1)  # of one user or of two: one score moves by 1
+    mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.4, sensitivity=wide), max_groups_per_user=1)
+    pair = [grouped(counts, 1, wide) for counts in ([[40, 0], [40, 1]], [[41, 0], [40, 0]])]
+    reached = pure(mechanism, *pair)
+    assert reached == pytest.approx(mechanism.curve.pure_epsilon, rel=1e-6)
+    assert reached <= mechanism.curve.pure_epsilon * (1 + 1e-9)
+    assert reached > 1.9 * mechanism.mechanism.curve.pure_epsilon
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        dps.ExponentialMechanism(epsilon=0.8),
+        dps.PermuteAndFlip(epsilon=0.8),
+        dps.OneshotTopK(k=1, noise="gaussian", scale=1.5, candidates=2),
+        dps.OneshotTopK(k=2, noise="gumbel", scale=2.0),
+    ],
+    ids=lambda one: f"{one.kind}",
+)
+def test_every_neighbour_in_two_groups_is_covered(select: dps.Mechanism) -> None:
+    """Exact divergences of all changes of two groups, on all small counts of these, both ways round."""
+    mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=2)
+    curve, moves = mechanism.curve, list(itertools.product((0, 1), repeat=2))
+    boxes = list(itertools.product(range(3), repeat=2))
+    alone = {
+        box: dps.PerGroup(mechanism=select, max_groups_per_user=2).probabilities(grouped([list(box)], 2))
+        for box in itertools.product(range(4), repeat=2)
+    }
+    assert len({tuple(law) for law in alone.values()}) == 1  # outcomes in one order
+    rows_p, rows_q = [], []
+    for (a, b), (up, vp) in itertools.product(itertools.product(boxes, repeat=2), itertools.product(moves, repeat=2)):
+        first, second = (alone[a], alone[b]), tuple(alone[tuple(np.add(x, m).tolist())] for x, m in ((a, up), (b, vp)))
+        rows_p.append(np.multiply.outer(*(np.array([*law.values()]) for law in first)).ravel())
+        rows_q.append(np.multiply.outer(*(np.array([*law.values()]) for law in second)).ravel())
+    p, q = np.array(rows_p), np.array(rows_q)
+    for x, y in ((p, q), (q, p)):
+        assert (renyi(x, y, ORDERS).max(axis=1) <= curve.rdp(ORDERS) * (1 + 1e-8) + 1e-10).all()
+        claimed = [acc.best_delta(curve, e).value for e in EPSILONS]
+        assert (hockey_stick(x, y, EPSILONS).max(axis=1) <= np.array(claimed) + 1e-11).all()
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_groups_are_drawn_as_their_law_says(ordered: bool) -> None:
+    """Pairs of group and item, with their order or as a set, by both samplers (false alarm 1e-9 each)."""
+    select = dps.OneshotTopK(k=2, noise="gumbel" if ordered else "exponential", scale=2.0)
+    mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=3)
+    scores = grouped([[3, 1, 0], [0, 2, 2]])
+    law: Any = mechanism.probabilities(scores)
+    assert sum(law.values()) == pytest.approx(1, abs=1e-11)
+    for rng in (np.random.default_rng(20261122), None):
+        drawn = [mechanism.select(scores, rng=rng).outcome.chosen for _ in range(1500)]
+        assert misfit(list(drawn), law) > FALSE_ALARM
+
+
+def test_the_release_names_the_group_of_every_item() -> None:
+    """Labels, values and groups stand side by side, survive JSON, and come apart by group."""
+    select = dps.WithValues(mechanism=dps.PeelingTopK(k=2, noise="gumbel", scale=0.1), noise="laplace", scale=0.1)
+    cities = {
+        city: dps.Scores(counts, sensitivity=S, labels=["park", "pier", "zoo"])
+        for city, counts in (("Rome", [90, 20, 40]), ("Oslo", [10, 70, 30]))
+    }
+    mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=1)
+    released = mechanism.select(dps.GroupedScores(cities, max_groups_per_user=1))
+    assert released.groups == ("Rome", "Rome", "Oslo", "Oslo")
+    assert released.labels == ("park", "zoo", "pier", "zoo")
+    assert [round(value, -1) for value in released.values or ()] == [90, 40, 70, 30]
+    assert dps.Selection.from_json(released.to_json()) == released
+    split = released.by_group()
+    assert (split["Oslo"].labels, split["Oslo"].indices, split["Oslo"].groups) == (("pier", "zoo"), (1, 2), None)
+    with pytest.raises(dps.DomainMismatch):
+        split["Oslo"].by_group()
+
+
+def test_a_private_domain_in_every_group_shows_no_positions_and_its_failures_add_up() -> None:
+    """An empty group stays silent, what is rare stays hidden, and delta is charged for every group of a user."""
+    select = dps.LimitedDomain(k=2, kbar=2, epsilon=20.0, delta=1e-6, l0=1)
+    mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=3)
+    assert mechanism.curve.delta0 == pytest.approx(3e-6)
+    seen = {
+        city: dps.Scores(counts, sensitivity=select.covers, labels=["a", "b"], domain="observed")
+        for city, counts in (("Rome", [900, 800]), ("Oslo", [0, 0]), ("Bern", [1, 700]))
+    }
+    released = mechanism.select(dps.GroupedScores(seen, max_groups_per_user=3))
+    assert released.positions is None
+    assert {city: set(one.labels or ()) for city, one in released.by_group().items()} == {"Rome": {"a", "b"}, "Bern": {"b"}}
+    assert not released.complete
+
+
+def test_a_session_charges_all_groups_at_once(tmp_path: Path) -> None:
+    """One entry at G times the curve; where it does not fit nothing is drawn."""
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
+    ledger.create_dataset("d", acc.Budget(epsilon=1.0), "add_remove")
+    session = dps.Session(ledger, "d")
+    mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.3), max_groups_per_user=3)
+    assert len(session.select(mechanism, grouped([[50, 3]] * 20))) == 20
+    assert len(list(ledger.entries("d"))) == 2  # the charge and its release
+    with pytest.raises(acc.BudgetExceeded):
+        session.select(mechanism, grouped([[50, 3]] * 20))
+
+
+def test_groups_that_no_proof_covers_are_refused() -> None:
+    """More groups per user, wider users in any one group, other mechanisms, and rounds: nothing is drawn or charged."""
+    mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.3), max_groups_per_user=2)
+    with pytest.raises(dps.SensitivityMismatch, match="max_groups_per_user=3"):
+        mechanism.check(grouped([[1, 2]], 3))
+    with pytest.raises(dps.SensitivityMismatch, match="wider"):
+        mechanism.check(grouped([[1, 2]], 2, dps.Sensitivity(linf=2.0)))
+    with pytest.raises(dps.InvalidRequest, match="wrap it in PerGroup"):
+        dps.PermuteAndFlip(epsilon=0.3).check(grouped([[1, 2]], 2))
+    with pytest.raises(dps.InvalidRequest, match="call select"):
+        mechanism.check_many(grouped([[1, 2]], 2))
+    with pytest.raises(dps.InvalidMechanism, match="selects no items"):
+        dps.PerGroup(mechanism=mechanism, max_groups_per_user=2)
+    with pytest.raises(dps.InvalidMechanism, match="max_groups_per_user"):
+        dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.3), max_groups_per_user=0)
+
+
+@pytest.mark.parametrize(
+    ("groups", "most"),
+    [
+        ({}, 1),
+        ([dps.Scores([1], sensitivity=S)], 1),
+        ({1.5: dps.Scores([1], sensitivity=S)}, 1),
+        ({"a": [1, 2]}, 1),
+        ({"a": dps.Scores([1], sensitivity=S), "b": dps.Scores([1], sensitivity=S, labels=["x"])}, 1),
+        ({"a": dps.Scores([1], sensitivity=S), "b": dps.Scores([1], sensitivity=S, domain="observed")}, 1),
+        ({"a": dps.Scores([1], sensitivity=S)}, 0),
+        ({"a": dps.Scores([1], sensitivity=S)}, True),
+    ],
+)
+def test_groups_that_are_none_are_refused(groups: Any, most: Any) -> None:
+    """No groups, odd names, no Scores, mixed forms, or no bound raise InvalidScores without showing a number of theirs."""
+    with pytest.raises(dps.InvalidScores):
+        dps.GroupedScores(groups, max_groups_per_user=most)
+
+
+def test_a_repr_shows_no_score() -> None:
+    """Scores of groups print as their number and their bound."""
+    assert repr(grouped([[4711, 2]], 2)) == "GroupedScores(groups=1, max_groups_per_user=2)"
