@@ -16,10 +16,11 @@ from accounting.ledger.errors import (
     SharedRows,
     UnknownDataset,
 )
-from accounting.ledger.heads import Head, Heads
+from accounting.ledger.heads import Head, Heads, Signature
 from accounting.ledger.item import Chargeable, Terms
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import Action, Dataset, Entry, Receipt, State, Total
+from accounting.ledger.signatures import Rotation, SigningKey, Trust
 from accounting.ledger.summary import Share, Summary
 from accounting.ledger.verify import Verification
 from accounting.ledger.windows import Window
@@ -44,13 +45,17 @@ __all__ = [
     "Chargeable",
     "Problem",
     "Receipt",
+    "Rotation",
     "SchemaMismatch",
     "Share",
     "SharedRows",
+    "Signature",
+    "SigningKey",
     "State",
     "Summary",
     "Terms",
     "Total",
+    "Trust",
     "UnknownDataset",
     "Verification",
     "Window",

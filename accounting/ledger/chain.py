@@ -27,6 +27,7 @@ Kind = Literal[
     "missing",
     "corrupt",
     "identity",
+    "signature",
 ]
 
 # A later version of the package may round a price a little further outward than the one that charged it.

@@ -30,6 +30,7 @@ from accounting.ledger.rows import (
     lock_dataset,
     spent_in,
 )
+from accounting.ledger.signatures import Trust
 from accounting.ledger.states import openings, state_of
 from accounting.ledger.store import Store
 from accounting.ledger.summary import Summary, summarise
@@ -263,9 +264,9 @@ class Ledger:
             identity = connection.execute(select(meta.c.ledger_id)).scalar_one()
             return heads_of(identity, origin(None, self._clock).at, all_datasets(connection))
 
-    def verify(self, heads: Heads | None = None) -> Verification:
-        """Re-derive hashes, prices, totals and states from the entries; with `heads`, find also a tail that was cut off."""
-        return verify(self._store, heads)
+    def verify(self, heads: Heads | None = None, trust: Trust | None = None) -> Verification:
+        """Re-derive everything from the entries; with `heads`, find also a tail cut off; with `trust`, check who signed them."""
+        return verify(self._store, heads, trust)
 
     def export(self, target: Path | str | IO[str]) -> Heads:
         """Write all of the ledger as JSON lines, and return its heads."""

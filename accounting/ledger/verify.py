@@ -12,10 +12,11 @@ from sqlalchemy import Connection, Row, select
 from accounting.ledger import canonical
 from accounting.ledger.chain import Chain, Problem
 from accounting.ledger.cross_checks import cross_checks
-from accounting.ledger.errors import LedgerCorrupt, LedgerError
+from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Head, Heads
 from accounting.ledger.model import Entry
 from accounting.ledger.rows import Declared, all_totals, entries_after
+from accounting.ledger.signatures import Trust
 from accounting.ledger.store import Store
 from accounting.ledger.tables import datasets, meta
 from accounting.spending.budget import Price
@@ -27,11 +28,16 @@ _LEDGER, _MOST_DAMAGED = "(the ledger)", 20
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of `Ledger.verify`: how much was read and what does not hold. At most 1,000 problems are listed."""
+    """The outcome of `Ledger.verify`: how much was read and what does not hold. At most 1,000 problems are listed.
+
+    Attributes:
+        covered: how many of the entries are not later than the heads; None without heads. Later ones may be rewritten unseen.
+    """
 
     datasets: int
     entries: int
     problems: tuple[Problem, ...]
+    covered: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -47,19 +53,25 @@ class _Snapshot:
     totals: list[tuple[str, Price]] | None
 
 
-def verify(store: Store, heads: Heads | None) -> Verification:
-    """Check all datasets; entries that are written meanwhile are left to the next run."""
+def verify(store: Store, heads: Heads | None, trust: Trust | None = None) -> Verification:
+    """Check all datasets; entries that are written meanwhile are left to the next run.
+
+    Raises:
+        InvalidEntry: keys are trusted, and there are no heads that they could have signed.
+    """
+    if trust is not None and heads is None:
+        raise InvalidEntry("trusted keys are those of heads: give the heads as well")
     with store.reader() as connection:
         snapshots = [_snapshot(connection, row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
     counted = _Counted()
-    problems = tuple(islice(_problems(store, snapshots, heads, counted), MOST_PROBLEMS))
-    return Verification(len(snapshots), counted.entries, problems)
+    problems = tuple(islice(_problems(store, snapshots, heads, counted, trust), MOST_PROBLEMS))
+    return Verification(len(snapshots), counted.entries, problems, None if heads is None else counted.covered)
 
 
 class _Counted:
-    """How many entries were read."""
+    """How many entries were read, and how many of them are not later than the heads."""
 
-    entries = 0
+    entries = covered = 0
 
 
 def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
@@ -69,7 +81,11 @@ def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
         return _Snapshot(row, None)
 
 
-def _problems(store: Store, snapshots: list[_Snapshot], heads: Heads | None, counted: _Counted) -> Iterator[Problem]:
+def _problems(
+    store: Store, snapshots: list[_Snapshot], heads: Heads | None, counted: _Counted, trust: Trust | None
+) -> Iterator[Problem]:
+    for why in () if trust is None or heads is None else trust.problems(heads):
+        yield Problem(_LEDGER, None, "signature", why)
     yield from _store(store, heads)
     names = {snapshot.row.name for snapshot in snapshots}
     for name in () if heads is None else heads.datasets:
@@ -113,6 +129,7 @@ def _dataset(store: Store, snapshot: _Snapshot, heads: Heads | None, counted: _C
         yield Problem(name, None, "missing", message)
     yield from _entries(store, declared, chain, head)
     counted.entries += chain.entries
+    counted.covered += 0 if head is None else min(head.seq, chain.entries)
     yield from _ends(declared, chain, snapshot.totals)
 
 

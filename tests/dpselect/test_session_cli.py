@@ -177,7 +177,7 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 def test_how_many_more(shell: Shell, tmp_path: Path) -> None:
     """The count of the release that topk would make, what runs out first and what to change; from options or topk's own file."""
     shell.run("init", "--dataset", "log", "--epsilon", "1", "--delta", "1e-6")
-    release = ("--epsilon", "0.2", "--delta", "1e-7", "--k", "10")
+    release = ("--epsilon", "0.2", "--delta", "1e-7", "--k", "10", "--mechanism", "limited_domain")
     told = shell.run("affordable", "--dataset", "log", *release)
     assert "6 more release(s) by LimitedDomain" in told
     assert "failure probability" in told
@@ -217,6 +217,40 @@ def test_how_many_of_what(shell: Shell, arguments: tuple[str, ...], said: str) -
     assert said in refused.output
 
 
+def test_signed_heads_from_the_shell(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """keygen, heads --sign or the variable, verify --trust, and a rotation; an untrusted signature ends with status 1."""
+    old, new, rotation, heads, later = (tmp_path / name for name in ("old", "new", "rotation", "heads", "later"))
+    made = CliRunner().invoke(app, ["keygen", "--output", str(old)])
+    public = made.output.strip()
+    assert len(public) == 64
+    assert old.stat().st_mode & 0o077 == 0
+    shell.run("heads", "--sign", str(old), "--output", str(heads))
+    shell.run("charge", "--dataset", "clicks", *BARE)
+    assert "vouch for 0 of them, and not for the 1 later" in shell.run("verify", "--heads", str(heads), "--trust", public)
+    assert "signature was not checked" in shell.run("verify", "--heads", str(heads))
+    followed = CliRunner().invoke(app, ["keygen", "--output", str(new), "--after", str(old), "--rotation", str(rotation)])
+    assert followed.exit_code == 0
+    monkeypatch.setenv("DPSELECT_HEADS_KEY", new.read_text())
+    shell.run("heads", "--output", str(later))
+    trusted = ("verify", "--heads", str(later), "--trust", public)
+    assert "no trusted key" in " ".join(shell.run(*trusted, status=1).split())
+    shell.run(*trusted, "--rotation", str(rotation))
+    found = json.loads(shell.run("verify", "--heads", str(later), "--trust", followed.output.strip(), "--json"))
+    assert (found["ok"], found["covered"]) == (True, 1)
+    monkeypatch.setenv("DPSELECT_HEADS_KEY", "secret words")
+    assert "secret words" not in shell.run("heads", status=1)
+    monkeypatch.delenv("DPSELECT_HEADS_KEY")
+    assert "not signed" in shell.run("verify", "--heads", str(_unsigned(shell, tmp_path)))
+    shell.run("verify", "--rotation", str(rotation), status=2)
+    assert "go together" in CliRunner().invoke(app, ["keygen", "--output", str(tmp_path / "x"), "--after", str(old)]).output
+
+
+def _unsigned(shell: Shell, folder: Path) -> Path:
+    path = folder / "unsigned"
+    shell.run("heads", "--output", str(path))
+    return path
+
+
 def test_open_session_is_the_door_for_other_verbs(shell: Shell) -> None:
     """`dpselect topk --ledger URL --dataset NAME` gets its session here."""
     session = Session.open(shell.url, "clicks")
@@ -228,10 +262,24 @@ def test_open_session_is_the_door_for_other_verbs(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    ["init", "charge", "commit", "release", "void", "show", "affordable", "verify", "heads", "export", "import", "report"],
+    [
+        "init",
+        "charge",
+        "commit",
+        "release",
+        "void",
+        "show",
+        "affordable",
+        "keygen",
+        "verify",
+        "heads",
+        "export",
+        "import",
+        "report",
+    ],
 )
 def test_every_verb_has_help(verb: str) -> None:
     """Each verb explains itself and each of its options."""
     done = CliRunner().invoke(app, [verb, "--help"])
     assert done.exit_code == 0
-    assert "--ledger" in done.output
+    assert verb == "keygen" or "--ledger" in done.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +38,8 @@ def affordable(
     mechanism: Annotated[str | None, Option("--mechanism", metavar="KIND", help="Kind of mechanism. Default: as topk.")] = None,
     kbar: Annotated[int | None, Option("--kbar", min=1, help="As of topk.")] = None,
     max_items_per_user: Annotated[int | None, Option("--max-items-per-user", min=1, help="As of topk.")] = None,
+    clip: Annotated[float | None, Option("--clip", metavar="C", help="As of topk.")] = None,
+    items_per_user: Annotated[float | None, Option("--items-per-user", help="As of topk.")] = None,
     as_json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
@@ -46,7 +49,19 @@ def affordable(
     """
     from dpselect.session import Session  # every other verb does without mechanisms
 
-    names = ("k", "epsilon", "delta", "rho", "domain", "domain_column", "mechanism", "kbar", "max_items_per_user")
+    names = (
+        "k",
+        "epsilon",
+        "delta",
+        "rho",
+        "domain",
+        "domain_column",
+        "mechanism",
+        "kbar",
+        "max_items_per_user",
+        "clip",
+        "items_per_user",
+    )
     given = locals()
     file = ledger_file.read(config) if config is not None and (dataset is None or url is None) else ledger_file.LedgerFile()
     name = dataset or file.dataset
@@ -62,12 +77,13 @@ def _release(stated: dict[str, Any], config: Path | None, session: Session) -> M
     """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
     from dpselect.cli import config as files
     from dpselect.cli.release import configured
+    from dpselect.cli.topk.command import topk
     from dpselect.cli.topk.request import asked
 
     data = files.Config().data if config is None else files.read(config).data
     columns = {"user": data.user or "user", "item": data.item or "item"}
     relation = session.dataset.relation if config is None else None
-    absent = dict.fromkeys(("noise", "salt", "buckets", "memory_limit", "key", "format", "header", "ledger", "dataset", "period"))
+    absent = dict.fromkeys(signature(topk).parameters)
     try:
         question = asked({**absent, **stated, **columns, "events": Path(), "relation": relation}, config)
     except InvalidBudget as error:

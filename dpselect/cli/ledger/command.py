@@ -19,6 +19,7 @@ from accounting.report import DELTAS, write_report
 from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
 from dpselect.cli.ledger import file as ledger_file
+from dpselect.cli.ledger import keys
 from dpselect.cli.ledger import text as ledger_text
 from dpselect.cli.ledger.affordable import affordable
 from dpselect.cli.output import NotShown, emit, require_targets, told
@@ -166,33 +167,37 @@ def show(
 
 
 app.command()(affordable)
+app.command()(keys.keygen)
 
 
 @app.command()
 def verify(
     url: Url,
     heads: Annotated[Path | None, typer.Option("--heads", help="What `dpselect ledger heads` wrote earlier.")] = None,
+    trust: keys.Trusted = None,
+    rotation: keys.Rotations = None,
     as_json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
     """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
-    known = None if heads is None else Heads.from_json(_read(heads))
+    known, trusted = None if heads is None else Heads.from_json(_read(heads)), keys.trust(trust, rotation)
     with Ledger.open(url, create=False) as ledger:
-        found = ledger.verify(known)
+        found = ledger.verify(known, trusted)
     if as_json:
         typer.echo(json.dumps(ledger_text.findings(found), indent=2))
     else:
-        ledger_text.show_findings(found, Console(), against_head=known is not None)
+        signer = keys.signer_in_words(known, trusted)
+        ledger_text.show_findings(found, Console(), against_head=known is not None, signer=signer)
     if not found.ok:
         raise typer.Exit(FAILED)
 
 
 @app.command()
-def heads(url: Url, output: Output = None, _debug: options.Debug = False) -> None:
+def heads(url: Url, output: Output = None, sign: keys.Sign = None, _debug: options.Debug = False) -> None:
     """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify."""
     require_targets({"--output": output}, url)
     with Ledger.open(url, create=False) as ledger:
-        text = ledger.heads().to_json() + "\n"
+        text = keys.signed(ledger.heads(), sign).to_json() + "\n"
     if output is None:
         emit(text)
         return

@@ -29,7 +29,7 @@ def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console) -> 
         console.print()
 
 
-def show_findings(found: Verification, console: Console, *, against_head: bool) -> None:
+def show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:
     """What verify found, one line each."""
     console.print(f"{found.entries:,} entries of {found.datasets} dataset(s) re-derived", highlight=False)
     for problem in found.problems:
@@ -37,6 +37,11 @@ def show_findings(found: Verification, console: Console, *, against_head: bool) 
         console.print(Text.assemble((printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}"))
     if found.ok:
         console.print(Text("nothing found", style="green"))
+    if found.covered is not None:
+        later = found.entries - found.covered
+        console.print(f"the heads vouch for {found.covered:,} of them, and not for the {later:,} later ones", highlight=False)
+    if signer is not None:
+        console.print(signer, highlight=False)
     if found.ok and not against_head:
         console.print("A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger heads`.")
 
@@ -60,7 +65,7 @@ def as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
 def findings(found: Verification) -> dict[str, Any]:
     """What verify found as plain data."""
     problems = [{"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message} for p in found.problems]
-    return {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "problems": problems}
+    return {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "covered": found.covered, "problems": problems}
 
 
 def _totals(ledger: Ledger, name: str) -> list[Total]:

@@ -1,0 +1,187 @@
+"""Signed heads: Ed25519, so that whoever holds a public key can tell who stated where the ledger stood."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, final
+
+from accounting.ledger import canonical
+from accounting.ledger.errors import InvalidEntry
+from accounting.ledger.heads import Heads, Signature
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+ROTATION = "dpselect-ledger-key-rotation-1"
+_PUBLIC = re.compile(r"[0-9a-f]{64}")
+
+
+@final
+class SigningKey:
+    """An Ed25519 private key for heads. Keep it where the ledger's writers cannot read it. No repr, log or error shows it."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+
+    @classmethod
+    def new(cls) -> Self:
+        """A fresh key, from the operating system's entropy."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_pem(cls, text: str) -> Self:
+        """What `to_pem`, or `openssl genpkey -algorithm ed25519`, wrote.
+
+        Raises:
+            InvalidEntry: it is no unencrypted Ed25519 private key.
+        """
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            found = load_pem_private_key(text.encode(), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            found = None
+        if not isinstance(found, Ed25519PrivateKey):
+            raise InvalidEntry(
+                "this is no unencrypted Ed25519 private key in PEM: make one with `dpselect ledger keygen`"
+            ) from None
+        return cls(found)
+
+    def to_pem(self) -> str:
+        """The private key as PEM (PKCS 8), unencrypted: for a file that only its owner can read."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+    @cached_property
+    def public(self) -> str:
+        """The public key, 64 hexadecimal digits: what a verifier is given, by another way than the heads."""
+        return self._private.public_key().public_bytes_raw().hex()
+
+    def sign(self, heads: Heads) -> Heads:
+        """The heads with this key's signature added."""
+        made = Signature(self.public, self._private.sign(heads.statement().encode()).hex())
+        return replace(heads, signatures=(*heads.signatures, made))
+
+    def hand_over(self, successor: str, at: str) -> Rotation:
+        """State that from `at` on (ISO 8601, UTC) `successor`, a public key, signs in this key's place."""
+        statement = Rotation(self.public, _public(successor), at, "")
+        return replace(statement, signature=self._private.sign(statement.statement().encode()).hex())
+
+    def __repr__(self) -> str:
+        return f"SigningKey(public={self.public!r})"
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """A key's statement that another one follows it at `at`; signed by the old key."""
+
+    old: str
+    new: str
+    at: str
+    signature: str
+
+    def statement(self) -> str:
+        """What is signed."""
+        return canonical.dumps({"format": ROTATION, "old": self.old, "new": self.new, "at": self.at})
+
+    def to_json(self) -> str:
+        """One line of canonical JSON."""
+        return canonical.dumps(canonical.loads(self.statement()) | {"signature": self.signature})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote.
+
+        Raises:
+            InvalidEntry: it is something else.
+        """
+        data = canonical.loads(text)
+        if data.pop("format", None) != ROTATION or set(data) != {"old", "new", "at", "signature"}:
+            raise InvalidEntry(
+                f"this is no key rotation: pass the file that `dpselect ledger keygen --rotation` wrote ({ROTATION})"
+            )
+        return cls(_public(data["old"]), _public(data["new"]), _text(data["at"]), _text(data["signature"]))
+
+
+@final
+class Trust:
+    """The public keys that a verifier trusts: those given, and those that they handed over to.
+
+    Args:
+        keys: public keys, 64 hexadecimal digits each, obtained by another way than the heads.
+        rotations: in any order. A key that was replaced no longer signs heads that are dated after that.
+
+    Raises:
+        InvalidEntry: a key is none, or a rotation is not signed by a trusted key, or a key has two successors.
+    """
+
+    def __init__(self, keys: Iterable[str], rotations: Iterable[Rotation] = ()) -> None:
+        self._until: dict[str, str | None] = {_public(key): None for key in keys}
+        if not self._until:
+            raise InvalidEntry("no key is trusted: name at least one public key")
+        waiting = list(rotations)
+        while usable := [one for one in waiting if one.old in self._until]:
+            for rotation in usable:
+                self._follow(rotation)
+                waiting.remove(rotation)
+        if waiting:
+            raise InvalidEntry(f"a rotation starts at key {waiting[0].old[:16]}..., which is not trusted: trust its first key")
+
+    def _follow(self, rotation: Rotation) -> None:
+        if not _valid(rotation.old, rotation.signature, rotation.statement()):
+            raise InvalidEntry(f"the rotation of key {rotation.old[:16]}... does not bear its signature: it was forged or edited")
+        if self._until[rotation.old] is not None:
+            raise InvalidEntry(f"key {rotation.old[:16]}... has two successors: it was stolen, or used twice; trust neither")
+        self._until[rotation.old] = rotation.at
+        self._until.setdefault(rotation.new, None)
+
+    def problems(self, heads: Heads) -> Iterator[str]:
+        """Why the heads' signatures do not show that a trusted key stated them; nothing if they do."""
+        if not heads.signatures:
+            yield "the heads are not signed: take them with `dpselect ledger heads --sign KEY`"
+            return
+        sound = [one for one in heads.signatures if _valid(one.key, one.signature, heads.statement())]
+        if len(sound) < len(heads.signatures):
+            yield "a signature of the heads does not match them: they were edited, or it was"
+        if not any(one.key in self._until and self._in_time(one.key, heads.at) for one in sound):
+            known = any(one.key in self._until for one in sound)
+            why = "of a key that was replaced before they were taken" if known else "of no trusted key"
+            yield f"the heads bear the signature {why}: compare it with the public keys you were given"
+
+    def _in_time(self, key: str, at: str) -> bool:
+        until = self._until[key]
+        return until is None or at < until
+
+
+def _valid(public: str, signature: str, statement: str) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature), statement.encode())
+    except (ValueError, InvalidSignature):
+        return False
+    return True
+
+
+def _public(value: Any) -> str:
+    if not isinstance(value, str) or not _PUBLIC.fullmatch(value):
+        raise InvalidEntry(
+            f"{str(value)[:20]!r} is no public key: it has 64 hexadecimal digits, as `dpselect ledger keygen` prints"
+        )
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidEntry("a key rotation has texts only: the file was edited")
+    return value

@@ -1,0 +1,147 @@
+"""Signed heads: what an outsider with a public key can tell, and what a forger cannot make him believe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+import accounting as acc
+from accounting.ledger import Head, Heads, InvalidEntry, Ledger, Rotation, Signature, SigningKey, Trust
+
+KEY, NEXT, THIEF = (SigningKey(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in (1, 2, 3))
+HEADS = Heads("l" * 32, "2026-03-01T00:00:00.000000+00:00", {"clicks": Head(7, "a" * 64)})
+EARLIER, LATER = "2026-02-01T00:00:00.000000+00:00", "2026-04-01T00:00:00.000000+00:00"
+SIGNED = KEY.sign(HEADS)
+
+
+def believed(heads: Heads, *keys: SigningKey, rotations: tuple[Rotation, ...] = ()) -> bool:
+    """Whether somebody who trusts these keys believes the heads, after a round through their file."""
+    trust = Trust([key.public for key in keys], [Rotation.from_json(one.to_json()) for one in rotations])
+    return not list(trust.problems(Heads.from_json(heads.to_json())))
+
+
+def test_signed_heads_are_verified(ledger: Ledger) -> None:
+    """Sound heads of a trusted key pass, and say how many entries they cover; unsigned ones and a stranger's are problems."""
+    ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
+    plain = ledger.heads()
+    heads = Heads.from_json(KEY.sign(plain).to_json())
+    ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
+    found = ledger.verify(heads, Trust([KEY.public]))
+    assert (found.ok, found.entries, found.covered) == (True, 2, 1)
+    for stated, trust in ((plain, KEY), (heads, THIEF)):
+        assert {one.kind for one in ledger.verify(stated, Trust([trust.public])).problems} == {"signature"}
+    other = KEY.sign(replace(plain, ledger_id="f" * 32))
+    assert {one.kind for one in ledger.verify(other, Trust([KEY.public])).problems} == {"identity"}
+    assert ledger.verify().covered is None
+    with pytest.raises(InvalidEntry, match="give the heads"):
+        ledger.verify(trust=Trust([KEY.public]))
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        replace(SIGNED, ledger_id="f" * 32),
+        replace(SIGNED, at=LATER),
+        replace(SIGNED, datasets={}),
+        replace(SIGNED, datasets={"clicks": Head(6, "a" * 64)}),
+        replace(SIGNED, datasets={"clicks": Head(7, "b" * 64)}),
+        replace(SIGNED, signatures=()),
+        replace(SIGNED, signatures=(Signature(KEY.public, THIEF.sign(HEADS).signatures[0].signature),)),
+        replace(SIGNED, signatures=(Signature(THIEF.public, SIGNED.signatures[0].signature),)),
+        replace(SIGNED, signatures=(Signature(KEY.public, "00" * 64),)),
+        replace(SIGNED, signatures=(Signature(KEY.public, "no hexadecimal"),)),
+        replace(SIGNED, signatures=(*SIGNED.signatures, Signature(KEY.public, "00" * 64))),
+    ],
+)
+def test_no_edit_is_believed(edited: Heads) -> None:
+    """Every part of the heads is signed, and a signature is of one key."""
+    assert believed(SIGNED, KEY)
+    assert not believed(edited, KEY)
+
+
+def test_several_may_sign() -> None:
+    """Heads with two sound signatures are believed by whoever trusts either key."""
+    both = NEXT.sign(SIGNED)
+    assert believed(both, KEY)
+    assert believed(both, NEXT)
+    assert not believed(both, THIEF)
+
+
+def test_a_key_is_followed_by_another() -> None:
+    """After a rotation the new key is believed on the old one's word, and the old one no longer for what is dated later."""
+    first, second = KEY.hand_over(NEXT.public, EARLIER), NEXT.hand_over(THIEF.public, LATER)
+    assert believed(NEXT.sign(HEADS), KEY, rotations=(first,))
+    assert not believed(NEXT.sign(HEADS), KEY)
+    assert not believed(SIGNED, KEY, rotations=(first,))
+    assert believed(SIGNED, KEY, rotations=(KEY.hand_over(NEXT.public, LATER),))
+    assert believed(THIEF.sign(HEADS), KEY, rotations=(second, first))
+
+
+@pytest.mark.parametrize(
+    ("rotations", "said"),
+    [
+        ([replace(THIEF.hand_over(THIEF.public, EARLIER), old=KEY.public)], "forged"),
+        ([replace(KEY.hand_over(NEXT.public, EARLIER), new=THIEF.public)], "forged"),
+        ([replace(KEY.hand_over(NEXT.public, EARLIER), at=LATER)], "forged"),
+        ([NEXT.hand_over(THIEF.public, EARLIER)], "not trusted"),
+        ([KEY.hand_over(NEXT.public, EARLIER), KEY.hand_over(THIEF.public, EARLIER)], "two successors"),
+    ],
+)
+def test_no_forged_rotation_is_followed(rotations: list[Rotation], said: str) -> None:
+    """A rotation is the old key's own, starts at a trusted key, and is the only one of that key."""
+    with pytest.raises(InvalidEntry, match=said):
+        Trust([KEY.public], rotations)
+
+
+def test_a_signature_is_of_one_kind_of_statement() -> None:
+    """A signed rotation is no signature of heads: each statement names its format."""
+    stolen = KEY.hand_over(NEXT.public, EARLIER).signature
+    assert not believed(replace(HEADS, signatures=(Signature(KEY.public, stolen),)), KEY)
+
+
+def test_keys_are_ed25519() -> None:
+    """The public key and a signature are those of RFC 8032 (test 1, whose message is empty); PEM goes there and back."""
+    private = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
+    key = SigningKey(Ed25519PrivateKey.from_private_bytes(private))
+    assert key.public == "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+    again = SigningKey.from_pem(key.to_pem())
+    assert again.sign(HEADS) == key.sign(HEADS)
+    assert private.hex() not in repr(again) + str(vars(again))
+    assert SigningKey.new().public != SigningKey.new().public
+
+
+X25519 = X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+@pytest.mark.parametrize("text", ["", "key", KEY.to_pem()[:60], X25519, "\0"])
+def test_what_is_no_key_is_refused(text: str) -> None:
+    """Another kind of key, or a file that was cut, is refused in words that do not repeat it."""
+    with pytest.raises(InvalidEntry, match="no unencrypted Ed25519") as refused:
+        SigningKey.from_pem(text)
+    assert refused.value.__cause__ is None
+    with pytest.raises(InvalidEntry):
+        Trust([text[:64]])
+
+
+@pytest.mark.parametrize("text", ["{}", KEY.hand_over(NEXT.public, LATER).to_json().replace(NEXT.public, "x"), SIGNED.to_json()])
+def test_what_is_no_rotation_is_refused(text: str) -> None:
+    """A file that is no rotation, or was edited into none, is refused."""
+    with pytest.raises(InvalidEntry):
+        Rotation.from_json(text)
+
+
+@pytest.mark.parametrize("signatures", ["{}", "[1]", '[{"key": "a"}]', '[{"key": 1, "signature": "b"}]'])
+def test_signatures_are_read_with_care(signatures: str) -> None:
+    """Signatures that are none are refused when the heads are read."""
+    with pytest.raises(InvalidEntry):
+        Heads.from_json(HEADS.to_json().replace('"datasets"', f'"signatures":{signatures},"datasets"'))
+
+
+def test_trust_needs_a_key() -> None:
+    """To trust nobody is no check."""
+    with pytest.raises(InvalidEntry, match="no key is trusted"):
+        Trust([])
