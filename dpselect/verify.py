@@ -1,7 +1,8 @@
-"""Check a mechanism against its curve: exactly on small domains, and from samples on any.
+"""Check a mechanism against its curve: exactly on small domains, and from samples on any; and a declaration against a log.
 
 `worst_case` enumerates every neighbouring pair of a small box and returns exact divergences, to be held against `curve`.
 `lower_bound` needs nothing but samples, and returns an epsilon that the mechanism provably exceeds, up to its confidence.
+`replay` runs a user's own pipeline without some users, and holds the changes against the declared sensitivity.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from dpselect.divergence import hockey_stick, log_ratio, renyi
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
 from dpselect.outcome import Outcome
+from dpselect.replay import Replay as Replay
+from dpselect.replay import replay as replay
+from dpselect.replay import salted_name as salted_name
 from dpselect.scores import Domain, Scores
 from dpselect.sensitivity import Sensitivity
 

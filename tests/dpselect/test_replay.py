@@ -1,0 +1,175 @@
+"""`verify.replay`: planted breaches of a declaration are found, and honest pipelines hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpselect as dps
+from dpselect import verify
+
+PLACES = ("park", "pier", "zoo", "hall", "quay", "mill")
+RANDOM = random.Random(20261122)
+LOG = [(f"u{RANDOM.randrange(60)}", RANDOM.choice(PLACES)) for _ in range(500)]
+LOG += [("heavy", place) for place in PLACES] * 3
+
+
+def visitors(log: Any, most: int | None = None) -> dict[str, int]:
+    """Distinct users per place; with `most`, of every user that many places."""
+    kept: dict[str, set[str]] = {}
+    for user, place in log:
+        if most is None or len(kept.get(user, ())) < most or place in kept[user]:
+            kept.setdefault(user, set()).add(place)
+    return {place: sum(place in places for places in kept.values()) for place in PLACES}
+
+
+def declared(sensitivity: dps.Sensitivity, most: int | None = None) -> Callable[[Any], dps.Scores]:
+    """An honest count under some declaration."""
+
+    def pipeline(log: Any) -> dps.Scores:
+        counts = visitors(log, most)
+        return dps.Scores(list(counts.values()), labels=list(counts), sensitivity=sensitivity)
+
+    return pipeline
+
+
+def replayed(pipeline: Callable[[Any], dps.Scores], **settings: Any) -> verify.Replay:
+    """A replay of the log above."""
+    return verify.replay(pipeline, LOG, user=lambda event: event[0], salt="s", **settings)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_an_honest_declaration_holds(relation: Any) -> None:
+    """Three places per user, as declared: nobody breaks it, and the largest change is reached."""
+    found = replayed(declared(dps.Sensitivity.of_counts(relation, 3), 3), users=None)
+    assert (found.holds, found.broken, found.offender) == (True, (), None)
+    assert found.linf == 1
+    assert found.l0 == 3 if relation == "add_remove" else 3 < found.l0 <= 6
+    assert found.l1 == found.l0
+    assert found.l2 == pytest.approx(found.l0**0.5)
+    assert found.users == len({user for user, _ in LOG}) - (relation == "replace_one")
+
+
+def visits(log: Any) -> dps.Scores:
+    """Events in place of users."""
+    return dps.Scores([sum(place == p for _, place in log) for p in PLACES], sensitivity=dps.Sensitivity())
+
+
+def scaled(log: Any) -> dps.Scores:
+    """Counts divided by their sum: one user moves all of them, some up and some down."""
+    counts = visitors(log)
+    total = sum(counts.values())
+    return dps.Scores([count / total for count in counts.values()], sensitivity=dps.Sensitivity())
+
+
+def seen_only(log: Any) -> dps.Scores:
+    """A place named after every heavy user, called a public list."""
+    names = [*PLACES, *sorted({user for user, _ in log if user == "heavy"})]
+    return dps.Scores([1] * len(names), labels=names, sensitivity=dps.Sensitivity(), kind="counts")
+
+
+def fitted(log: Any) -> dps.Scores:
+    """The bound is read off the data."""
+    most = max(sum(user == name for user, _ in log) for name in {user for user, _ in log})
+    return dps.Scores([1, 2], sensitivity=dps.Sensitivity(l0=most))
+
+
+def uneven(log: Any) -> dps.Scores:
+    """Shares that differ between a user's items."""
+    held = {place: sum(weight * (seen == place) for weight, seen in ((1.0, "park"), (0.5, "pier"))) for place in PLACES}
+    count = len({user for user, _ in log})
+    clipped = dps.Sensitivity(linf=1.0, l0=2, uniform=True)
+    return dps.Scores([count * share for share in held.values()], sensitivity=clipped)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "broken"),
+    [
+        (visits, "linf"),
+        (declared(dps.Sensitivity.of_counts(items_per_user=5)), "l0"),
+        (declared(dps.Sensitivity(l1=2.0), None), "l1"),
+        (declared(dps.Sensitivity.of_clipped(1.5)), "l2"),
+        (scaled, "monotone"),
+        (seen_only, "domain"),
+        (fitted, "sensitivity"),
+        (uneven, "uniform"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_wrong_declaration_is_found(pipeline: Callable[[Any], dps.Scores], broken: str) -> None:
+    """Each field that a declaration may get wrong is named, with the heaviest user as the first who breaks it."""
+    found = replayed(pipeline, users=4)
+    assert broken in found.broken
+    assert not found.holds
+    assert found.offender == verify.salted_name("heavy", "s")
+    assert found.offender != verify.salted_name("heavy", "t")
+
+
+def test_a_breach_by_5_percent_is_found() -> None:
+    """Scores that move by 1.05 are not within a bound of 1."""
+
+    def pipeline(log: Any) -> dps.Scores:
+        return dps.Scores([1.05 * count for count in visitors(log).values()], sensitivity=dps.Sensitivity())
+
+    assert replayed(pipeline, users=2).broken == ("linf",)
+
+
+def test_observed_candidates_may_move() -> None:
+    """Items that only one user has come and go in an observed domain, and count from 0."""
+
+    def pipeline(log: Any) -> dps.Scores:
+        counts = {user: 1 for user, _ in log}
+        return dps.Scores(list(counts.values()), labels=list(counts), sensitivity=dps.Sensitivity(l0=1), domain="observed")
+
+    found = replayed(pipeline, users=5)
+    assert (found.holds, found.domain_moved, found.l0, found.linf) == (True, True, 1, 1.0)
+
+
+@pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_tables_are_replayed_by_the_reader_itself(form: Any) -> None:
+    """The built-in reader on tables: users bounded to two items hold, to five under the same declaration do not."""
+    table = form({"who": [user for user, _ in LOG], "where": [place for _, place in LOG]})
+
+    def reader(log: Any, most: int = 2) -> dps.Scores:
+        return dps.events.read(log, user="who", item="where", max_items_per_user=most, salt="fixed").scores()
+
+    assert verify.replay(reader, table, user="who", salt="s", users=2).holds
+
+    def careless(log: Any) -> dps.Scores:
+        wide = reader(log, 5)
+        narrow = dps.Sensitivity.of_counts(items_per_user=2)
+        return dps.Scores(wide.values, labels=wide.labels, sensitivity=narrow, domain=wide.domain)
+
+    assert "l0" in verify.replay(careless, table, user="who", salt="s", users=2).broken
+
+
+def test_progress_counts_runs_and_nothing_else() -> None:
+    """Every run is announced by its number; the repr shows how many."""
+    seen: list[tuple[int, int]] = []
+    found = replayed(visits, users=3, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert repr(found) == "Replay(users=3)"
+
+
+def test_what_cannot_be_replayed_is_refused() -> None:
+    """Random pipelines, no Scores, unknown columns, and too few users raise InvalidRequest."""
+    draws = iter(range(100))
+    for pipeline, words in (
+        (lambda _: dps.Scores([next(draws)], sensitivity=dps.Sensitivity()), "fix its salt"),
+        (lambda _: [1, 2], "must return dpselect.Scores"),
+    ):
+        with pytest.raises(dps.InvalidRequest, match=words):
+            replayed(pipeline)  # type: ignore[arg-type]
+    with pytest.raises(dps.InvalidRequest, match="no column"):
+        verify.replay(visits, pd.DataFrame({"a": [1]}), user="who", salt="s")
+    for users in (0, True, 2.5):
+        with pytest.raises(dps.InvalidRequest, match="users"):
+            replayed(visits, users=users)
+    with pytest.raises(dps.InvalidRequest, match="at least 2"):
+        replayed(declared(dps.Sensitivity(relation="replace_one")), users=1)
