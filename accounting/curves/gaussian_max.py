@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 import numpy as np
 from pydantic import Field
 
-from accounting.arguments import MOST_COUNT
 from accounting.conversion.pld.hull import Hull
 from accounting.conversion.pld.loss import Loss, Losses, failing, to_dp_accounting
 from accounting.conversion.pld.normal import Normal
@@ -38,7 +37,7 @@ class GaussianMax(Undoubted):
 
     kind: Literal["gaussian_max"] = "gaussian_max"
     mu: NonNegative = Field(description="a finite mu >= 0: range over standard deviation")
-    candidates: Annotated[Count, Field(le=MOST_COUNT)] = Field(description="the public number of candidates, >= 1, <= 10^18")
+    candidates: Count = Field(description="the public number of candidates, >= 1, <= 10^18")
 
     def _rdp(self, orders: Floats) -> Floats:
         if self.candidates == 1 or self.mu == 0:

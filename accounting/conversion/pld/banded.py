@@ -53,7 +53,7 @@ class Banded:
 
     @property
     def scale(self) -> float:
-        ends, middle = min(self.width**2, 8 * self.width), min(self.width**2 / 3, 4.0)
+        ends, middle = min(self.width * self.width, 8 * self.width), min(self.width * self.width / 3, 4.0)
         return math.sqrt((1 - self.middle) * ends + self.middle * middle)
 
     @property

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from accounting.conversion.pld.loss import Floats, Loss, Pmf, grid_of
 
 _ULP = 2.0**-52
+_NOTHING = 1e-250  # an infinite loss this likely is no reason for a wider grid
 MOST_REACH = 650.0  # nats: beyond, e^y leaves the floats, and the divergence there counts as infinite loss
 
 
@@ -34,10 +35,20 @@ class Hull:
         return 0.0
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        pmfs = [loss.pmf(interval, tail / factor) for factor, _, loss in self.bounds]
-        reach = min(max(pmf.low + len(pmf.mass) for pmf in pmfs), int(MOST_REACH / interval))
+        reach = min(self._cells(interval, tail), int(MOST_REACH / interval))
         mass, infinity = masses(self.profile(grid_of(0, reach, interval)), interval)
         return Pmf(-reach, mass, infinity)
+
+    def _cells(self, interval: float, tail: float) -> int:
+        """How many cells the grid needs: those of the narrowest bound, if nothing of weight is left beyond them."""
+        cells, least = 0, min(added for _, added, _ in self.bounds)
+        for factor, added, loss in sorted(self.bounds, key=lambda bound: bound[2].scale):
+            pmf = loss.pmf(interval, tail / factor)
+            cells = max(cells, pmf.low + len(pmf.mass))
+            # A wider bound may be wider than memory.
+            if factor * pmf.infinity <= max(4 * tail, _NOTHING) and added <= least:
+                break
+        return cells
 
     def profile(self, y: Floats) -> Floats:
         ahead = [factor * loss.profile(np.abs(y)) + added for factor, added, loss in self.bounds]

@@ -228,3 +228,18 @@ def test_a_tiny_delta_has_a_finite_epsilon() -> None:
     curve = 100 * acc.LaplaceDP(epsilon=0.1)
     renyi = acc.conversion.renyi.rdp_to_epsilon(curve.rdp, 1e-20).value
     assert 0.9 * renyi < curve.epsilon(1e-20) < renyi
+
+
+def test_a_wide_bound_beside_a_narrow_one_costs_no_memory() -> None:
+    """Gaussian noise among 10^12 candidates: the grid is the union bound's, not that of the vector's 5 * 10^5 deviations."""
+    union = acc.GaussianMax(mu=0.5, candidates=10**12)
+    both = acc.tighter(union, acc.GaussianDP(mu=2.5e5))
+    assert 0.999 * union.epsilon(1e-6) <= both.epsilon(1e-6) <= union.epsilon(1e-6)
+    assert both.delta(1.0) == pytest.approx(union.delta(1.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("curve", [acc.PureDP(epsilon=1e300), acc.LaplaceDP(epsilon=1e300)])
+def test_an_absurd_epsilon_is_its_own_answer(curve: acc.Curve) -> None:
+    """The square of its width leaves the floats, and nothing needs it."""
+    assert curve.epsilon(1e-6) == 1e300
+    assert curve.delta(1.0) == 1.0
