@@ -24,7 +24,7 @@ def whole(
         InvalidArgument, or `error`: it is no such integer; `meaning` says what is wanted.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= (number := int(value)) <= most:
-        raise error(f"{name}={_shown(value)} must be an integer >= {least}, at most {_round(most)}: {meaning}")
+        raise error(f"{name}={shown(value)} must be an integer >= {least}, at most {_round(most)}: {meaning}")
     return number
 
 
@@ -33,7 +33,7 @@ def _round(number: int) -> str:
     return f"10^{power}" if power > 6 and number == 10**power else str(number)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A number, short enough to read; of anything else only its type."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, numbers.Integral) and abs(int(value)) < 10**19):
         return repr(value)

@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
+from accounting.arguments import MOST_COUNT
 from accounting.errors import AccountingError
 
 _SHOWN = 60  # longest configuration value that an error quotes
@@ -165,4 +166,4 @@ Real = Annotated[float, BeforeValidator(_real)]
 NonNegative = Annotated[Real, Field(ge=0)]
 Positive = Annotated[Real, Field(gt=0)]
 Probability = Annotated[Real, Field(gt=0, lt=1)]
-Count = Annotated[int, BeforeValidator(_integer), Field(ge=1)]
+Count = Annotated[int, BeforeValidator(_integer), Field(ge=1, le=MOST_COUNT)]

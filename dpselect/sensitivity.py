@@ -86,7 +86,7 @@ class Sensitivity(Frozen):
         if relation == "add_remove":
             return one
         l1 = None if one.l1 is None else 2 * one.l1
-        l2 = None if one.l2 is None else _sqrt_up(2 * Fraction(one.l2) ** 2)
+        l2 = None if one.l2 is None else sqrt_up(2 * Fraction(one.l2) ** 2)
         return cls(linf=one.linf, l0=None if one.l0 is None else 2 * one.l0, relation=relation, l1=l1, l2=l2, uniform=True)
 
     @model_validator(mode="before")
@@ -108,7 +108,7 @@ class Sensitivity(Frozen):
         """The most that two scores can move against each other (score units): what ranking mechanisms pay for. Theorem H1."""
         if self.monotone:
             return self.linf
-        both = 2 * self.linf if self.l2 is None else min(2 * self.linf, _sqrt_up(2 * Fraction(self.l2) ** 2))
+        both = 2 * self.linf if self.l2 is None else min(2 * self.linf, sqrt_up(2 * Fraction(self.l2) ** 2))
         return min(both, self.l1_of(None))
 
     def l1_of(self, count: int | None) -> float:
@@ -118,15 +118,15 @@ class Sensitivity(Frozen):
         if self.l1 is not None:
             bounds.append(self.l1)
         if self.l2 is not None and touched is not None:
-            bounds.append(_sqrt_up(touched * Fraction(self.l2) ** 2))
+            bounds.append(sqrt_up(touched * Fraction(self.l2) ** 2))
         return min(bounds)
 
     def l2_of(self, count: int | None) -> float:
         """The most that the Euclidean norm of the changes of any `count` scores is; inf if nothing bounds it. Rounded up."""
         touched = self._touched(count)
-        bounds = [math.inf if touched is None else _sqrt_up(touched * Fraction(self.linf) ** 2)]
+        bounds = [math.inf if touched is None else sqrt_up(touched * Fraction(self.linf) ** 2)]
         if self.l1 is not None:
-            bounds.append(_sqrt_up(Fraction(self.l1) * Fraction(self.linf)))
+            bounds.append(sqrt_up(Fraction(self.l1) * Fraction(self.linf)))
         if self.l2 is not None:
             bounds.append(self.l2)
         return min(bounds)
@@ -217,7 +217,7 @@ def _up(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def _sqrt_up(square: Fraction) -> float:
+def sqrt_up(square: Fraction) -> float:
     """A float that is not below the root, nor more than two units in the last place above it; inf beyond them."""
     places = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
     scaled = square / Fraction(4) ** places  # near 1, whatever the size

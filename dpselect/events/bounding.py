@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import final
 
+from accounting.arguments import shown
 from dpselect.errors import EventLogError
 
 # Every part is preceded by its length, so that no two (user, item) pairs are written alike, whatever characters they hold.
@@ -14,6 +15,7 @@ _RANK = (
     "sha256(concat(length(CAST(u AS VARCHAR)), ':', CAST(u AS VARCHAR), ':', "
     "length(CAST(i AS VARCHAR)), ':', CAST(i AS VARCHAR), ':', CAST(? AS VARCHAR)))"
 )
+_MOST = 10**12
 
 
 @final
@@ -44,15 +46,15 @@ def bound(limit: int | None, salt: str | None) -> Bound | None:
     """The bound asked for, with a fresh salt unless one is given; None if there is none.
 
     Raises:
-        EventLogError: `limit` is not a whole number >= 1, `salt` is not text, or there is a salt and nothing to choose.
+        EventLogError: `limit` is not an integer from 1 to 10^12, `salt` is no text, or there is a salt and nothing to choose.
     """
     if salt is not None and not isinstance(salt, str):
         raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
     if limit is None:
         _require_no_salt(salt)
         return None
-    if type(limit) is not int or limit < 1:
-        raise EventLogError(f"max_items_per_user={limit!r} must be a whole number >= 1, or None for no bound")
+    if type(limit) is not int or not 1 <= limit <= _MOST:
+        raise EventLogError(f"max_items_per_user={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
     return Bound(limit, secrets.token_hex(16) if salt is None else salt)
 
 

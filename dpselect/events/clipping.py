@@ -16,6 +16,7 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.arguments import shown
 from dpselect.errors import EventLogError
 
 Norm = Literal["l1", "l2"]
@@ -71,7 +72,10 @@ def as_scores(units: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _checked(clip: object) -> float:
-    number = float(clip) if isinstance(clip, Real) and not isinstance(clip, bool) else math.nan
+    try:
+        number = float(clip) if isinstance(clip, Real) and not isinstance(clip, bool) else math.nan
+    except OverflowError:
+        number = math.inf
     if not _LEAST <= number <= _MOST:
-        raise EventLogError(f"clip={clip!r} must be a number from {_LEAST:g} to {_MOST:g}: the most that one user measures")
+        raise EventLogError(f"clip={shown(clip)} must be a number from {_LEAST:g} to {_MOST:g}: the most that one user measures")
     return number

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.selection import Label
 
@@ -51,7 +52,10 @@ def require_distinct(names: Sequence[Label], what: str) -> None:
 def _listed(catalogue: Sequence[Label] | NDArray[np.generic]) -> list[Label]:
     if isinstance(catalogue, str):
         raise EventLogError(f"catalogue={catalogue!r} is text, not labels: read a file of them with events.read_catalogue")
-    names = catalogue.tolist() if isinstance(catalogue, np.ndarray) else list(catalogue)
+    given = catalogue.tolist() if isinstance(catalogue, np.ndarray) else catalogue
+    if not isinstance(given, Iterable):
+        raise EventLogError(f"catalogue is one {type(given).__name__}: pass a list of labels")
+    names = list(given)
     if not names:
         raise EventLogError("catalogue is empty: it must name at least one item; leave it out to use the items of the log")
     return [_plain(name) for name in names]
@@ -66,10 +70,16 @@ def _plain(name: object) -> Label:
 
 def _integer(name: Label) -> int:
     if isinstance(name, int):
-        return name
+        return _held(name)
     if not _DECIMAL.fullmatch(name):
         raise EventLogError(
             f"catalogue holds {name!r}, and the items of this log are integers: write its labels as integers, without leading "
             "zeros or signs, or give the log's items as text"
         )
-    return int(name)
+    return _held(int(name))
+
+
+def _held(number: int) -> int:
+    if not -(2**63) <= number < 2**64:
+        raise EventLogError(f"catalogue holds {shown(number)}, and the items of this log are integers of at most 64 bits")
+    return number

@@ -11,7 +11,7 @@ from accounting import BoundedRange, Curve, GaussianDP, GaussianMax, LaplaceDP, 
 from accounting.curves.profile_table import ProfileTable
 from dpselect.errors import InvalidMechanism
 from dpselect.noise import NoiseName, by_name
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Sensitivity, sqrt_up
 
 # Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
 _FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
@@ -22,7 +22,7 @@ _UP = 1 + 1e-12
 def ratio_up(numerator: float, denominator: float) -> float:
     """numerator / denominator as the least float that is not below it."""
     quotient = numerator / denominator
-    if not math.isfinite(quotient):
+    if not math.isfinite(quotient) or math.isinf(denominator):
         raise InvalidMechanism(
             f"{numerator:g} over {denominator:g} is beyond the floats, and the cost or the noise must be finite: where the "
             "latter is a scale use more noise, where it is an epsilon raise it"
@@ -138,20 +138,18 @@ def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidate
 
 def _projection(scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """The Gaussian mechanism on the scores, and without their mean, which rankings do not see."""
-    squares = []
+    squares: list[Fraction] = []
     if candidates is not None:
-        squares.append(sensitivity.range**2 * candidates / 4)
+        squares.append(Fraction(sensitivity.range) ** 2 * candidates / 4)
     if sensitivity.l0 is not None:
-        squares.append(sensitivity.linf**2 * _changed(sensitivity, sensitivity.l0, candidates))
-    shifts = [sensitivity.l2_of(candidates), *(math.nextafter(math.sqrt(square), math.inf) for square in squares)]
+        squares.append(Fraction(sensitivity.linf) ** 2 * _changed(sensitivity, sensitivity.l0, candidates))
+    # Rationals: squares of small floats underflow, and a shift of 0 would be charged nothing.
+    shifts = [sensitivity.l2_of(candidates), *map(sqrt_up, squares)]
     return GaussianDP(mu=ratio_up(min(shifts), scale))
 
 
-def _changed(sensitivity: Sensitivity, l0: int, candidates: int | None) -> float:
-    if not sensitivity.monotone:
-        return l0
-    if candidates is None:
-        return l0
-    most = min(l0, candidates)
-    half = candidates // 2
-    return most * (1 - most / candidates) if most <= half else half * (1 - half / candidates)
+def _changed(sensitivity: Sensitivity, l0: int, candidates: int | None) -> Fraction:
+    if not sensitivity.monotone or candidates is None:
+        return Fraction(l0)
+    raised = min(l0, candidates // 2)
+    return raised * (1 - Fraction(raised, candidates))

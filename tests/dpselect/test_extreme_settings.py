@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,43 @@ def test_a_delta_that_is_none_is_refused_before_noise(delta: object, monkeypatch
         found.sanitised(order=8, delta=delta)
     with pytest.raises(InvalidRequest, match="failure"):
         found.sanitised(order=8, delta=1e-6, failure=1e-5)
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**900])
+@pytest.mark.parametrize("stated", [{}, {"l0": 3}, {"monotone": False, "l0": 2}, {"relation": "replace_one", "l0": 2}])
+def test_a_price_does_not_depend_on_the_unit_of_scores(unit: float, stated: dict[str, object]) -> None:
+    """Squares of tiny sensitivities underflow to a price of next to nothing, and those of large ones overflow."""
+
+    def price(one: float) -> acc.Curve:
+        sensitivity = dps.Sensitivity(linf=one, **stated)  # type: ignore[arg-type]
+        return dps.OneshotTopK(k=1, noise="gaussian", scale=2 * one, candidates=5, sensitivity=sensitivity).curve
+
+    assert price(unit) == price(1.0)
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    "configure",
+    [
+        lambda: dps.Sensitivity(l0=HUGE),
+        lambda: dps.Sensitivity.of_counts(items_per_user=HUGE),
+        lambda: dps.OneshotTopK(k=HUGE, noise="gumbel", scale=1.0),
+        lambda: dps.OneshotTopK(k=1, noise="laplace", scale=1.0, candidates=HUGE),
+        lambda: dps.AboveThreshold(threshold=1.0, scale=1.0, c=HUGE),
+        lambda: pate.BinaryVoting(sigma=1.0, labels=10**30),
+        lambda: pate.TauVoting(tau=1, sigma=1.0, labels=3, threshold=2.0, teachers=HUGE),
+        lambda: dps.AboveThreshold(threshold=1.0, scale=1.7e308, c=2).curve,
+        lambda: dps.JointTopK(k=2, epsilon=1.0, sensitivity=dps.Sensitivity(linf=1e308)).rate,
+    ],
+)
+def test_sizes_beyond_any_use_are_refused_by_the_configuration(configure: Callable[[], object]) -> None:
+    """And not by a raw error of Python's when a price is read, or a draw is made."""
+    with pytest.raises(InvalidMechanism):
+        configure()
+
+
+def test_the_least_delta_has_a_margin() -> None:
+    """3 size/delta overflows, its logarithm does not."""
+    assert dps.LargeMargin(epsilon=1.0, delta=5e-324).margin(5) < 1e5

@@ -83,7 +83,8 @@ class JointTopK(Mechanism):
         """
         span = self.sensitivity.range * (1 if self.k == 1 else 2)
         quotient = min(self.epsilon / span, sys.float_info.max)
-        rate = quotient if Fraction(quotient) * Fraction(span) <= Fraction(self.epsilon) else math.nextafter(quotient, 0.0)
+        fits = math.isfinite(span) and Fraction(quotient) * Fraction(span) <= Fraction(self.epsilon)
+        rate = quotient if fits else math.nextafter(quotient, 0.0)
         if rate == 0.0:
             raise InvalidMechanism(f"epsilon={self.epsilon} beside a range of {span:g} is below the least float: raise it")
         return rate

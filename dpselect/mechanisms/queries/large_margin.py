@@ -120,7 +120,7 @@ class LargeMargin(Mechanism):
     def _margins(self, sizes: Floats) -> Floats:
         e, d = self.epsilon, self.delta
         noise = 12 / e * (np.log(16 / 15 * sizes) + np.log1p(sizes) - math.log(d))
-        ahead = 2 + 6 / e * np.log(3 * sizes / d)
+        ahead = 2 + 6 / e * (np.log(3 * sizes) - math.log(d))
         # A few ulps up, so that rounding cannot let a margin pass too easily.
         return (noise + ahead) * (1 + 1e-14)
 

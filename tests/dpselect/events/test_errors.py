@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -232,3 +233,19 @@ def test_many_columns(tmp_path: Path) -> None:
     refused(tmp_path / "log.parquet", "letter case", user="c5", item="c5999")
     pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * 6000, names=names), tmp_path / "log.parquet")
     assert events.read(tmp_path / "log.parquet", user="c5", item="c5999").labels == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"clip": 10**400}, "clip=<huge>"),
+        ({"clip": "1"}, "clip="),
+        ({"max_items_per_user": 10**400}, "max_items_per_user=<huge>"),
+        ({"within": 5}, "list of labels"),
+        ({"within": np.array(5)}, "list of labels"),
+        ({"within": [10**50]}, "64 bits"),
+    ],
+)
+def test_what_no_log_can_hold_is_named(options: dict[str, Any], words: str) -> None:
+    """Not a raw error, nor one that blames the log."""
+    refused(pa.table({"u": [1], "i": [2]}), words, **options)
