@@ -242,7 +242,10 @@ class Mechanism(Frozen, Summable, ABC):
             data = json.loads(text)
         except (ValueError, TypeError, RecursionError):
             raise InvalidMechanism("the text is not JSON: pass what Mechanism.to_json wrote") from None
-        return from_data(data)
+        try:
+            return from_data(data)
+        except RecursionError:
+            raise InvalidMechanism("the mechanisms are nested too deeply: no plan needs that") from None
 
     def _check_observed(self) -> None:
         if not self.takes_observed:

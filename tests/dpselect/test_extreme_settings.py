@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,3 +116,24 @@ def test_sizes_beyond_any_use_are_refused_by_the_configuration(configure: Callab
 def test_the_least_delta_has_a_margin() -> None:
     """3 size/delta overflows, its logarithm does not."""
     assert dps.LargeMargin(epsilon=1.0, delta=5e-324).margin(5) < 1e5
+
+
+FEW = dps.Sensitivity.of_counts(items_per_user=2)
+DISCOVERY = dps.SparseHistogram(k=4, scale=1.0, delta=1e-6, sensitivity=FEW)
+
+
+def test_what_chooses_no_item_is_no_selection_of_a_discovery() -> None:
+    """The rank of a gap is no item: it would fail at the draw, after the charge."""
+    with pytest.raises(InvalidMechanism, match="among the items"):
+        dps.DiscoverThenSelect(discovery=DISCOVERY, selection=dps.LargeGap(epsilon=1.0, kbar=3), candidates=4)
+
+
+def test_text_that_nests_without_end_is_refused_by_name() -> None:
+    """A few hundred mechanisms inside one another leave Python's stack."""
+    best = dps.ExponentialMechanism(epsilon=1.0, sensitivity=FEW)
+    outer = json.loads(dps.DiscoverThenSelect(discovery=DISCOVERY, selection=best, candidates=2).to_json())
+    inner = outer
+    for _ in range(400):
+        inner = {**outer, "selection": inner}
+    with pytest.raises(InvalidMechanism, match="nested"):
+        dps.Mechanism.from_json(json.dumps(inner))

@@ -19,6 +19,7 @@ from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
 _REASON = "fewer items than requested were discovered"
+_ANSWERS = ("top_k", "one_item", "queries")  # of the others an outcome is no item
 
 
 @final
@@ -63,6 +64,8 @@ class DiscoverThenSelect(Mechanism):
     def _fit_together(self) -> Self:
         if not (self.discovery.takes_observed and self.discovery.ordered):
             raise ValueError(f"discovery={type(self.discovery).__name__} must release an order of items of an unknown domain")
+        if self.selection.traits.answers not in _ANSWERS:
+            raise ValueError(f"selection={type(self.selection).__name__} does not choose among the items that were discovered")
         if self.discovery.relation != self.selection.relation:
             raise ValueError("discovery and selection have guarantees under different relations: state one for both")
         most = self.selection.most_candidates
