@@ -12,7 +12,7 @@ from accounting.curves import Curve
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import joined
 from accounting.ledger.errors import KeyConflict, SharedRows
-from accounting.ledger.item import Item, binding_of
+from accounting.ledger.item import Chargeable, Item, Terms, binding_of, read_item, require_known
 from accounting.ledger.model import Action, Dataset, Entry, Receipt
 from accounting.ledger.origin import Origin
 from accounting.ledger.rows import (
@@ -25,10 +25,14 @@ from accounting.ledger.rows import (
     spent_in,
 )
 from accounting.ledger.states import openings, state_of
+from accounting.ledger.text import checked_name, optional_text
 from accounting.spending.budget import Budget, Price
 from accounting.spending.price import BudgetExceeded
 
 _NEVER = "0" * 64
+
+
+Opening = Literal["charge", "reserve"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,32 @@ class Request:
 
     dataset: str
     item: Item
-    action: Literal["charge", "reserve"]
+    action: Opening
     key: str
     periods: tuple[str, ...]
     label: str | None
     fingerprint: str | None
     salt: str | None
+
+
+def read_request(action: Opening, dataset: str, item: Curve | Chargeable, terms: Terms) -> Request:
+    """What is asked, checked as far as that goes without the dataset; its periods are filled in when that is locked.
+
+    Raises:
+        InvalidArgument, InvalidEntry, RelationMismatch: a keyword is unknown, or a value is none that can be charged.
+    """
+    require_known(terms, Terms)
+    key = terms.get("key")
+    return Request(
+        dataset=checked_name("dataset", dataset),
+        item=read_item(item, terms.get("count", 1), terms.get("relation")),
+        action=action,
+        key=new_key() if key is None else checked_name("key", key),
+        periods=(),
+        label=optional_text("label", terms.get("label")),
+        fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
+        salt=optional_text("salt", terms.get("salt")),
+    )
 
 
 @dataclass(frozen=True)
@@ -62,6 +86,17 @@ class Step:
 def new_key() -> str:
     """A key for a charge whose caller has none."""
     return uuid.uuid4().hex
+
+
+def require_distinct(keys: list[str]) -> None:
+    """Refuse a key that pays for two charges of one batch.
+
+    Raises:
+        KeyConflict: there is one.
+    """
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise KeyConflict(f"key={twice!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged")
 
 
 def charge(connection: Connection, declared: Declared, request: Request, origin: Origin) -> Receipt:
@@ -109,6 +144,7 @@ def append(connection: Connection, declared: Declared, steps: list[Step], origin
         written.append(entry)
     insert_entries(connection, declared.id, written)
     set_head(connection, declared.id, seq, head)
+    declared.seq, declared.head = seq, head  # where the transaction's next charge follows
     return written
 
 

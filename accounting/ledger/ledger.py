@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Literal, Self, Unpack, final
+from typing import IO, Self, Unpack, final
 
 from sqlalchemy import select
 
 from accounting.curves import Curve
 from accounting.ledger.chain import Problem
-from accounting.ledger.charging import Request, charge, new_key, require_room
+from accounting.ledger.charging import Opening, charge, read_request, require_distinct, require_room
 from accounting.ledger.declaring import declare, new_dataset
 from accounting.ledger.errors import LedgerCorrupt
 from accounting.ledger.export import export_lines
@@ -41,8 +41,6 @@ from accounting.ledger.verify import Verification, stream, verify
 from accounting.ledger.windows import Window, checked_periods
 from accounting.relation import Relation
 from accounting.spending.budget import Budget
-
-Opening = Literal["charge", "reserve"]
 
 
 @final
@@ -140,6 +138,13 @@ class Ledger:
         """
         return self._open_charge("charge", dataset, item, terms)
 
+    def charge_all(self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]) -> list[Receipt]:
+        """Charge several (item, terms) pairs in one transaction: all of them, or none if one does not fit. Raises as `charge`.
+
+        A retry under the same keys charges nothing, so give every pair a key where a retry is possible.
+        """
+        return self._open_charges("charge", dataset, charges)
+
     def reserve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
         """Set budget aside, as `charge` does, while no data are read yet: then `commit` and read them, or `void`."""
         return self._open_charge("reserve", dataset, item, terms)
@@ -182,24 +187,21 @@ class Ledger:
         return self._follow("void", dataset, key, checked_name("reason", reason), checked_name("actor", actor))
 
     def _open_charge(self, action: Opening, dataset: str, item: Curve | Chargeable, terms: Terms) -> Receipt:
-        require_known(terms, Terms)
-        priced = read_item(item, terms.get("count", 1), terms.get("relation"))
-        key = terms.get("key")
-        request = partial(
-            Request,
-            dataset=checked_name("dataset", dataset),
-            item=priced,
-            action=action,
-            key=new_key() if key is None else checked_name("key", key),
-            label=optional_text("label", terms.get("label")),
-            fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
-            salt=optional_text("salt", terms.get("salt")),
-        )
-        by = origin(terms.get("actor"), self._clock)
+        return self._open_charges(action, dataset, [(item, terms)])[0]
+
+    def _open_charges(self, action: Opening, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]) -> list[Receipt]:
+        asked = [
+            (read_request(action, dataset, item, terms), terms.get("period"), origin(terms.get("actor"), self._clock))
+            for item, terms in charges
+        ]
+        require_distinct([request.key for request, _, _ in asked])
         with self._store.writer() as connection:
             declared = lock_dataset(connection, checked_name("dataset", dataset))
-            periods = checked_periods(declared.dataset.window, terms.get("period"))
-            return charge(connection, declared, request(periods=periods), by)
+            window = declared.dataset.window
+            return [
+                charge(connection, declared, replace(request, periods=checked_periods(window, period)), by)
+                for request, period, by in asked
+            ]
 
     def _follow(self, action: Following, dataset: str, key: str, label: str | None, actor: str | None) -> Receipt:
         by = origin(actor, self._clock)

@@ -14,6 +14,7 @@ from accounting.ledger import (
     KeyConflict,
     Ledger,
     SharedRows,
+    Terms,
     UnknownDataset,
 )
 from accounting.spending.budget import Price
@@ -87,6 +88,51 @@ def test_a_key_is_for_one_charge(ledger: Ledger, other: tuple[acc.Curve, int]) -
     ledger.charge("clicks", HALF, relation="add_remove", key="job 7")
     with pytest.raises(KeyConflict, match="job 7"):
         ledger.charge("clicks", other[0], relation="add_remove", count=other[1], key="job 7")
+
+
+TENTH = acc.PureDP(epsilon=0.1)
+
+
+def test_a_batch_is_charged_whole(ledger: Ledger) -> None:
+    """Several charges are one transaction and one sound chain; a retry under the same keys gives the same entries back."""
+    batch: list[tuple[acc.Curve, Terms]] = [
+        (TENTH, {"relation": "add_remove", "key": f"job {n}", "count": n, "label": "batch"}) for n in (1, 2, 3)
+    ]
+    receipts = ledger.charge_all("clicks", batch)
+    assert [receipt.seq for receipt in receipts] == [1, 2, 3]
+    assert ledger.total("clicks").remaining.main == pytest.approx(0.4)
+    again = ledger.charge_all("clicks", batch)
+    assert [one.entries for one in again] == [one.entries for one in receipts]
+    assert all(one.replayed for one in again)
+    ledger.charge("clicks", TENTH, relation="add_remove")
+    assert ledger.verify().ok
+    assert ledger.charge_all("clicks", []) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [
+        ((acc.PureDP(epsilon=0.9), {"relation": "add_remove"}), acc.BudgetExceeded),
+        ((TENTH, {"relation": "replace_one"}), acc.RelationMismatch),
+        ((TENTH, {}), acc.RelationMismatch),
+        ((acc.GaussianDP(mu=0.1), {"relation": "add_remove"}), acc.Unaffordable),
+        ((TENTH, {"relation": "add_remove", "key": "a"}), KeyConflict),
+        ((TENTH, {"relation": "add_remove", "key": "before", "count": 2}), KeyConflict),
+        ((TENTH, {"relation": "add_remove", "count": 0}), InvalidEntry),
+        ((TENTH, {"relation": "add_remove", "period": "2024-07"}), InvalidEntry),
+    ],
+)
+def test_a_batch_is_charged_whole_or_not_at_all(ledger: Ledger, last: tuple[acc.Curve, Terms], error: type[Exception]) -> None:
+    """Whatever is wrong with the last charge of a batch, the first one is not charged either, and the chain goes on."""
+    ledger.charge("clicks", TENTH, relation="add_remove", key="before")
+    standing = ledger.heads().datasets
+    with pytest.raises(error):
+        ledger.charge_all("clicks", [(TENTH, {"relation": "add_remove", "key": "a", "fingerprint": "rows"}), last])
+    assert ledger.heads().datasets == standing
+    assert ledger.find("clicks", "a") is None
+    assert ledger.total("clicks").spent.main == 10**11
+    ledger.charge("clicks", TENTH, relation="add_remove", key="a")
+    assert ledger.verify().ok
 
 
 class Described:
