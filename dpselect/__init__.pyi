@@ -51,6 +51,7 @@ from .mechanisms import WithValues as WithValues
 from .planning import ReleasePlan as ReleasePlan
 from .planning import Shape as Shape
 from .planning import plan as plan
+from .quantile import Quantile as Quantile
 from .scores import Scores as Scores
 from .second_look import SecondLook as SecondLook
 from .selection import Selection as Selection

@@ -1,0 +1,116 @@
+"""Theorem W3: quantiles over all small data sets, at attained pairs, and as they are drawn."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpselect as dps
+from dpselect.divergence import log_ratio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import misfit
+
+SHARES = (0.5, 0.25, 0.75)
+
+
+def neighbours(relation: str) -> list[tuple[list[int], list[int]]]:
+    """All data sets of up to five users on four points, and their neighbours."""
+    found: list[tuple[list[int], list[int]]] = []
+    for size in range(5):
+        for data in itertools.combinations_with_replacement(range(4), size):
+            if relation == "add_remove":
+                found += [(list(data), [*data, new]) for new in range(4)]
+            elif size:
+                found += [(list(data), [*data[:place], new, *data[place + 1 :]]) for place in range(size) for new in range(4)]
+    return found
+
+
+def grid(q: float, relation: Any) -> dps.Quantile:
+    """Four points."""
+    return dps.Quantile(q=q, low=0, high=3, step=1, relation=relation)
+
+
+@pytest.mark.parametrize("q", SHARES)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_sensitivity_is_exact(q: float, relation: str) -> None:
+    """No neighbour moves a score, or two against each other, by more; some pair reaches both: 5 % less would be wrong."""
+    quantile = grid(q, relation)
+    changes = [quantile.scores(b).dense() - quantile.scores(a).dense() for a, b in neighbours(relation)]
+    assert max(np.abs(change).max() for change in changes) == quantile.sensitivity.linf
+    assert max(np.ptp(change) for change in changes) == quantile.sensitivity.range
+
+
+@pytest.mark.parametrize("q", SHARES)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("member", [dps.ExponentialMechanism, dps.PermuteAndFlip])
+def test_no_pair_is_told_apart_beyond_the_curve(member: Any, relation: str, q: float) -> None:
+    """Exact log-ratios of every pair stay within epsilon, and come within 40 % of it."""
+    quantile = grid(q, relation)
+    mechanism = member(epsilon=1.0, sensitivity=quantile.sensitivity)
+    worst = 0.0
+    for pair in neighbours(relation)[:: 1 if member is dps.ExponentialMechanism and relation == "add_remove" else 5]:
+        p, q_ = (np.array([list(mechanism.probabilities(quantile.scores(data)).values())]) for data in pair)
+        worst = max(worst, float(log_ratio(p, q_).max()), float(log_ratio(q_, p).max()))
+    assert 0.4 < worst <= 1 + 1e-8
+
+
+def test_scores_are_what_the_definition_says() -> None:
+    """Minus the distance of users strictly below from q n, in parts of a user; numbers outside are moved to the bounds."""
+    quantile = dps.Quantile(q=0.25, low=-1.0, high=1.0, step=0.5)
+    values = [-7.0, -0.5, -0.4, 0.2, 1.0, 99.0, 0.0]
+    points = -1 + 0.5 * np.arange(5)
+    clipped = -1 + 0.5 * np.floor((np.clip(values, -1, 1) + 1) / 0.5)
+    expected = [-abs(4 * int((clipped < point).sum()) - len(values)) for point in points]
+    assert quantile.points == 5
+    assert quantile.scores(values).dense().tolist() == expected
+    assert quantile.scores([]).dense().tolist() == [0] * 5
+
+
+@pytest.mark.parametrize("rng", [np.random.default_rng(20261122), None])
+def test_it_is_drawn_as_its_law_says(rng: Any) -> None:
+    """Points of runs included, by both samplers (false alarm 1e-9 each)."""
+    quantile = grid(0.5, "add_remove")
+    mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=quantile.sensitivity)
+    scores = quantile.scores([0, 0, 3, 3, 3])
+    law: Any = mechanism.probabilities(scores)
+    drawn = [mechanism.select(scores, rng=rng).indices[0] for _ in range(800)]
+    assert misfit(list(drawn), law) > 1e-9
+
+
+def test_many_points_and_users_are_near_the_true_quantile() -> None:
+    """A thousand users on 10^12 points: within what 40 users of them span, but for a chance below e^-15."""
+    values = np.random.default_rng(3).normal(50, 10, 1000)
+    quantile = dps.Quantile(q=0.9, low=0, high=1000, step=1e-9)
+    mechanism = dps.ExponentialMechanism(epsilon=2.0, sensitivity=quantile.sensitivity)
+    found = quantile.value(mechanism.select(quantile.scores(values)))
+    low, high = np.quantile(values, [0.86, 0.94])
+    assert low < found < high
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"q": 0.0}, {"q": 1.0}, {"q": 0.1234567}, {"low": 3}, {"high": np.inf}, {"step": 0}, {"step": 1e-300}, {"relation": "swap"}],
+)
+def test_wrong_settings_are_refused(fields: dict[str, Any]) -> None:
+    """Numbers outside their domain raise InvalidRequest."""
+    with pytest.raises(dps.InvalidRequest):
+        dps.Quantile(**{"q": 0.5, "low": 0, "high": 3, "step": 1, **fields})
+
+
+def test_wrong_numbers_are_refused() -> None:
+    """NaN, tables and text raise InvalidScores, foreign selections InvalidRequest; narrow mechanisms refuse the scores."""
+    quantile = grid(0.5, "add_remove")
+    for values in ([np.nan], [[1, 2]], ["a"]):
+        with pytest.raises(dps.InvalidScores):
+            quantile.scores(values)
+    for indices in ((4,), (0, 1), ()):
+        with pytest.raises(dps.InvalidRequest):
+            quantile.value(dps.Selection(indices=indices, ordered=True))
+    with pytest.raises(dps.SensitivityMismatch):
+        dps.ExponentialMechanism(epsilon=1.0).check(grid(0.9, "add_remove").scores([1]))
