@@ -9,6 +9,7 @@ import typer
 
 from accounting import Relation
 from dpselect.cli import options, progress
+from dpselect.cli.output import emit
 from dpselect.cli.release import answer
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.request import asked
@@ -104,7 +105,10 @@ def topk(
         Option("--period", help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated."),
     ] = None,
     key: Annotated[
-        str | None, Option("--key", help="Idempotency key: a second release under the same key is refused, not charged twice.")
+        str | None,
+        Option(
+            "--key", help="Idempotency key: a second release under it is refused; with the same --output its answer is shown."
+        ),
     ] = None,
     config: Annotated[
         Path | None, Option("--config", help="TOML file, from plan --write for example; options override what it says.")
@@ -128,6 +132,9 @@ def topk(
     stated = {name: value for name, value in locals().items() if name not in ("config", "output", "json", "_debug")}
     question = asked(stated, config)
     delivery = Delivery(output, json)
+    if (before := delivery.recorded(question)) is not None:
+        emit(before)
+        return
     delivery.require(question)
     with progress.shown() as callback:
         released = answer(question, callback, delivery.keep)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from accounting import OutputError
-from accounting.files import PRIVATE, new_file
+from accounting import Curve, OutputError
+from accounting.files import PRIVATE, new_file, read_text
 from dpselect.cli import json_output, text
 from dpselect.cli.guard import Note
 from dpselect.cli.output import NotShown, emit, require_targets
-from dpselect.cli.release import Answer, Question
+from dpselect.cli.release import Answer, Question, configured
 from dpselect.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from accounting.ledger import Receipt
 
 _WIDTH = 100
 
@@ -64,6 +68,31 @@ class Delivery:
             raise InvalidRequest(f"--output={str(self.output)!r} must end in {' or '.join(WRITERS)}: the name tells the format")
         require_targets({"--output": self.output}, question.ledger)
 
+    def recorded(self, question: Question) -> str | None:
+        """The answer that the file holds, if the question's key has paid for it: a retry costs nothing and draws nothing.
+
+        The release is recorded if an interruption came before that. None if there is no such file, or it holds another answer:
+        then it is in the way, as any file.
+
+        Raises:
+            KeyConflict: the key has paid for another mechanism than the one asked for now.
+        """
+        if self.output is None or question.key is None or question.ledger is None or question.dataset is None:
+            return None
+        if self.output.suffix.lower() != ".json" or not self.output.is_file():
+            return None
+        from accounting import Ledger  # a release without a ledger does without a database
+
+        content = read_text(self.output, InvalidRequest, "--output")
+        with Ledger.open(question.ledger, create=False) as ledger:
+            receipt = ledger.find(question.dataset, question.key)
+            if receipt is None or not _is_answer(content, question, receipt):
+                return None
+            _require_same(question, receipt)
+            if receipt.state == "committed":
+                ledger.release(question.dataset, question.key)
+        return content
+
     def keep(self, answer: Answer) -> None:
         """Write the file, before the ledger is told that the answer was released. A failure waits until it is on the screen."""
         if self.output is None:
@@ -103,6 +132,27 @@ class Delivery:
         except OutputError as error:
             return f"the answer is lost, for {error}"
         return f"the answer was written to {str(path.absolute())!r} instead"
+
+
+def _is_answer(content: str, question: Question, receipt: Receipt) -> bool:
+    """Whether a file's text is the answer that the receipt's charge has paid for."""
+    try:
+        held = json.loads(content)["ledger"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+    paid = {"dataset": receipt.dataset, "period": list(question.period), "key": receipt.key, "entry": receipt.seq}
+    return bool(held == paid and receipt.state in ("committed", "released"))
+
+
+def _require_same(question: Question, receipt: Receipt) -> None:
+    if Curve.from_json(receipt.entries[0].curve or "") == configured(question).curve:
+        return
+    from accounting.ledger import KeyConflict
+
+    raise KeyConflict(
+        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r} (entry {receipt.seq}), whose answer "
+        "--output holds: ask as you did then, or under a new key and with a new file"
+    )
 
 
 def _write(path: Path, answer: Answer) -> None:

@@ -48,6 +48,46 @@ def test_a_key_releases_once(topk: list[str]) -> None:
     assert again.stdout == ""
 
 
+def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
+    """With --key and the --output of before the recorded answer is printed again: nothing is charged or drawn."""
+    kept = tmp_path / "answer.json"
+    words = [*topk, "--key", "monday", "--output", str(kept)]
+    assert CliRunner().invoke(app, [*words, "--json"]).exit_code == 0
+    (tmp_path / "log.csv").unlink()  # nothing is read either
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        before = ledger.heads().datasets
+        again = CliRunner().invoke(app, words)
+        assert (again.exit_code, again.stdout) == (0, kept.read_text())
+        assert ledger.heads().datasets == before
+    other = CliRunner().invoke(
+        app, [("0.5" if word == "1" and words[at - 1] == "--epsilon" else word) for at, word in enumerate(words)]
+    )
+    assert other.exit_code != 0
+    assert "paid for another release" in other.stderr
+    for changed in ([*topk, "--key", "tuesday", "--output", str(kept)], [*topk, "--output", str(kept)]):
+        assert "is not written over" in CliRunner().invoke(app, changed).stderr
+
+
+def test_a_retry_records_a_release_that_was_interrupted(topk: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that was kept, but whose release was not recorded, is recorded by the retry; any other file is in the way."""
+    kept = tmp_path / "answer.json"
+    words = [*topk, "--key", "monday", "--output", str(kept)]
+    with monkeypatch.context() as broken:
+        broken.setattr(acc.Ledger, "release", _interrupted)
+        assert CliRunner().invoke(app, words).exit_code == 130
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        assert [entry.action for entry in ledger.entries("log")] == ["charge"]
+        assert CliRunner().invoke(app, words).stdout == kept.read_text()
+        assert [entry.action for entry in ledger.entries("log")] == ["charge", "release"]
+    for content in ("", "{}", "[]", '{"ledger": null}', '{"ledger": {"key": "monday"}}'):
+        kept.write_text(content)
+        assert "is not written over" in CliRunner().invoke(app, words).stderr
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("options", [["--ledger", "sqlite:///x.db"], ["--dataset", "log"], ["--key", "k"]])
 def test_half_a_ledger_is_refused(topk: list[str], options: list[str]) -> None:
     """--ledger and --dataset go together, and the rest needs both."""
