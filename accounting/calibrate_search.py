@@ -30,19 +30,6 @@ def checked_curve(found: object) -> Curve:
     return curve
 
 
-def checked_budget(budget: object) -> Budget:
-    """A budget, if it is one.
-
-    Raises:
-        InvalidArgument: it is not.
-    """
-    if not isinstance(budget, Budget):
-        raise InvalidArgument(
-            f"budget must be a Budget, not {type(budget).__name__}: state one, as Budget(epsilon=..., delta=...)"
-        )
-    return budget
-
-
 class Search:
     """Costs of the parameters probed so far; None for a parameter outside the family's domain."""
 

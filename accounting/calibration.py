@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 from accounting.arguments import MOST_COUNT
-from accounting.calibrate_search import Search, checked_budget, checked_curve
+from accounting.calibrate_search import Search, checked_curve
 from accounting.curves import Composed, Curve
 from accounting.errors import CalibrationError, InvalidArgument
-from accounting.spending.budget import Budget
+from accounting.spending.budget import Budget, checked_budget
+
+_Number = TypeVar("_Number", float, int)
 
 _PROBES = 5
 _DECADES = 15
@@ -29,7 +32,8 @@ def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[f
         ends. If the budget admits all of a given bracket, its costlier end.
 
     Raises:
-        InvalidArgument: the bracket is not two positive numbers in order, budget is no Budget, or family returns no Curve.
+        InvalidArgument: the bracket is not two positive numbers in order, budget is no Budget, or family is no function that
+            returns a Curve.
         CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the parameter.
 
     Example:
@@ -38,7 +42,7 @@ def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[f
         >>> round(acc.calibrate(lambda e: 30 * acc.BoundedRange(epsilon=e), budget), 4)
         0.0824
     """
-    search = Search(family, checked_budget(budget))
+    search = Search(_checked_family(family, "parameter"), checked_budget(budget))
     if bracket is not None:
         search.probe(*_spread(*_checked(bracket)))
         return search.safe_end()
@@ -59,7 +63,7 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         budget: what the whole may cost. `Budget.how_many` counts charges that are chosen one after the other instead.
 
     Raises:
-        InvalidArgument: budget is no Budget, or family returns no Curve.
+        InvalidArgument: budget is no Budget, or family is neither a Curve nor a function that returns one.
         CalibrationError: the budget admits any number, or more than 5 * 10^17.
 
     Example:
@@ -68,7 +72,7 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         31
     """
     checked_budget(budget)
-    curve = _repeated(family) if isinstance(family, Curve) else _checked_family(family)
+    curve = _repeated(family) if isinstance(family, Curve) else _counted(_checked_family(family, "count"))
     low, high = 0, 1
     while budget.admits(curve(high)):
         low, high = high, 2 * high
@@ -84,8 +88,17 @@ def _repeated(curve: Curve) -> Callable[[int], Curve]:
     return lambda count: Composed.of([(count, curve)])
 
 
-def _checked_family(family: Callable[[int], Curve]) -> Callable[[int], Curve]:
+def _counted(family: Callable[[int], Curve]) -> Callable[[int], Curve]:
     return lambda count: checked_curve(family(count))
+
+
+def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
+    if not callable(family):
+        raise InvalidArgument(
+            f"family must be a function from a {number} to a curve, not {type(family).__name__}: pass one, as "
+            f"lambda {number}: ..."
+        )
+    return family
 
 
 def _checked(bracket: tuple[float, float]) -> tuple[float, float]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, cast, final
 
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from accounting import Budget, CalibrationError, RelationMismatch, calibrate
+from accounting import Budget, CalibrationError, Curve, RelationMismatch, calibrate
 from accounting.frozen import Count, Frozen
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
@@ -67,8 +67,16 @@ def calibrated(family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6)) -
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
+        InvalidArgument: family is no function, budget no Budget, or bracket not two positive numbers in order.
+        InvalidRequest: family returns no mechanism.
     """
-    return family(calibrate(lambda parameter: family(parameter).curve, budget, bracket))
+    found = family(calibrate(cast(Callable[[float], Curve], family), budget, bracket))
+    if not hasattr(found, "curve"):
+        raise InvalidRequest(
+            f"family returned a {type(found).__name__}, which draws nothing: return a mechanism, or calibrate curves with "
+            "accounting.calibrate"
+        )
+    return found
 
 
 def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:

@@ -8,7 +8,8 @@ from typing import Any, Literal, NoReturn, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpselect.errors import InvalidScores
+from accounting.arguments import whole
+from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.second_look import SecondLook
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
@@ -144,8 +145,12 @@ class Scores:
         """Positions and values of the `count` highest scores (fewer if there are fewer), highest first.
 
         Ties are broken by position in a public domain and by label in an observed one: never by the data.
+
+        Raises:
+            InvalidRequest: count is not an integer >= 1.
+            InvalidScores: as for `dense`.
         """
-        values = self.dense()
+        values, count = self.dense(), whole("count", count, "how many of the highest scores are wanted", error=InvalidRequest)
         kept = _highest(values, count, self._tie_rank)
         return kept, values[kept]
 
@@ -259,7 +264,10 @@ def _multiplicities(multiplicities: ArrayLike, groups: int) -> NDArray[np.int64]
 
 
 def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[Label, ...]:
-    names: tuple[Label, ...] = tuple(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+    try:
+        names: tuple[Label, ...] = tuple(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+    except TypeError:
+        raise InvalidScores(f"labels must be a sequence of names, one per score, not {type(labels).__name__}") from None
     if len(names) != size:
         raise InvalidScores("labels must have one name per score")
     if not all(type(name) in (int, str) for name in names):

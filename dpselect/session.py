@@ -12,6 +12,7 @@ from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, T
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.relation import same_relation
 from accounting.spending.affordable import Affordable, affordable
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.rounds import Rounds
 from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism
@@ -50,6 +51,7 @@ class Session:
         actor: on whose behalf; by default the operating system's user.
 
     Raises:
+        InvalidRequest: ledger is no Ledger.
         UnknownDataset: the ledger declares no such dataset.
 
     Example:
@@ -65,6 +67,11 @@ class Session:
     def __init__(
         self, ledger: Ledger, dataset: str, *, period: str | Sequence[str] | None = None, actor: str | None = None
     ) -> None:
+        if not isinstance(ledger, Ledger):
+            raise InvalidRequest(
+                f"ledger must be an accounting.Ledger, not {type(ledger).__name__}: open one with Ledger.open(url), or use "
+                "Session.open(url, dataset)"
+            )
         self._ledger = ledger
         self._dataset = ledger.dataset(dataset)
         self._period = period

@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from accounting.arguments import whole
 from dpselect.divergence import hockey_stick, log_ratio, renyi
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
@@ -92,6 +94,7 @@ def worst_case(
 
     Raises:
         NoClosedForm: the mechanism has no exact law at this size.
+        InvalidRequest: not a mechanism, or a size that is no integer >= 1.
 
     Example:
         >>> import dpselect as dps
@@ -99,6 +102,9 @@ def worst_case(
         >>> round(worst.pure_epsilon, 6)
         1.0
     """
+    _require(mechanism, "covers", "probabilities")
+    candidates = whole("candidates", candidates, "how many candidates the box has", error=InvalidRequest)
+    highest = whole("highest", highest, "the largest count in the box", error=InvalidRequest)
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
     bounds = np.arange(highest + 1.0) * mechanism.covers.linf if edges is None else edges
     laws = _laws(mechanism, vectors, domain, bounds)
@@ -127,7 +133,7 @@ def lower_bound(
         confidence: of the statement, in (0, 1).
 
     Raises:
-        InvalidRequest: fewer than 10 samples, or a confidence outside (0, 1).
+        InvalidRequest: not a mechanism, fewer than 10 samples, or a confidence outside (0, 1).
 
     Example:
         >>> import numpy as np
@@ -138,8 +144,10 @@ def lower_bound(
         >>> 0 <= found.epsilon < 1
         True
     """
-    if samples < 10 or not 0 < confidence < 1:
-        raise InvalidRequest(f"samples={samples} must be at least 10 and confidence={confidence} in (0, 1)")
+    _require(mechanism, "select")
+    samples = whole("samples", samples, "how many draws are made from each input", least=10, error=InvalidRequest)
+    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < confidence < 1:
+        raise InvalidRequest(f"confidence={str(confidence)[:30]!r} must be a number in (0, 1): 1 - 1e-6, for example")
     draws = [[mechanism.select(scores, rng=rng).outcome for _ in range(samples)] for scores in (first, second)]
     half = samples // 2
     views = _views([outcome for drawn in draws for outcome in drawn[:half]])
@@ -148,6 +156,14 @@ def lower_bound(
     low, high = _limits([sum(t[outcome] for outcome in event) for t in test], samples - half, confidence)
     epsilon = float(np.log((low - delta) / high)) if low > delta else 0.0
     return LowerBound(max(0.0, epsilon), delta, confidence, frozenset(event))
+
+
+def _require(mechanism: object, *parts: str) -> None:
+    """Mechanisms of others, which only look like one, are welcome."""
+    if not all(hasattr(mechanism, part) for part in parts):
+        raise InvalidRequest(
+            f"mechanism must be a dpselect mechanism, not {type(mechanism).__name__}: pass what draws the answer, not its curve"
+        )
 
 
 def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ...]]:

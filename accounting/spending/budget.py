@@ -267,3 +267,16 @@ def _remedy(measure: Measure) -> str:
 
 
 __all__ = ["NOTHING", "Budget", "Form", "Measure", "Price", "Remaining"]
+
+
+def checked_budget(budget: object) -> Budget:
+    """A budget, if it is one.
+
+    Raises:
+        InvalidArgument: it is not.
+    """
+    if not isinstance(budget, Budget):
+        raise InvalidArgument(
+            f"budget must be a Budget, not {type(budget).__name__}: state one, as Budget(epsilon=..., delta=...)"
+        )
+    return budget

@@ -10,7 +10,7 @@ from accounting.curves import Composed, Curve
 from accounting.guarantee import Priced, joined, read_item
 from accounting.kept import Kept
 from accounting.relation import Relation, same_relation
-from accounting.spending.budget import Budget
+from accounting.spending.budget import Budget, checked_budget
 from accounting.spending.price import NOTHING, BudgetExceeded, Price, Remaining
 
 
@@ -41,6 +41,9 @@ class PrivacyFilter:
         budget: what may be spent.
         relation: the neighbouring relation; if None, the first mechanism states it.
 
+    Raises:
+        InvalidArgument: budget is no Budget.
+
     Example:
         >>> import accounting as acc
         >>> spending = acc.PrivacyFilter(acc.Budget(epsilon=1.0))
@@ -52,7 +55,7 @@ class PrivacyFilter:
     """
 
     def __init__(self, budget: Budget, relation: Relation | None = None) -> None:
-        self._budget = budget
+        self._budget = checked_budget(budget)
         self._kept = Kept(
             _State(same_relation(None, relation)),
             owner="a PrivacyFilter",

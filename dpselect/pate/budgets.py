@@ -20,9 +20,9 @@ from accounting import (
     calibrate_count,
 )
 from accounting.arguments import whole
-from accounting.calibrate_search import checked_budget
 from accounting.conversion.pld import Dominated, composable, pld_epsilon
 from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
+from accounting.spending.budget import checked_budget
 from dpselect.calibration import knob_of
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from accounting.arguments import whole
@@ -58,6 +58,10 @@ def read_plan(steps: Sequence[Described]) -> Plan:
     Raises:
         InvalidArgument: a count is no integer >= 0, a curve has no dominating pair, or its inner order matters and is unknown.
     """
+    if isinstance(steps, Curve) or not isinstance(steps, Iterable):
+        raise InvalidArgument(
+            f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}: put it in a list"
+        )
     counted = [(n, curve) for curve, n in (_counted(item) for item in steps) if n > 0]
     added = decimal_sum((n, _added(curve)) for n, curve in counted)
     blocks = [Block(n, _orders(curve)) for n, curve in counted]

@@ -1,0 +1,87 @@
+"""Arguments of a wrong type get the library's own error, which names the field, the rule and the remedy, and not Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import accounting as acc
+import dpselect as dps
+
+A: Any = acc
+D: Any = dps
+BUDGET, CURVE = acc.Budget(epsilon=1.0, delta=1e-6), acc.BoundedRange(epsilon=1.0)
+SCORES = dps.Scores([3, 1], sensitivity=dps.Sensitivity())
+EM = dps.ExponentialMechanism(epsilon=1.0)
+
+CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
+    "calibrate": (lambda: A.calibrate(3, BUDGET), acc.InvalidArgument, "family must be a function .* not int: pass one"),
+    "calibrate_count": (lambda: A.calibrate_count(3, BUDGET), acc.InvalidArgument, "family must be a function .* not int: pass"),
+    "calibrated": (
+        lambda: D.calibrated(lambda e: acc.BoundedRange(epsilon=e), BUDGET),
+        dps.InvalidRequest,
+        "family returned a BoundedRange, .*: return a mechanism",
+    ),
+    "calibrated, no function": (lambda: D.calibrated(3, BUDGET), acc.InvalidArgument, "family must be a function .* not int"),
+    "calibrated, no budget": (
+        lambda: D.calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), 1.0),
+        acc.InvalidArgument,
+        "budget must be a Budget, not float: state one",
+    ),
+    "Session": (lambda: D.Session(3, "x"), dps.InvalidRequest, "ledger must be an accounting.Ledger, not int: open one"),
+    "PrivacyFilter": (lambda: A.PrivacyFilter("b"), acc.InvalidArgument, "budget must be a Budget, not str: state one"),
+    "worst_case": (lambda: D.verify.worst_case(CURVE), dps.InvalidRequest, "mechanism must be .* not BoundedRange: pass"),
+    "worst_case, size": (
+        lambda: D.verify.worst_case(EM, candidates="x"),
+        dps.InvalidRequest,
+        "candidates=<str> must be an integer >= 1",
+    ),
+    "lower_bound": (
+        lambda: D.verify.lower_bound(CURVE, SCORES, SCORES),
+        dps.InvalidRequest,
+        "mechanism must be .* not BoundedRange: pass",
+    ),
+    "lower_bound, samples": (
+        lambda: D.verify.lower_bound(EM, SCORES, SCORES, samples="x"),
+        dps.InvalidRequest,
+        "samples=<str> must be an integer >= 10",
+    ),
+    "lower_bound, confidence": (
+        lambda: D.verify.lower_bound(EM, SCORES, SCORES, samples=20, confidence="x"),
+        dps.InvalidRequest,
+        "confidence='x' must be a number in",
+    ),
+    "Scores, labels": (
+        lambda: D.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=3),
+        dps.InvalidScores,
+        "labels must be a sequence of names, one per score, not int",
+    ),
+    "Scores.ranked": (lambda: D.Scores.ranked(SCORES, "x"), dps.InvalidRequest, "count=<str> must be an integer >= 1"),
+    "adaptive_composition": (
+        lambda: A.adaptive_composition(3, 1e-6),
+        acc.InvalidArgument,
+        "steps must be a list .* not int: put it in a list",
+    ),
+    "adaptive_composition, one curve": (
+        lambda: A.adaptive_composition(CURVE, 1e-6),
+        acc.InvalidArgument,
+        "steps must be a list .* not BoundedRange: put it in a list",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_argument_is_named(name: str) -> None:
+    """The error is the family's own and says what to pass instead."""
+    call, error, words = CALLS[name]
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_integers_of_numpy_are_counts() -> None:
+    """What is an integer anywhere else is one here."""
+    assert D.verify.worst_case(EM, candidates=np.int64(2), highest=np.int32(1)).pure_epsilon > 0
+    assert SCORES.ranked(np.int64(1))[1].tolist() == [3]  # type: ignore[arg-type]
