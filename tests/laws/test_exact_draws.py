@@ -105,7 +105,7 @@ def widened(bounds: Any, by: float) -> Any:
 @pytest.mark.parametrize("noise", NOISES)
 def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patch) -> None:
     """For the same bits both draws, at their own precision, a low one and none, agree with an all-Arb reference; 100 cases."""
-    rng, real = np.random.default_rng(3), canonical_draw.totals
+    rng, real, real_rows = np.random.default_rng(3), canonical_draw.totals, canonical_rows.totals
     for case, values in enumerate(awkward(5, 100)):
         k = int(rng.integers(1, len(values) + 1))
         mechanism = dps.CanonicalTopK(
@@ -123,10 +123,11 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
         chosen = classes.chosen(int(blocks.row[expected]), int(blocks.start[expected]))
         for by in (0.0, mechanism.scale, np.inf):
             monkeypatch.setattr(canonical_draw, "totals", widened(real, by))
+            monkeypatch.setattr(canonical_rows, "totals", widened(real_rows, by))
             assert canonical_draw.draw_class(classes, by_name(noise), mechanism.scale, sampler(case)) == chosen
-        if k == len(values) or mechanism.gamma < 1:
-            held, lowest = rows_winner(mechanism, values, case)
-            assert (held, lowest) == (chosen.held + (chosen.lowest == k), chosen.lowest)
+            if k == len(values) or mechanism.gamma < 1:
+                held, lowest = rows_winner(mechanism, values, case)
+                assert (held, lowest) == (chosen.held + (chosen.lowest == k), chosen.lowest)
 
 
 def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from dpselect.mechanisms.canonical.draw import draw_class
 from dpselect.mechanisms.canonical.many import RowDraw, draw_rows
 from dpselect.mechanisms.joint import top_k as joint
 from dpselect.mechanisms.joint.levels import Levels
-from dpselect.sampling import ExactSampler, Sampler
+from dpselect.sampling import ExactSampler, Sampler, plain
 
 Patch = pytest.MonkeyPatch
 WIDE = dps.Sensitivity(linf=0.3, monotone=False)
@@ -149,3 +149,13 @@ def test_joint_levels_are_drawn_at_the_configured_rate(beta: float | None, monke
     drawn(dps.JointTopK(k=2, epsilon=1.4, beta=beta, sensitivity=dps.Sensitivity(linf=0.5)), [4, 2, 1])
     cut = math.inf if beta is None else math.log(6 / 0.1) / 1.4
     assert seen == [pytest.approx((1.4, cut), rel=1e-14)] * 2
+
+
+@pytest.mark.parametrize(("behind", "first"), [(1.98, 1), (2.02, 0)])
+def test_simulations_add_the_noise_at_its_scale(behind: float, first: int) -> None:
+    """A noise of one at scale two makes up for a gap of a little less than two, and for no more."""
+    values, draw = np.array([behind, 0.0]), lambda count: np.tile([0.0, 1.0], count // 2)
+    assert plain.top_k(values, draw, 2.0, 1)[0] == first
+    assert plain.top_k_rows(np.tile(values, (3, 1)), draw, 2.0, 1)[:, 0].tolist() == [first] * 3
+    positions, noisy = plain.ranked(values, draw, 2.0, 1)
+    assert (positions[0], noisy[0]) == (first, max(2.0, behind))
