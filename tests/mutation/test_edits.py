@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from edits import EDITS, Edit
+from noise_edits import NOISE_EDITS
 
 ROOT = Path(__file__).resolve().parents[2]
+ALL = [*EDITS, *NOISE_EDITS]
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=str)
+@pytest.mark.parametrize("edit", ALL, ids=str)
 def test_an_edit_still_has_its_place(edit: Edit) -> None:
     """What is to be replaced occurs once, and the tests are there: the list does not rot."""
     assert (ROOT / edit.file).read_text().count(edit.old) == 1
@@ -23,14 +25,14 @@ def test_an_edit_still_has_its_place(edit: Edit) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edit", EDITS, ids=str)
+@pytest.mark.parametrize("edit", ALL, ids=str)
 def test_an_edit_is_noticed(edit: Edit, tmp_path: Path) -> None:
     """With the edit planted in a copy of the packages the named tests fail; an error of collection does not count."""
     for package in ("accounting", "dpselect"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     target = tmp_path / edit.file
     target.write_text(target.read_text().replace(edit.old, edit.new))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", edit.tests]
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", edit.tests]
     given = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "DPSELECT_TEST_INSTALLED"))}
     given["PYTHONPATH"] = str(tmp_path)
     done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=300, check=False)

@@ -1,0 +1,90 @@
+"""Planted edits that draw with 5 % less noise, compute a law of less noise, or charge 5 % less than the noise costs."""
+
+from __future__ import annotations
+
+from edits import Edit
+
+MECHANISMS, CURVES = "dpselect/mechanisms", "dpselect/mechanisms/noise_curves.py"
+CANONICAL, JOINT = f"{MECHANISMS}/canonical", f"{MECHANISMS}/joint"
+LIMITED, GAPS = f"{MECHANISMS}/unknown/limited_domain.py", f"{MECHANISMS}/stability/gaps.py"
+LAW = "tests/laws/test_mutants_laws.py::test_a_law_is_that_of_the_configured_noise"
+ORDERED = "tests/laws/test_mutants_laws.py::test_an_ordered_one_shot_law_is_that_of_the_configured_noise"
+PRICES, DRAWS = "tests/laws/test_mutants_prices.py", "tests/laws/test_mutants_draws.py"
+LIPSCHITZ, GAUSSIAN = f"{PRICES}::test_a_price_is_the_range_over_the_scale", f"{PRICES}::test_a_gaussian_price_is_its_closed_form"
+SPENT, ATTAINED = f"{PRICES}::test_a_price_in_epsilon_is_spent_as_noise", f"{PRICES}::test_some_pair_attains_the_price"
+ASKED = f"{DRAWS}::test_a_draw_is_asked_for_with_the_configured_noise"
+GAP = f"{DRAWS}::test_a_gap_is_tested_with_the_configured_noise"
+DOMAIN = f"{DRAWS}::test_limited_domain_is_asked_for_with_its_noise"
+CLASSES = f"{DRAWS}::test_canonical_classes_are_drawn_with_the_configured_noise"
+BITS = "tests/laws/test_exact_draws.py::test_canonical_classes_are_decided_by_all_bits"
+LEVELS = "tests/laws/test_exact_draws.py::test_joint_levels_are_decided_by_all_bits"
+
+RATE = f"{DRAWS}::test_joint_levels_are_drawn_at_the_configured_rate"
+COMPETITORS = "tests/laws/test_mutants_laws.py::test_the_number_of_competitors_is_a_softmax"
+TESTED = "tests/laws/test_mutants_prices.py::test_a_gaussian_comparison_attains_the_price"
+PLAIN = f"{DRAWS}::test_simulations_add_the_noise_at_its_scale"
+TAIL = "tests/dpselect/sampling/test_decisions.py::test_exceeding_a_level_has_the_chance_of_the_tail"
+INSIDE = "tests/dpselect/sampling/test_decisions.py::test_a_level_inside_the_first_word_is_refined"
+ROWS = "tests/dpselect/sampling/test_decisions.py::test_rows_have_the_law_of_quadrature"
+SLOW = "tests/dpselect/sampling/test_refinement.py::test_every_precision_gives_the_answer_of_the_slow_reference"
+
+
+def cut(file: str, text: str, tests: str) -> Edit:
+    """Where `text` has an @, a factor of .95 is planted."""
+    return Edit(file, text.replace("@", ""), text.replace("@", "0.95 * "), tests)
+
+
+NOISE_EDITS = [
+    cut(f"{MECHANISMS}/noisy_max/report_noisy_max.py", "positions.select(scores, by_name(self.noise), @self.scale", ASKED),
+    cut(f"{MECHANISMS}/noisy_max/report_noisy_max.py", "probabilities(scores, by_name(self.noise), @self.scale", LAW),
+    cut(f"{MECHANISMS}/noisy_max/oneshot.py", "best = largest(scores, by_name(self.noise), @self.scale", ASKED),
+    cut(f"{MECHANISMS}/noisy_max/oneshot.py", "source.top_k_rows(matrix, by_name(self.noise), @self.scale", ASKED),
+    cut(f"{MECHANISMS}/noisy_max/oneshot.py", "top_set_probabilities(noise, @self.scale", LAW),
+    cut(f"{MECHANISMS}/noisy_max/oneshot.py", "ordered_probabilities(noise, @self.scale", ORDERED),
+    cut(f"{MECHANISMS}/noisy_max/peeling.py", "peel(scores.values, noise, @self.scale", ASKED),
+    cut(f"{MECHANISMS}/noisy_max/peeling.py", "peel_groups(scores.values, scores.multiplicities, noise, @self.scale", ASKED),
+    cut(f"{MECHANISMS}/noisy_max/peeling.py", "_sequences(values, by_name(self.noise), @self.scale", LAW),
+    cut(f"{MECHANISMS}/noisy_max/peeling.py", "return @self.k * best_one", f"{PRICES}::test_a_gaussian_price_is_its_closed_form"),
+    cut(CURVES, "epsilon = @ratio_up(sensitivity.range, scale)\n    return BoundedRange", LIPSCHITZ),
+    cut(CURVES, "else LaplaceDP(epsilon=@epsilon)", ATTAINED),
+    cut(CURVES, "GaussianMax(mu=@ratio_up(sensitivity.range, scale)", GAUSSIAN),
+    cut(CURVES, "return GaussianDP(mu=@ratio_up(min(shifts), scale))", TESTED),
+    cut(CURVES, "squares.append(@sensitivity.range**2", GAUSSIAN),
+    cut(CURVES, "squares.append(@sensitivity.linf**2", GAUSSIAN),
+    cut(CURVES, "LaplaceDP(epsilon=@ratio_up(times * sensitivity.range", LIPSCHITZ),
+    cut(LIMITED, "return @ratio_up(1.0, self.epsilon)", DOMAIN),
+    cut(LIMITED, "return 1 + @sum(parts) / self.epsilon", LAW),
+    cut(LIMITED, "curve=times * BoundedRange(epsilon=@self.epsilon)", SPENT),
+    cut(LIMITED, 'by_name("gumbel"), @self._scale, min(', DOMAIN),
+    cut(LIMITED, 'by_name("gumbel"), @self._scale, 1)', f"{DRAWS}::test_limited_domain_chooses_with_its_noise"),
+    cut(LIMITED, "softmax(self._preferences(floors), @1 / self.epsilon", COMPETITORS),
+    cut(f"{CANONICAL}/top_k.py", "return @ratio_up(self.sensitivity.range, self.epsilon)", SPENT),
+    cut(f"{CANONICAL}/top_k.py", "BoundedRange(epsilon=@self.epsilon) if", SPENT),
+    cut(f"{CANONICAL}/top_k.py", "else LaplaceDP(epsilon=@self.epsilon)", ATTAINED),
+    cut(f"{CANONICAL}/top_k.py", "self.top_set), by_name(self.noise), @self.scale, source)", CLASSES),
+    cut(f"{CANONICAL}/top_k.py", "RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), @self.scale)", CLASSES),
+    cut(f"{CANONICAL}/top_k.py", "argmax_probabilities(by_name(self.noise), @self.scale, utility)", LAW),
+    cut(f"{CANONICAL}/draw.py", "blocks.low, blocks.high), @self._scale)", BITS),
+    cut(f"{CANONICAL}/draw.py", "rational(@self._scale)", BITS),
+    cut(f"{CANONICAL}/many.py", "totals(scores, noise, @asked.scale)", BITS),
+    cut(f"{CANONICAL}/many.py", "rational(@asked.scale)", BITS),
+    cut(f"{CANONICAL}/many.py", "/ (@0.5 * asked.scale)", BITS),
+    cut(f"{JOINT}/top_k.py", "span = @self.sensitivity.range", SPENT),
+    cut(f"{JOINT}/top_k.py", "BoundedRange(epsilon=@self.epsilon)", SPENT),
+    cut(f"{JOINT}/top_k.py", "return @(sequences - math.log(self.beta)) / self.rate", RATE),
+    cut(f"{JOINT}/top_k.py", "Levels(ranked, self.k, @self.rate", RATE),
+    cut(f"{JOINT}/levels.py", "arb(low) - @(uniform", LEVELS),
+    cut(f"{JOINT}/levels.py", "return np.asarray(@2.0 * half * self.rate)", LEVELS),
+    cut(GAPS, "step = @ratio_up(gap_shift(self.relation), self.scale)", SPENT),
+    cut(GAPS, "by_name(self.noise), @self.scale, math.nextafter", GAP),
+    cut(GAPS, "math.nextafter(@self.scale * self.threshold", GAP),
+    Edit(GAPS, "gap_shift(self.relation), 0.0) / self.scale", "gap_shift(self.relation), 0.0) / (0.95 * self.scale)", LAW),
+    cut("dpselect/sampling/comparisons.py", "return @low * scale, high * scale", TAIL),
+    cut("dpselect/sampling/comparisons.py", "[(rational(@scale), entries.draw(i, words))]", INSIDE),
+    cut("dpselect/sampling/contest.py", "heights(values, self.reference, @self.scale)", SLOW),
+    cut("dpselect/sampling/contest.py", "scale = rational(@problem.scale)", SLOW),
+    cut("dpselect/sampling/plain.py", "noisy = draw(len(chunk))\n        noisy *= @scale", PLAIN),
+    cut("dpselect/sampling/plain.py", "reshape(block.shape)\n        noisy *= @scale", PLAIN),
+    cut("dpselect/sampling/plain.py", "values + @scale * draw(", PLAIN),
+    cut("dpselect/sampling/exact.py", "keepdims=True), @problem.scale)", ROWS),
+]
