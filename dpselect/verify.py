@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy
@@ -113,9 +113,9 @@ def worst_case(
 
 
 def lower_bound(
-    mechanism: Mechanism,
-    first: Scores,
-    second: Scores,
+    mechanism: Mechanism | Callable[[Any], Any],
+    first: Any,
+    second: Any,
     *,
     delta: float = 0.0,
     samples: int = 20_000,
@@ -128,12 +128,17 @@ def lower_bound(
     the items, and about the cells that released values lie in: of all of them, of one, or of none, whichever says most.
 
     Args:
+        mechanism: one of this library's, or anybody's function from an input to what it releases: an item (int or str), a number
+            (float), or a sequence of one kind of them.
+        first, second: neighbouring Scores, or whatever the function takes.
         delta: the delta of the claim under test.
         samples: draws from each input.
         confidence: of the statement, in (0, 1).
+        rng: None draws releases from the operating system's entropy. A function draws its own noise: leave it out.
 
     Raises:
-        InvalidRequest: not a mechanism, fewer than 10 samples, or a confidence outside (0, 1).
+        InvalidRequest: neither a mechanism nor a function, fewer than 10 samples, a confidence outside (0, 1), or a function that
+            releases something else.
 
     Example:
         >>> import numpy as np
@@ -144,11 +149,11 @@ def lower_bound(
         >>> 0 <= found.epsilon < 1
         True
     """
-    _require(mechanism, "select")
+    release = _released_by(mechanism, rng)
     samples = whole("samples", samples, "how many draws are made from each input", least=10, error=InvalidRequest)
     if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < confidence < 1:
         raise InvalidRequest(f"confidence={str(confidence)[:30]!r} must be a number in (0, 1): 1 - 1e-6, for example")
-    draws = [[mechanism.select(scores, rng=rng).outcome for _ in range(samples)] for scores in (first, second)]
+    draws = [[release(scores) for _ in range(samples)] for scores in (first, second)]
     half = samples // 2
     views = _views([outcome for drawn in draws for outcome in drawn[:half]])
     view, event, _ = max((_best_event(view, draws, delta, half) for view in views), key=lambda found: found[2])
@@ -164,6 +169,32 @@ def _require(mechanism: object, *parts: str) -> None:
         raise InvalidRequest(
             f"mechanism must be a dpselect mechanism, not {type(mechanism).__name__}: pass what draws the answer, not its curve"
         )
+
+
+def _released_by(mechanism: Mechanism | Callable[[Any], Any], rng: np.random.Generator | None) -> Callable[[Any], Outcome]:
+    """One draw, in the form that outcomes are compared in."""
+    select, draw = getattr(mechanism, "select", None), cast(Callable[[Any], Any], mechanism)
+    if select is not None:
+        return lambda scores: select(scores, rng=rng).outcome
+    if not callable(mechanism):
+        _require(mechanism, "select")
+    if rng is not None:
+        raise InvalidRequest("rng= seeds this library's mechanisms only: seed the function yourself, and leave it out")
+    return lambda given: _outcome(draw(given))
+
+
+def _outcome(released: Any) -> Outcome:
+    """What a function released: items in their order, or numbers."""
+    held = np.asarray(released).ravel().tolist() if isinstance(released, np.ndarray | np.generic) else released
+    listed = held if isinstance(held, list | tuple) else (held,)
+    parts = tuple(part.item() if isinstance(part, np.generic) else part for part in listed)
+    if all(type(part) is float for part in parts) and parts:
+        return Outcome(tuple(range(len(parts))), ordered=True, values=parts)
+    if all(isinstance(part, int | str) for part in parts):
+        return Outcome(parts, ordered=True)
+    raise InvalidRequest(
+        f"the function released a {type(released).__name__}: make it int, str or float, or a sequence of one kind"
+    )
 
 
 def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ...]]:
