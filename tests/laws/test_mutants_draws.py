@@ -18,6 +18,7 @@ from dpselect.mechanisms.canonical.draw import draw_class
 from dpselect.mechanisms.canonical.many import RowDraw, draw_rows
 from dpselect.mechanisms.joint import top_k as joint
 from dpselect.mechanisms.joint.levels import Levels
+from dpselect.mechanisms.ranks import Ranked
 from dpselect.sampling import ExactSampler, Sampler, plain
 
 Patch = pytest.MonkeyPatch
@@ -159,3 +160,15 @@ def test_simulations_add_the_noise_at_its_scale(behind: float, first: int) -> No
     assert plain.top_k_rows(np.tile(values, (3, 1)), draw, 2.0, 1)[:, 0].tolist() == [first] * 3
     positions, noisy = plain.ranked(values, draw, 2.0, 1)
     assert (positions[0], noisy[0]) == (first, max(2.0, behind))
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.7])
+def test_joint_levels_fall_at_the_rate_within_their_cell(rate: float) -> None:
+    """A level's bounds lie around the quantile of an exponential law cut to the cell, at the first bits of its uniform number."""
+    cells = Levels(Ranked(dps.Scores([90, 50, 3, 0], sensitivity=dps.Sensitivity())), 2, rate, math.inf)._cells
+    cell, words = np.tile(np.arange(len(cells)), 20), ExactSampler(np.random.default_rng(2)).words(20 * len(cells))
+    start, width = cells.edges[cell], np.diff(cells.edges)[cell]
+    exact = start - np.log1p(words * 2.0**-64 * np.expm1(-2 * rate * width)) / (2 * rate)
+    for bound in cells.within(cell, words):
+        assert bound == pytest.approx(exact, rel=1e-9, abs=1e-9)
+    assert width.max() * 2 * rate > 0.1

@@ -20,6 +20,7 @@ BITS = "tests/laws/test_exact_draws.py::test_canonical_classes_are_decided_by_al
 LEVELS = "tests/laws/test_exact_draws.py::test_joint_levels_are_decided_by_all_bits"
 
 RATE = f"{DRAWS}::test_joint_levels_are_drawn_at_the_configured_rate"
+WITHIN = f"{DRAWS}::test_joint_levels_fall_at_the_rate_within_their_cell"
 COMPETITORS = "tests/laws/test_mutants_laws.py::test_the_number_of_competitors_is_a_softmax"
 TESTED = "tests/laws/test_mutants_prices.py::test_a_gaussian_comparison_attains_the_price"
 PLAIN = f"{DRAWS}::test_simulations_add_the_noise_at_its_scale"
@@ -49,8 +50,8 @@ NOISE_EDITS = [
     cut(CURVES, "else LaplaceDP(epsilon=@epsilon)", ATTAINED),
     cut(CURVES, "GaussianMax(mu=@ratio_up(sensitivity.range, scale)", GAUSSIAN),
     cut(CURVES, "return GaussianDP(mu=@ratio_up(min(shifts), scale))", TESTED),
-    cut(CURVES, "squares.append(@sensitivity.range**2", GAUSSIAN),
-    cut(CURVES, "squares.append(@sensitivity.linf**2", GAUSSIAN),
+    cut(CURVES, "squares.append(Fraction(@sensitivity.range)", GAUSSIAN),
+    cut(CURVES, "squares.append(Fraction(@sensitivity.linf)", GAUSSIAN),
     cut(CURVES, "LaplaceDP(epsilon=@ratio_up(times * sensitivity.range", LIPSCHITZ),
     cut(LIMITED, "return @ratio_up(1.0, self.epsilon)", DOMAIN),
     cut(LIMITED, "return 1 + @sum(parts) / self.epsilon", LAW),
@@ -75,6 +76,10 @@ NOISE_EDITS = [
     cut(f"{JOINT}/top_k.py", "Levels(ranked, self.k, @self.rate", RATE),
     cut(f"{JOINT}/levels.py", "arb(low) - @(uniform", LEVELS),
     cut(f"{JOINT}/levels.py", "return np.asarray(@2.0 * half * self.rate)", LEVELS),
+    cut(f"{JOINT}/levels.py", "least = -@0.5 *", WITHIN),
+    cut(f"{JOINT}/levels.py", "most = -@0.5 *", WITHIN),
+    cut(f"{JOINT}/levels.py", "share = @-np.expm1(-width)", LEVELS),
+    cut(f"{JOINT}/levels.py", "[arb(-@rate * edge).exp() for", LEVELS),
     cut(GAPS, "step = @ratio_up(gap_shift(self.relation), self.scale)", SPENT),
     cut(GAPS, "by_name(self.noise), @self.scale, math.nextafter", GAP),
     cut(GAPS, "math.nextafter(@self.scale * self.threshold", GAP),
