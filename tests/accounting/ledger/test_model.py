@@ -89,7 +89,7 @@ class Machine(RuleBasedStateMachine):
         units = round(cost * 10**12) * count
         if name not in self.spent:
             self._refused(UnknownDataset, call, name, item, **terms)
-        elif relation is not None:
+        elif relation == "replace_one":
             self._refused(RelationMismatch, call, name, item, **terms)
         elif known is not None and (known["asked"] != asked or known["state"] == "void"):
             self._refused(KeyConflict, call, name, item, **terms)

@@ -60,7 +60,10 @@ OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "k a fraction": (("--k", "2.5", "--epsilon", "1", "--delta", "1e-6"), ("--k", "integer")),
     "k zero": (("--k", "0", "--epsilon", "1", "--delta", "1e-6"), ("--k",)),
     "k missing": (("--epsilon", "1", "--delta", "1e-6"), ("--k",)),
-    "replace_one without a catalogue": ((*GOOD, "--relation", "replace_one"), ("LimitedDomain", "replace_one", "--domain")),
+    "replace_one for limited domain": (
+        (*GOOD, "--relation", "replace_one", "--mechanism", "limited_domain"),
+        ("LimitedDomain", "replace_one", "--domain"),
+    ),
     "no such relation": ((*GOOD, "--relation", "sideways"), ("--relation", "add_remove")),
     "known-domain mechanism": ((*GOOD, "--mechanism", "peeling_top_k"), ("PeelingTopK", "public", "--domain")),
     "no such mechanism": ((*GOOD, "--mechanism", "magic"), ("'magic'", "limited_domain")),
