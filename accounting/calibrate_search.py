@@ -110,7 +110,9 @@ class Search:
         self._nudge()
         rising = self._rising()
         if rising is None:
-            raise CalibrationError(f"{self._tried()} costs the same, {self._versus(self._inside()[0])}. {self._remedy()}")
+            least = self._costs[self._inside()[0]]
+            told = "has no finite cost" if least == math.inf else f"costs the same, {self._versus(self._inside()[0])}"
+            raise CalibrationError(f"{self._tried()} {told}. {self._remedy()}")
         ends = self._ends(rising) or self._from_the_edge(rising)
         if ends is None:
             cheapest = self._inside()[0 if rising else -1]
@@ -136,11 +138,12 @@ class Search:
 
     def _remedy(self) -> str:
         """Why a cost that is the same everywhere may be infinite: the form of the budget cannot pay for such curves."""
+        curve = checked_curve(self._family(self._inside()[0]))
         try:
-            self._budget.price(self._family(self._inside()[0]))
+            self._budget.price(curve)
         except Unaffordable as error:
             return str(error)
-        if self._family(self._inside()[0]).delta0 > self._budget.delta:
+        if curve.delta0 > self._budget.delta:
             return "Its bad events (delta0) are likelier than the delta of the budget: lower them, or raise the delta"
         return "Check that the family uses its parameter, or widen the bracket"
 
