@@ -48,9 +48,9 @@ def _ledger(answer: Answer) -> dict[str, Any] | None:
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
-    """All that was released; a position in the catalogue is no news."""
+    """All that was released from one list; a position in the catalogue is no news."""
     released = selection.model_dump(mode="json")
-    named = {name: released.get(name) for name in type(selection).model_fields if name != "positions"}
+    named = {name: released.get(name) for name in type(selection).model_fields if name not in ("positions", "groups")}
     return named | {"labels": list(selection.labels or ())}
 
 
