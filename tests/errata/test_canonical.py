@@ -32,7 +32,7 @@ def test_erratum_5_values_with_fresh_noise_are_not_covered_by_the_index_theorem(
     assert 0.99 <= index <= published.curve.pure_epsilon == 1.0
     assert index + value >= 1.49
     charged = OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=TWO_SIDED, value_scale=2.0)
-    assert charged.curve == acc.PureDP(epsilon=1.0) + acc.LaplaceDP(epsilon=0.5)
+    assert charged.curve == acc.LaplaceDP(epsilon=1.0) + acc.LaplaceDP(epsilon=0.5)
     assert index + value <= charged.curve.pure_epsilon == 1.5
 
 
