@@ -38,7 +38,7 @@ def used_under(mechanism: dps.Mechanism, actual: dps.Sensitivity) -> Any:
             dps.Scores(scores.values, sensitivity=mechanism.covers, domain=scores.domain, kind=scores.kind)
         )
 
-    return SimpleNamespace(covers=actual, probabilities=probabilities)
+    return SimpleNamespace(covers=actual, probabilities=probabilities, releases_values=False)
 
 
 def drawn_wrongly(mechanism: dps.Mechanism, values: list[int], rounds: int = 3000) -> bool:

@@ -189,7 +189,7 @@ def test_nothing_is_released_when_the_test_fails(domain: Domain) -> None:
     """A failed test releases no item and no size, and says why in words that do not depend on the data."""
     mechanism = StableTopK(rho=1.0, failure_delta=1e-12, kbar=3)
     selection = mechanism.select(Scores([5, 5, 5, 5], sensitivity=dps.Sensitivity(), labels="abcd", domain=domain))
-    assert (selection.indices, selection.labels, selection.requested, selection.complete) == ((), (), None, False)
+    assert (len(selection), selection.labels, selection.requested, selection.complete) == (0, (), None, False)
     assert selection.reason == "stability test did not pass"
 
 
