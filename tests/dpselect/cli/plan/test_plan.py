@@ -19,6 +19,7 @@ from dpselect.planning import ReleasePlan
 Run = Callable[..., Result]
 
 ASKED = ("plan", "--k", 5, "--releases", 3, "--epsilon", 1, "--delta", 1e-6, "--rounds", 200)
+ONE = ("--mechanism", "oneshot_top_k")
 MADE_UP = ("--shape", "zipf:1.1", "--items", 80, "--users", 4000, "--items-per-user", 4)
 FILE = """
 [data]
@@ -227,7 +228,7 @@ def test_what_cannot_be_planned_is_one_line(run: Run, arguments: tuple[Any, ...]
 
 def test_a_schedule(run: Run) -> None:
     """Several sizes share the budget; a file holds one mechanism and refuses them."""
-    arguments = ("plan", "--schedule", "3x4,1x9", "--epsilon", 1, "--delta", 1e-6, *MADE_UP, "--rounds", 200)
+    arguments = ("plan", "--schedule", "3x4,1x9", "--epsilon", 1, "--delta", 1e-6, *MADE_UP, "--rounds", 200, *ONE)
     done = run(*arguments, "--json")
     plan = ReleasePlan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
     assert [(part.releases, part.k) for part in plan.parts] == [(3, 4), (1, 9)]
@@ -249,9 +250,10 @@ def test_nothing_is_written_over(run: Run, folder: Path) -> None:
 def test_another_mechanism_can_be_chosen(run: Run, folder: Path) -> None:
     """--choose writes the named mechanism; one that is not planned is refused."""
     target = folder / "new.toml"
-    assert run(*ASKED, *MADE_UP, "--write", target, "--choose", "joint_top_k").exit_code == 0
+    few = ("--mechanism", "joint_top_k", *ONE)
+    assert run(*ASKED, *MADE_UP, *few, "--write", target, "--choose", "joint_top_k").exit_code == 0
     assert tomllib.loads(target.read_text())["release"]["mechanism"]["kind"] == "joint_top_k"
-    done = run(*ASKED, *MADE_UP, "--write", folder / "x.toml", "--choose", "large_gap")
+    done = run(*ASKED, *MADE_UP, *few, "--write", folder / "x.toml", "--choose", "large_gap")
     assert done.exit_code == 2
     assert "not which" in done.stderr
 
