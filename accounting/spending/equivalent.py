@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import NamedTuple
+from typing import final
 
 from accounting.decimal_sum import exact, float_up
 from accounting.spending.budget import Budget, Price
@@ -15,7 +16,9 @@ from accounting.spending.price import MAIN_UNIT, NOTHING
 _INWARD = 1 - 1e-11
 
 
-class Equivalent(NamedTuple):
+@final
+@dataclass(frozen=True)
+class Equivalent:
     """A period's standing as epsilon and as GDP mu.
 
     Attributes:

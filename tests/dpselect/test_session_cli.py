@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,7 @@ def test_show_fits_a_terminal_of_80_columns(shell: Shell, monkeypatch: pytest.Mo
         line.split() == ["2024-01", "0.0272", "0.5063", "5.1", "%", "1e-8/5e-7", "0.679", "0.5063", "0.2086"] for line in lines
     )
     assert any("ε so far   ε left   μ left" in line for line in lines)
-    assert shown(shell, "--dataset", "months")["periods"][0]["equivalent"] == also._asdict()
+    assert shown(shell, "--dataset", "months")["periods"][0]["equivalent"] == dataclasses.asdict(also)
 
 
 def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:

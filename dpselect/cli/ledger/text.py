@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -79,7 +80,7 @@ def _total(total: Total) -> dict[str, Any]:
         "period": total.period or None,
         "spent": total.spent._asdict(),
         "remaining": {"main": left.main, "failure": left.failure, "measure": left.measure},
-        "equivalent": total.equivalent._asdict(),
+        "equivalent": asdict(total.equivalent),
     }
 
 
