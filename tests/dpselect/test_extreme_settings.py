@@ -137,3 +137,10 @@ def test_text_that_nests_without_end_is_refused_by_name() -> None:
         inner = {**outer, "selection": inner}
     with pytest.raises(InvalidMechanism, match="nested"):
         dps.Mechanism.from_json(json.dumps(inner))
+
+
+def test_a_stability_test_beyond_the_floats_is_refused_before_a_charge() -> None:
+    """`check`, which precedes every charge, refuses a scale whose threshold is infinite."""
+    mechanism = dps.StabilityTest(k=1, scale=1.797e308, failure_delta=1e-6)
+    with pytest.raises(dps.InvalidMechanism, match="less noise"):
+        mechanism.check(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
@@ -9,6 +10,7 @@ from pydantic import Field
 
 from accounting import Curve, Relation
 from accounting.frozen import Positive, Probability
+from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import NOT_PASSED, Floats, GapNoise, Rank, StabilityRule, Top, read_top, top_set
@@ -80,6 +82,10 @@ class StabilityTest(Mechanism):
     def rule(self) -> StabilityRule:
         """The test by itself: pass probabilities of hypothetical gaps, for planning."""
         return StabilityRule(self.noise, self.scale, self.failure_delta, self.neighbours)
+
+    def _check_stated(self) -> None:
+        if not math.isfinite(self.scale * self.rule.threshold):  # refused before a charge, not at the draw
+            raise InvalidMechanism(f"scale={self.scale:g} puts the test's threshold beyond the floats: use less noise")
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         top = read_top(scores, self.k)
