@@ -25,7 +25,7 @@ from accounting.ledger.rows import (
     spent_in,
 )
 from accounting.ledger.states import openings, state_of
-from accounting.ledger.text import checked_name, optional_text
+from accounting.ledger.stored_text import checked_name, optional_text
 from accounting.spending.budget import Budget, Price
 from accounting.spending.price import BudgetExceeded
 

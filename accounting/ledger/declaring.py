@@ -11,8 +11,8 @@ from accounting.errors import InvalidBudget, RelationMismatch
 from accounting.ledger.errors import DatasetExists
 from accounting.ledger.model import Dataset
 from accounting.ledger.origin import Origin
+from accounting.ledger.stored_text import checked_name, checked_text, optional_text
 from accounting.ledger.tables import datasets, meta
-from accounting.ledger.text import checked_name, checked_text, optional_text
 from accounting.ledger.windows import checked_window
 from accounting.relation import Relation
 from accounting.spending.budget import Budget

@@ -12,7 +12,7 @@ from accounting.errors import InvalidArgument
 from accounting.guarantee import read_item as priced
 from accounting.ledger import canonical
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.text import LONGEST_JSON
+from accounting.ledger.stored_text import LONGEST_JSON
 from accounting.relation import Relation
 
 MOST_RUNS = 10**12

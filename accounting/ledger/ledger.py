@@ -33,9 +33,9 @@ from accounting.ledger.rows import (
 from accounting.ledger.signatures import Trust
 from accounting.ledger.states import openings, state_of
 from accounting.ledger.store import Store
+from accounting.ledger.stored_text import checked_name, optional_text
 from accounting.ledger.summary import Summary, summarise
 from accounting.ledger.tables import meta
-from accounting.ledger.text import checked_name, optional_text
 from accounting.ledger.transitions import Following, follow
 from accounting.ledger.verify import Verification, stream, verify
 from accounting.ledger.windows import Window, checked_periods

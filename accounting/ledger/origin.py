@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from accounting.ledger.text import LONGEST_NAME, checked_name
+from accounting.ledger.stored_text import LONGEST_NAME, checked_name
 
 Clock = Callable[[], datetime]
 

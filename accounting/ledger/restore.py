@@ -26,8 +26,8 @@ from accounting.ledger.rows import (
     set_total,
 )
 from accounting.ledger.store import Store
+from accounting.ledger.stored_text import LONGEST_JSON, checked_name, checked_text
 from accounting.ledger.tables import datasets, meta
-from accounting.ledger.text import LONGEST_JSON, checked_name, checked_text
 
 _LONGEST_LINE = 4_000_000
 _BATCH = 500

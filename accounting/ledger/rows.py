@@ -14,8 +14,8 @@ from accounting.errors import AccountingError
 from accounting.ledger import canonical
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, UnknownDataset
 from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
+from accounting.ledger.stored_text import checked_text
 from accounting.ledger.tables import datasets, entries, fingerprints, totals
-from accounting.ledger.text import checked_text
 from accounting.ledger.windows import checked_window
 from accounting.relation import Relation
 from accounting.spending.budget import Budget, Price

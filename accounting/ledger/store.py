@@ -11,7 +11,7 @@ from typing import Self, final
 
 from sqlalchemy import URL, Connection, Engine
 
-from accounting.ledger.engine import WRITES, checked_url, postgresql_engine, sqlite_engine
+from accounting.ledger.database import WRITES, checked_url, postgresql_engine, sqlite_engine
 from accounting.ledger.errors import LedgerCorrupt, SchemaMismatch
 from accounting.ledger.failures import translated
 from accounting.ledger.migrations import STEPS, migrate, require_current, version_of

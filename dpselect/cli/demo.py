@@ -19,7 +19,7 @@ from rich.text import Text
 
 from accounting.files import new_file
 from dpselect.cli import json_output, options, progress, text
-from dpselect.cli.release import Answer, Question, answer
+from dpselect.cli.answering import Answer, Question, answer
 from dpselect.errors import InvalidRequest
 
 _FILE = "checkins.csv"

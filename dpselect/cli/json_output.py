@@ -8,8 +8,8 @@ from typing import Any
 
 import dpselect
 from accounting import Budget
+from dpselect.cli.answering import Answer
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words
-from dpselect.cli.release import Answer
 from dpselect.cli.text import LEFT_OUT, recorded
 from dpselect.selection import Selection
 

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from accounting import Budget
+from dpselect.cli.answering import Answer, Question
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words, route_in_words
 from dpselect.cli.printable import printable, rounded_up
-from dpselect.cli.release import Answer, Question
 from dpselect.mechanisms import Mechanism
 from dpselect.selection import Label, Selection
 

@@ -30,7 +30,7 @@ def ratio_up(numerator: float, denominator: float) -> float:
     return quotient if Fraction(quotient) * Fraction(denominator) >= Fraction(numerator) else math.nextafter(quotient, math.inf)
 
 
-def best_one(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """The index of the largest of scores + scale * noise."""
     if noise == "gaussian":
         union = [] if candidates is None else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
@@ -60,18 +60,18 @@ def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates:
 
 
 def shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int) -> bool:
-    """Whether what `best_set` charges pays for the order of the k largest too. Theorems C10 and H2."""
+    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10 and H2."""
     if noise != "laplace":
         return noise in ("gumbel", "gaussian")
     return sensitivity.l1_of(None) <= _times(noise, candidates, k) * sensitivity.range
 
 
-def best_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
+def winners_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
     """The k largest of scores + scale * noise drawn once: with their order where `shows_order`, as a set otherwise."""
     if noise == "gaussian":
         return _projection(scale, sensitivity, candidates)
     if noise == "gumbel":
-        return k * best_one(noise, scale, sensitivity, candidates)
+        return k * winner_curve(noise, scale, sensitivity, candidates)
     if noise == "laplace" and shows_order(noise, sensitivity, candidates, k):
         return LaplaceDP(epsilon=ratio_up(sensitivity.l1_of(None), scale))
     return _top_set(noise, scale, sensitivity, candidates, k)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.budgets import Prices, calibrated, fitted, prices, rounds_for
-from dpselect.pate.data_dependent.release import SanitisedEpsilon, SmoothRelease
 from dpselect.pate.data_dependent.rounds import UnsanitisedPrivacy, data_dependent
+from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease
 from dpselect.pate.errors import InvalidBallots
 from dpselect.pate.voting.binary_voting import BinaryVoting
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax

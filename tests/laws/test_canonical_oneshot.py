@@ -11,7 +11,7 @@ import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.divergence import hockey_stick, log_ratio
 from dpselect.mechanisms.canonical.classes import log_binomial
-from dpselect.mechanisms.noise_curves import best_set
+from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.noise import by_name
 
@@ -45,7 +45,7 @@ def two_groups(first: float, second: float, sizes: tuple[int, int], k: int, scal
 def test_sqrt_k_family_covers_two_groups_of_many() -> None:
     """At k = 400 of 800, where the family beats the pure bound, exact laws of two-group pairs stay below the profile."""
     k, m = 400, 800
-    curve = best_set("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
+    curve = winners_curve("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
     assert isinstance(curve, acc.Tighter)
     assert curve.epsilon(1e-6) < 0.95 * acc.LaplaceDP(epsilon=2 * k / 20_000).epsilon(1e-6)
     for sizes, start in (((400, 400), 0.0), ((200, 600), 0.0), ((400, 400), 30_000.0)):

@@ -21,7 +21,7 @@ from accounting.spending.order import waiting_cost
 from accounting.subsampling import _gaussian, _times
 from dpselect import events, pate
 from dpselect.events import engine
-from dpselect.mechanisms.noise_curves import best_set
+from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.sampling import SeededSampler
 from dpselect.sampling.base import Sampler
 
@@ -57,7 +57,7 @@ def test_a_composition_of_gaussians_is_sampled_as_one_rounded_up(mu: float, coun
 def test_the_family_of_one_shot_laplace_is_its_closed_form(k: int, m: int, scale: float) -> None:
     """Theorem M2: every point of the table costs m exp(-(epsilon/(4 ratio))^2/min(k, m - k)), rounded up by less than 1e-9."""
     covers = dps.Sensitivity(monotone=False)
-    curve = best_set("laplace", scale, covers, m, k)
+    curve = winners_curve("laplace", scale, covers, m, k)
     tables = [part for part in getattr(curve, "curves", (curve,)) if isinstance(part, ProfileTable)]
     assert tables
     ratio, times = covers.range / scale, min(k, m - k)

@@ -9,7 +9,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.noise_curves import best_set, fresh_values, vector
+from dpselect.mechanisms.noise_curves import fresh_values, vector, winners_curve
 
 EPSILONS = (0.0, 0.2, 0.5, 0.9)
 
@@ -67,7 +67,7 @@ def test_a_vector_costs_its_norm(noise: str) -> None:
     scalar = acc.GaussianDP(mu=0.5) if noise == "gaussian" else acc.LaplaceDP(epsilon=0.5)
     assert vector(noise, 2.0, sensitivity, None) == scalar  # type: ignore[arg-type]
     for k in (1, 5, 500):
-        assert best_set(noise, 2.0, sensitivity, None, k) == scalar  # type: ignore[arg-type]
+        assert winners_curve(noise, 2.0, sensitivity, None, k) == scalar  # type: ignore[arg-type]
         assert dps.OneshotTopK(k=k, noise=noise, scale=2.0, sensitivity=sensitivity).ordered  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ from dpselect.mechanisms.joint import levels as joint_levels
 from dpselect.mechanisms.joint import top_k as joint_sequences
 from dpselect.mechanisms.joint.levels import Counts, Levels
 from dpselect.mechanisms.joint.top_k import JointTopK
-from dpselect.mechanisms.noise_curves import best_set
+from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.sampling import Sampler
 
 Patch = pytest.MonkeyPatch
@@ -154,7 +154,7 @@ def test_joint_shuffle_without_swaps_is_caught(monkeypatch: Patch) -> None:
 def test_a_family_with_too_little_noise_is_caught() -> None:
     """A profile for a hundred times the noise that runs fails on two groups of many candidates: the theorem is far from tight."""
     k, m, scale = 400, 800, 200.0
-    profile = best_set("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
+    profile = winners_curve("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
     assert isinstance(profile, acc.Tighter)
     curve = next(curve for curve in profile.curves if isinstance(curve, ProfileTable))
     p = two_groups(0.0, 0.0, (400, 400), k, scale)

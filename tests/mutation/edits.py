@@ -48,7 +48,7 @@ EDITS = [
         f"{CONSTANTS}::test_an_entry_a_millionth_too_cheap_is_found",
     ),
     Edit(
-        "accounting/ledger/engine.py",
+        "accounting/ledger/database.py",
         'cursor.execute("SET synchronous_commit = on")',
         "pass",
         f"{KILLED}/test_failures.py::test_charges_wait_for_the_disk",

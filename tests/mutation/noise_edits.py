@@ -45,7 +45,11 @@ NOISE_EDITS = [
     cut(f"{MECHANISMS}/noisy_max/peeling.py", "peel(scores.values, noise, @self.scale", ASKED),
     cut(f"{MECHANISMS}/noisy_max/peeling.py", "peel_groups(scores.values, scores.multiplicities, noise, @self.scale", ASKED),
     cut(f"{MECHANISMS}/noisy_max/peeling.py", "_sequences(values, by_name(self.noise), @self.scale", LAW),
-    cut(f"{MECHANISMS}/noisy_max/peeling.py", "return @self.k * best_one", f"{PRICES}::test_a_gaussian_price_is_its_closed_form"),
+    cut(
+        f"{MECHANISMS}/noisy_max/peeling.py",
+        "return @self.k * winner_curve",
+        f"{PRICES}::test_a_gaussian_price_is_its_closed_form",
+    ),
     cut(CURVES, "epsilon = @ratio_up(sensitivity.range, scale)\n    return BoundedRange", LIPSCHITZ),
     cut(CURVES, "else LaplaceDP(epsilon=@epsilon)", ATTAINED),
     cut(CURVES, "GaussianMax(mu=@ratio_up(sensitivity.range, scale)", GAUSSIAN),

@@ -23,7 +23,7 @@ import dpselect
 HOME = Path(dpselect.__file__).resolve().parents[1]
 TIMEOUT = 300.0
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["dpselect.cli", "dpselect.cli.release", "dpselect.session", "accounting.ledger", "pytest"])
+_FORKS.set_forkserver_preload(["dpselect.cli", "dpselect.cli.answering", "dpselect.session", "accounting.ledger", "pytest"])
 
 
 def environment(**more: str) -> dict[str, str]:

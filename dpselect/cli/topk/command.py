@@ -9,8 +9,8 @@ import typer
 
 from accounting import Relation
 from dpselect.cli import options, progress
+from dpselect.cli.answering import answer
 from dpselect.cli.output import emit
-from dpselect.cli.release import answer
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.request import asked
 from dpselect.events import Format

@@ -16,9 +16,9 @@ from rich.console import Console
 from accounting import Curve, OutputError
 from accounting.files import PRIVATE, new_file, read_text
 from dpselect.cli import json_output, text
+from dpselect.cli.answering import Answer, Question, configured
 from dpselect.cli.guard import Note
 from dpselect.cli.output import NotShown, emit, require_targets
-from dpselect.cli.release import Answer, Question, configured
 from dpselect.errors import InvalidRequest
 
 if TYPE_CHECKING:

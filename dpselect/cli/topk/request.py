@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dpselect.cli import options
+from dpselect.cli.answering import Question
 from dpselect.cli.config import Config, read
-from dpselect.cli.release import Question
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 

@@ -14,7 +14,7 @@ from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.fresh import cell_law, with_values
-from dpselect.mechanisms.noise_curves import best_set, fresh_values, require_gaussian_width, shows_order, vector
+from dpselect.mechanisms.noise_curves import fresh_values, require_gaussian_width, shows_order, vector, winners_curve
 from dpselect.mechanisms.noisy_max.positions import expanded, largest
 from dpselect.mechanisms.release import public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
@@ -99,7 +99,7 @@ class OneshotTopK(Mechanism):
     def curve(self) -> Curve:
         if self.values:
             return vector(self.noise, self.scale, self.sensitivity, self.candidates)
-        chosen = best_set(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        chosen = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
         return chosen if self.value_scale is None else chosen + fresh_values(self.value_scale, self.sensitivity, self.k)
 
     def true_set_bound(self, gap: float, candidates: int) -> float:

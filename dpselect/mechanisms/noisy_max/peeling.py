@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
-from dpselect.mechanisms.noise_curves import best_one, require_gaussian_width
+from dpselect.mechanisms.noise_curves import require_gaussian_width, winner_curve
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
@@ -77,7 +77,7 @@ class PeelingTopK(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        return self.k * best_one(self.noise, self.scale, self.sensitivity, self.candidates)
+        return self.k * winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
     @property
     def least_candidates(self) -> int:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.base import Mechanism
-from dpselect.mechanisms.noise_curves import best_one, require_gaussian_width
+from dpselect.mechanisms.noise_curves import require_gaussian_width, winner_curve
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
@@ -65,7 +65,7 @@ class ReportNoisyMax(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        return best_one(self.noise, self.scale, self.sensitivity, self.candidates)
+        return winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
     @property
     def least_candidates(self) -> int:

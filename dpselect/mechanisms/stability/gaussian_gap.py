@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from accounting import Curve, Relation
 from accounting.frozen import Positive
 from dpselect.mechanisms.base import Mechanism
-from dpselect.mechanisms.noise_curves import best_one
+from dpselect.mechanisms.noise_curves import winner_curve
 from dpselect.mechanisms.stability.gaps import Rank, as_law, gap_sensitivity, pick_law, pick_rows, read_top
 from dpselect.mechanisms.stability.many import count_blocks, row_gaps
 from dpselect.mechanisms.stability.regularizer import AnyRegularizer, require_sizes
@@ -53,7 +53,7 @@ class GaussianGap(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        return best_one("gaussian", self.scale, gap_sensitivity(self.neighbours), self.kbar)
+        return winner_curve("gaussian", self.scale, gap_sensitivity(self.neighbours), self.kbar)
 
     @property
     def least_candidates(self) -> int:

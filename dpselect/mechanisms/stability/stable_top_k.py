@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange, Curve, GaussianDP, Relation
 from accounting.frozen import Positive, Probability
 from dpselect.mechanisms.base import Mechanism
-from dpselect.mechanisms.noise_curves import best_one, ratio_up
+from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.stability.gaps import (
     Floats,
     Rank,
@@ -99,7 +99,7 @@ class StableTopK(Mechanism):
     def _choice(self) -> Curve:
         if self.gap_noise == "gumbel":
             return BoundedRange(epsilon=2 * math.sqrt(self.rho))
-        return best_one("gaussian", self.gap_scale, gap_sensitivity(self.neighbours), self.kbar)
+        return winner_curve("gaussian", self.gap_scale, gap_sensitivity(self.neighbours), self.kbar)
 
     @property
     def least_candidates(self) -> int:

@@ -17,7 +17,7 @@ from dpselect.mechanisms import Mechanism
 from dpselect.noise import by_name
 from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.data_dependent.profile import Lattice, Profile, States, Threshold
-from dpselect.pate.data_dependent.release import SanitisedEpsilon, SmoothRelease, require_left
+from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease, require_left
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax
 from dpselect.sampling import sampler

@@ -17,7 +17,7 @@ from sqlalchemy import create_engine
 
 import accounting as acc
 from accounting.ledger import Ledger, LedgerError, charging, ledger, rows
-from accounting.ledger.engine import checked_url
+from accounting.ledger.database import checked_url
 from accounting.ledger.store import Store
 from accounting.spending.price import BudgetExceeded
 

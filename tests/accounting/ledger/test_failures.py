@@ -65,7 +65,7 @@ def in_child(action: Callable[[], None], meanwhile: Callable[[], None] = lambda:
 
 def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where SQLite finds no room to grow, the charge raises LedgerUnavailable that says so, and leaves no entry."""
-    from accounting.ledger import engine
+    from accounting.ledger import database
 
     def cramped(*arguments: object, **keywords: object) -> sqlite3.Connection:
         connection = connect(*arguments, **keywords)  # type: ignore[call-overload]
@@ -73,7 +73,7 @@ def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pyt
         return connection  # type: ignore[no-any-return]
 
     connect = sqlite3.connect
-    monkeypatch.setattr(engine.sqlite3, "connect", cramped)
+    monkeypatch.setattr(database.sqlite3, "connect", cramped)
     with pytest.raises(LedgerUnavailable, match=r"disk .* full.*Nothing may be released") as error:  # noqa: PT012
         for _ in range(500):
             kept.charge("clicks", SMALL, relation="add_remove", label="x" * 1500)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import accounting as acc
-from accounting.ledger import Ledger, engine
+from accounting.ledger import Ledger, database
 from accounting.report import write_report
 
 TINY = acc.PureDP(epsilon=1e-6)
@@ -37,7 +37,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]
         return count[0] - before
 
     connect = sqlite3.connect
-    monkeypatch.setattr(engine.sqlite3, "connect", counted)
+    monkeypatch.setattr(database.sqlite3, "connect", counted)
     return measure
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, func, select
 
 import accounting as acc
 from accounting.ledger import Ledger
-from accounting.ledger.engine import checked_url
+from accounting.ledger.database import checked_url
 from accounting.ledger.tables import entries
 
 pytestmark = pytest.mark.serial

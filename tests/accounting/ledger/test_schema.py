@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, inspect, select, text
 
 import accounting as acc
 from accounting.ledger import Ledger, LedgerUnavailable, SchemaMismatch, migrations
-from accounting.ledger.engine import checked_url
+from accounting.ledger.database import checked_url
 from accounting.ledger.tables import meta
 
 

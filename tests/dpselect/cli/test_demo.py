@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpselect.cli import demo, release
+from dpselect.cli import answering, demo
 from dpselect.cli.demo import check_ins
 from dpselect.cli.topk import command as topk
 
@@ -31,12 +31,12 @@ def test_the_printed_command_does_the_same(run: Any, tmp_path: Path) -> None:
 
 def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The release comes out of the function that topk calls."""
-    assert vars(demo)["answer"] is vars(topk)["answer"] is release.answer
-    questions: list[release.Question] = []
+    assert vars(demo)["answer"] is vars(topk)["answer"] is answering.answer
+    questions: list[answering.Question] = []
 
-    def watched(question: release.Question, progress: Any) -> release.Answer:
+    def watched(question: answering.Question, progress: Any) -> answering.Answer:
         questions.append(question)
-        return release.answer(question, progress)
+        return answering.answer(question, progress)
 
     monkeypatch.setattr(demo, "answer", watched)
     run("demo", *SMALL)

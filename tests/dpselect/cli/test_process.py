@@ -14,13 +14,13 @@ from dpselect.cli import app, main
 
 _SLOW = """
 import time
-from dpselect.cli import main, release
+from dpselect.cli import answering, main
 
 def read(*_, **__):
     print("reading", flush=True)
     time.sleep(60)
 
-release.events.read = read
+answering.events.read = read
 main()
 """
 
