@@ -6,9 +6,9 @@ import itertools
 from collections import Counter
 
 import numpy as np
+from chance import fit
 from numpy.typing import NDArray
-from scipy.special import logsumexp, rel_entr
-from scipy.stats import binom
+from scipy.special import logsumexp
 
 import accounting as acc
 import dpselect as dps
@@ -62,33 +62,9 @@ def outcome(selection: dps.Selection, law: dict[object, float]) -> object:
 
 
 def misfit(observed: list[object], law: dict[object, float]) -> float:
-    """A true p-value of outcomes against their law, at any sample size: under the law it is below x with probability at most x.
-
-    The smaller, doubled, of two: exact binomial tests of every outcome (Bonferroni), and the relative entropy of the frequencies
-    by Agrawal's bound P[n KL >= g] <= exp(-g) (e g / (K - 1))^(K - 1) for g > K - 1 (2020, Theorem I.2). Outcomes expected
-    fewer than ten times are pooled; 0 if an impossible one occurs.
-    """
-    if set(observed) - {o for o, p in law.items() if p > 0}:
-        return 0.0
-    counted, chances = Counter(observed), np.array(list(law.values()))
-    counts = np.array([counted[o] for o in law], dtype=float)
-    frequent = chances * len(observed) >= 10
-    counts = np.append(counts[frequent], counts[~frequent].sum())
-    # Laws are right to 1e-13: a pool that weighs less is not known to weigh nothing.
-    chances = np.append(chances[frequent], max(chances[~frequent].sum(), 1e-13 if (~frequent).any() else 0.0))
-    return min(1.0, 2 * min(_by_outcome(counts, chances), _by_entropy(counts, chances)))
-
-
-def _by_outcome(counts: NDArray[np.float64], chances: NDArray[np.float64]) -> float:
-    n = counts.sum()
-    tails = np.minimum(binom.cdf(counts, n, np.minimum(chances, 1)), binom.sf(counts - 1, n, np.minimum(chances, 1)))
-    return float(2 * len(counts) * tails.min())
-
-
-def _by_entropy(counts: NDArray[np.float64], chances: NDArray[np.float64]) -> float:
-    divergence = float(rel_entr(counts / counts.sum(), chances / chances.sum()).sum()) * counts.sum()
-    free = max(int((chances > 0).sum()) - 1, 1)
-    return 1.0 if divergence <= free else float(np.exp(-divergence + free * (1 + np.log(divergence / free))))
+    """A true p-value of outcomes against their law; 0 if an impossible one occurs. See `chance.fit`."""
+    counted = Counter(observed)
+    return 0.0 if set(counted) - set(law) else fit([counted[o] for o in law], list(law.values()))
 
 
 def relabelled_covers(mechanism: dps.Mechanism, laws: NDArray[np.float64], pairs: Pairs, orders: tuple[float, ...]) -> list[str]:
