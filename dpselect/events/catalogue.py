@@ -36,7 +36,7 @@ def read_catalogue(path: str | os.PathLike[str], column: str | None = None, *, i
     what = f"catalogue {str(source)!r}"
     kind = _kind(source)
     with temporary_folder() as folder:
-        copy = plain(source, folder)
+        copy = plain(source, folder / "catalogue")
         labels = _lines(copy, column, what) if kind is None else _column(copy, kind, column, item, what)
     if not labels:
         raise EventLogError(f"{what} holds no item: it must name at least one")

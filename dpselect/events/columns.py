@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from dpselect.errors import EventLogError
 
 Reference = str | int
+SHORT = {"user": "u", "item": "i", "group": "g"}  # what `Rows.sql` calls the column of each role
 _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
 
@@ -20,22 +22,30 @@ class Asked:
     """The columns a caller asked for.
 
     Raises:
-        EventLogError: one is neither a name nor a position, or both are the same.
+        EventLogError: one is neither a name nor a position, or two are the same.
     """
 
     user: Reference
     item: Reference
+    group: Reference | None = None
 
     def __post_init__(self) -> None:
-        for field, column in (("user", self.user), ("item", self.item)):
+        for field, column in self.columns.items():
             if type(column) not in (str, int):
                 raise EventLogError(f"{field}={column!r} is not a column: give its name, or its number from 1")
-        if self.user == self.item:
-            raise EventLogError(f"user and item are the same column, {self.user!r}: an event needs one of each")
+        for one, other in itertools.combinations(self.columns, 2):
+            if self.columns[one] == self.columns[other]:
+                raise EventLogError(f"{one} and {other} are the same column, {self.columns[one]!r}: an event needs one of each")
+
+    @property
+    def columns(self) -> dict[str, Reference]:
+        """The column of every role that was asked for, in the order of `SHORT`."""
+        pair = {"user": self.user, "item": self.item}
+        return pair if self.group is None else {**pair, "group": self.group}
 
     def by_position(self) -> bool:
-        """Whether both are positions, so that no header is needed."""
-        return position(self.user) is not None and position(self.item) is not None
+        """Whether all are positions, so that no header is needed."""
+        return all(position(column) is not None for column in self.columns.values())
 
 
 def position(column: Reference) -> int | None:
@@ -48,24 +58,22 @@ def position(column: Reference) -> int | None:
     return int(match["one"]) - 1 if match["one"] else int(match["zero"])
 
 
-def by_position(asked: Asked, count: int, what: str) -> tuple[int, int]:
-    """0-based positions in a file of `count` columns without a header.
+def by_position(asked: Asked, count: int, what: str) -> dict[str, int]:
+    """0-based positions, by role, in a file of `count` columns without a header.
 
     Raises:
-        EventLogError: not a position, out of range, or both the same column.
+        EventLogError: not a position, out of range, or two the same column.
     """
-    user, item = _numbered("user", asked.user, count, what), _numbered("item", asked.item, count, what)
-    return _different(user, item, what)
+    return _different({role: _numbered(role, column, count, what) for role, column in asked.columns.items()}, what)
 
 
-def by_name(asked: Asked, names: Sequence[str], what: str, *, listed: bool = True) -> tuple[int, int]:
-    """0-based positions among `names`, which the error lists if `listed`. An integer is a position from 1, a string a name.
+def by_name(asked: Asked, names: Sequence[str], what: str, *, listed: bool = True) -> dict[str, int]:
+    """0-based positions, by role, among `names`, which the error lists if `listed`. An integer is a position from 1.
 
     Raises:
-        EventLogError: no such column, several of that name, or both the same column.
+        EventLogError: no such column, several of that name, or two the same column.
     """
-    user = _named("user", asked.user, names, what, listed=listed)
-    return _different(user, _named("item", asked.item, names, what, listed=listed), what)
+    return _different({role: _named(role, column, names, what, listed=listed) for role, column in asked.columns.items()}, what)
 
 
 def no_column(field: str, column: object, names: Sequence[object], what: str) -> EventLogError:
@@ -106,7 +114,9 @@ def _named(field: str, column: Reference, names: Sequence[str], what: str, *, li
     )
 
 
-def _different(user: int, item: int, what: str) -> tuple[int, int]:
-    if user == item:
-        raise EventLogError(f"user and item are the same column of {what}, number {user + 1}: an event needs one of each")
-    return user, item
+def _different(places: Mapping[str, int], what: str) -> dict[str, int]:
+    for one, other in itertools.combinations(places, 2):
+        if places[one] == places[other]:
+            number = places[one] + 1
+            raise EventLogError(f"{one} and {other} are the same column of {what}, number {number}: an event needs one of each")
+    return dict(places)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dpselect.events.bounding import Bound
 from dpselect.events.clipping import Clip
+from dpselect.events.columns import SHORT
 from dpselect.events.engine import Engine
-from dpselect.events.rows import Kind
+from dpselect.events.rows import Kinds
 from dpselect.events.staging import Staged
 from dpselect.selection import Label
 
@@ -52,14 +53,14 @@ class Contributions:
 def count(
     engine: Engine,
     staged: Staged,
-    kinds: tuple[Kind, Kind],
+    kinds: Kinds,
     allowed: Contributions,
     *,
     buckets: int,
     after: Callable[[int], None],
 ) -> Counted:
     """Count every bucket and add up; `after(number)` is called when a bucket is done."""
-    item = "VARCHAR" if kinds[1] == "str" else "HUGEINT"
+    item = "VARCHAR" if kinds["item"] == "str" else "HUGEINT"
     columns = "".join(f", {name} BIGINT" for name in ("n", *allowed.sums))
     engine.run(f"CREATE TABLE totals (i {item}{columns})", what=staged.what)
     if allowed.within is not None:
@@ -74,11 +75,10 @@ def count(
     return Counted(labels, sums[0], sums[1:], pairs)
 
 
-def _distinct(relation: str, kinds: tuple[Kind, Kind], *, listed: bool) -> str:
+def _distinct(relation: str, kinds: Kinds, *, listed: bool) -> str:
     # Written numbers reach 2^64 - 1 and -2^63.
-    keys = [
-        f"CAST({name} AS HUGEINT) AS {name}" if kind == "digits" else name for name, kind in zip(("u", "i"), kinds, strict=True)
-    ]
+    named = ((SHORT[role], kind) for role, kind in kinds.items())
+    keys = [f"CAST({name} AS HUGEINT) AS {name}" if kind == "digits" else name for name, kind in named]
     pairs = f"SELECT DISTINCT {', '.join(keys)} FROM {relation}"
     return f"SELECT * FROM ({pairs}) SEMI JOIN listed USING (i)" if listed else pairs
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import duckdb
 
+from accounting.errors import AccountingError
 from dpselect.errors import EventLogError
 from dpselect.events.doors.files import temporary_folder
 
@@ -19,6 +20,8 @@ _DEFAULT_MEMORY = "1GiB"
 _MEMORY = re.compile(r"\s*\d+(\.\d+)?\s*([KMGT]i?B)\s*", re.IGNORECASE)
 # Rows that each thread holds back per bucket while it splits the log: few, since it does so for all buckets at once.
 _ROWS_HELD_BACK = 20_000
+
+T = TypeVar("T")
 
 
 @final
@@ -29,15 +32,13 @@ class Engine:
         self.folder = folder
         self._connection = connection
 
+    def path(self, name: str) -> Path:
+        """A path called `name` in the folder of this reading, which only this user can read and which goes with it."""
+        return self.folder / name
+
     def register(self, name: str, table: object, *, what: str) -> None:
         """Make an in-memory table known under `name`."""
-        failure = None
-        try:
-            self._connection.register(name, table)
-        except (duckdb.Error, UnicodeError) as error:
-            failure = _explained(error, what)
-        if failure is not None:
-            raise EventLogError(failure)
+        guarded(what, lambda: self._connection.register(name, table))
 
     def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
         """All rows of a query.
@@ -51,19 +52,33 @@ class Engine:
         self, sql: str, parameters: Sequence[object] = (), *, what: str, rows: int = 100_000
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a query, at most `rows` at a time."""
-        failure = None
-        try:
-            cursor = self._connection.execute(sql, list(parameters))
-            while batch := cursor.fetchmany(rows):
-                yield batch
-        except (duckdb.Error, UnicodeError, RuntimeError) as error:
-            # The engine reports Ctrl-C as an error of its own; the text of others may quote data.
-            if isinstance(error, duckdb.InterruptException) or _is_interrupt(error):
-                raise KeyboardInterrupt from None
-            failure = _explained(error, what)
-        # Raised here, not in the handler: an exception chained to the engine's would carry the data in its message.
-        if failure is not None:
-            raise EventLogError(failure)
+        cursor = guarded(what, lambda: self._connection.execute(sql, list(parameters)))
+        while batch := guarded(what, lambda: cursor.fetchmany(rows)):
+            yield batch
+
+
+def guarded(what: str, work: Callable[[], T]) -> T:
+    """What `work` returns, where whatever an engine raises becomes an error without data.
+
+    Not a `with` block: an error that is raised while one ends is chained to the engine's, whose message quotes the data.
+
+    Args:
+        what: how the message names what was being read.
+        work: calls an engine or a library that reads: DuckDB, Arrow, a database driver.
+
+    Raises:
+        EventLogError: it raised anything but an error of this library's; the message states `what` and the rule, never a value.
+        KeyboardInterrupt: it was interrupted, which engines report as errors of their own.
+    """
+    try:
+        return work()
+    except AccountingError:
+        raise
+    except Exception as error:
+        interrupted, failure = _is_interrupt(error), _explained(error, what)
+    if interrupted:
+        raise KeyboardInterrupt
+    raise EventLogError(failure)
 
 
 @contextmanager
@@ -106,18 +121,22 @@ def _memory(limit: str | None) -> str:
 
 
 def _is_interrupt(error: Exception) -> bool:
-    return not isinstance(error, duckdb.Error) and "interrupted" in str(error).lower()
+    if isinstance(error, duckdb.Error):
+        return isinstance(error, duckdb.InterruptException)
+    return isinstance(error, RuntimeError) and "interrupted" in str(error).lower()
 
 
 def _explained(error: Exception, what: str) -> str:
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
-    if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in text:
+    if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "No space left" in text:
         return (
             f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit, use more buckets, "
             "or point TMPDIR at a larger disk"
         )
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
         return f"{what} is not valid UTF-8: convert it to UTF-8 first"
+    if not isinstance(error, duckdb.Error | RuntimeError):
+        return f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is not shown"
     line = re.search(r"CSV Error on Line: (\d+)", text)
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:

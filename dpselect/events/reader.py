@@ -15,11 +15,10 @@ from dpselect.events.columns import Asked
 from dpselect.events.counting import Contributions, Counted, count
 from dpselect.events.counts import EventCounts
 from dpselect.events.domain import aligned, named
-from dpselect.events.doors import jsonl
 from dpselect.events.doors.files import Format
-from dpselect.events.engine import Engine, opened
+from dpselect.events.engine import opened
 from dpselect.events.report import ReadReport
-from dpselect.events.rows import Kind
+from dpselect.events.rows import Given
 from dpselect.events.source import rows
 from dpselect.events.staging import Staged
 from dpselect.selection import Label
@@ -91,17 +90,18 @@ def read(
         >>> scores.size, scores.domain
         (3, 'public')
     """
-    asked, limited, weights = Asked(user, item), bound(max_items_per_user, salt), clips(clip, clip_norm)
+    given = Given(source, Asked(user, item), format, header)
+    limited, weights = bound(max_items_per_user, salt), clips(clip, clip_norm)
     staging.number_of_buckets(buckets, 0)
     with opened(memory_limit) as engine:
-        log = rows(engine, source, asked, format=format, header=header)
+        log = rows(engine, given)
         parts = staging.number_of_buckets(buckets, log.size)
         _report(progress, 0, parts + 1)
-        staged = staging.stage(engine, log, parts)
-        kinds = log.kinds or _json_kinds(engine, staged, asked)
+        staged = staging.stage(engine, log, given.asked.columns, parts)
+        kinds = log.kinds(engine, staged.everything(), staged.missing) if callable(log.kinds) else log.kinds
         staging.require_events(staged)
         _report(progress, 1, parts + 1)
-        names = None if within is None else named(within, integers=kinds[1] != "str")
+        names = None if within is None else named(within, integers=kinds["item"] != "str")
         allowed = Contributions(limited, weights, names)
         counted = count(
             engine, staged, kinds, allowed, buckets=parts, after=lambda number: _report(progress, number + 2, parts + 1)
@@ -114,21 +114,11 @@ def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
         progress(done, total)
 
 
-def _json_kinds(engine: Engine, staged: Staged, asked: Asked) -> tuple[Kind, Kind]:
-    missing = staged.without_user == staged.rows, staged.without_item == staged.rows
-    jsonl.require_fields(engine.folder / "source", asked, missing, staged.what)
-    relation = staged.everything()
-    distinct = [f"list(DISTINCT {kind}) FILTER (WHERE {kind} IS NOT NULL)" for kind in ("uk", "ik")]
-    found = engine.run(f"SELECT {', '.join(distinct)} FROM {relation}", what=staged.what)
-    user, item = found[0]
-    return jsonl.kind_of("user", asked.user, user, staged.what), jsonl.kind_of("item", asked.item, item, staged.what)
-
-
 def _result(staged: Staged, counted: Counted, allowed: Contributions) -> EventCounts:
     report = ReadReport(
         rows=staged.rows,
-        rows_without_user=staged.without_user,
-        rows_without_item=staged.without_item,
+        rows_without_user=staged.without["user"],
+        rows_without_item=staged.without["item"],
         rows_left_out=staged.left_out,
         pairs=counted.pairs,
         pairs_left_out=counted.pairs - int(counted.counts.sum()),

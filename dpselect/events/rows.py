@@ -1,17 +1,70 @@
-"""What every kind of source becomes before it is counted."""
+"""What every kind of source becomes before it is counted, and what a door to one is."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 
 from dpselect.errors import EventLogError
+from dpselect.events.columns import SHORT, Asked
+from dpselect.events.doors.files import Format
+
+if TYPE_CHECKING:
+    from dpselect.events.engine import Engine
 
 Kind = Literal["int", "str", "digits"]
 """What a column holds: integers, text, or integers that are stored as text."""
+Kinds = Mapping[str, Kind]
+"""The kind of the column of every role."""
+Settle = Callable[["Engine", str, frozenset[str]], Kinds]
+"""Tells kinds that only the values show, from an SQL relation of all events and the roles in which no event has a value."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was given to `read`: the source itself, the columns, and what is said about a file.
+
+    Raises:
+        EventLogError: `header` is neither True, False nor None.
+    """
+
+    source: object
+    asked: Asked
+    format: Format = "auto"
+    header: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.header is not None and not isinstance(self.header, bool):
+            raise EventLogError(f"header={self.header!r} must be True, False or None")
+
+    def require_no_format(self, what: str) -> None:
+        """Refuse a format for what is no file."""
+        if self.format != "auto":
+            raise EventLogError(f"format={self.format!r} is for files: leave it out for {what}")
+
+    def require_no_header(self, what: str) -> None:
+        """Refuse a header for what is neither CSV nor TSV."""
+        if self.header is not None:
+            raise EventLogError(f"header={self.header!r} is for csv and tsv, and this is {what}: leave it out")
+
+
+class Source(Protocol):
+    """A door: a module (or object) that reads one kind of source. `source.SOURCES` lists them; the first that accepts reads."""
+
+    def accepts(self, given: Given) -> bool:
+        """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported to tell."""
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes `engine.guarded`.
+
+        Raises:
+            EventLogError: it cannot be read, or does not have these columns.
+        """
+
 
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
 _TEXTS = re.compile(r'VARCHAR|UUID|ENUM\(.*\)|"NULL"', re.DOTALL)
@@ -23,17 +76,16 @@ class Rows:
     """One event per row.
 
     Attributes:
-        sql: a query with columns u (user) and i (item); where the kinds are not known beforehand, u and i are text and the
-            columns uk and ik hold the JSON type of each value.
+        sql: a query with columns u (user), i (item) and, where a group was asked for, g; and any others that `kinds` looks at.
         size: bytes it takes as text, roughly; decides the number of buckets.
         what: how messages name the source.
-        kinds: what users and items are, or None if every value has to be looked at.
+        kinds: what users, items and groups are, or what tells once every value can be looked at.
     """
 
     sql: str
     size: int
     what: str
-    kinds: tuple[Kind, Kind] | None
+    kinds: Kinds | Settle
 
 
 def quoted(name: str) -> str:
@@ -51,21 +103,21 @@ def located(path: Path) -> str:
     return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
 
 
-def described(columns: Sequence[tuple[Any, ...]], names: tuple[object, object], what: str) -> tuple[Kind, Kind]:
-    """Kinds of the user and item columns from the first two rows of DESCRIBE; `names` is how the caller called them.
+def described(columns: Sequence[tuple[Any, ...]], asked: Asked, what: str) -> Kinds:
+    """Kinds from the rows of DESCRIBE, which are the columns that were asked for in their order.
 
     Raises:
         EventLogError: a column is neither integers nor text.
     """
-    user, item = columns[0][1], columns[1][1]
-    return _kind("user", names[0], user, what), _kind("item", names[1], item, what)
+    stated = asked.columns.items()
+    return {role: _kind(role, name, column[1], what) for (role, name), column in zip(stated, columns, strict=True)}
 
 
-def selected(relation: str, user: str, item: str, kinds: tuple[Kind, Kind]) -> str:
-    """The query for two columns of `relation`: text of any storage as VARCHAR, integers as they are."""
+def selected(relation: str, names: Mapping[str, str], kinds: Kinds) -> str:
+    """The query for columns of `relation`, named by role: text of any storage as VARCHAR, integers as they are."""
     columns = [
-        f"CAST({quoted(name)} AS VARCHAR) AS {short}" if kind == "str" else f"{quoted(name)} AS {short}"
-        for name, short, kind in zip((user, item), ("u", "i"), kinds, strict=True)
+        f"CAST({quoted(name)} AS VARCHAR) AS {SHORT[role]}" if kinds[role] == "str" else f"{quoted(name)} AS {SHORT[role]}"
+        for role, name in names.items()
     ]
     return f"SELECT {', '.join(columns)} FROM {relation}"
 
@@ -77,6 +129,6 @@ def _kind(field: str, name: object, stored: str, what: str) -> Kind:
         return "str"
     shown = "STRUCT" if stored.startswith("STRUCT") else stored
     raise EventLogError(
-        f"{field}={name!r} of {what} is of type {shown}: users and items must be integers of at most 64 bits or text; "
+        f"{field}={name!r} of {what} is of type {shown}: users, items and groups must be integers of at most 64 bits or text; "
         "cast the column to one of them"
     )

@@ -1,47 +1,29 @@
-"""From whatever was given to `read` to rows."""
+"""The doors to events, in the order in which they are asked."""
 
 from __future__ import annotations
 
-import os
+from typing import Final
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import Asked
-from dpselect.events.doors import delimited as text
-from dpselect.events.doors import jsonl, parquet, tables
-from dpselect.events.doors.files import Format, checked, format_of, plain
+from dpselect.events.doors import delimited, jsonl, parquet, tables
 from dpselect.events.engine import Engine
-from dpselect.events.rows import Rows
+from dpselect.events.rows import Given, Rows, Source
+
+# The narrower before the wider: paths are told apart by what they are called, and by format=.
+SOURCES: Final[tuple[Source, ...]] = (tables, delimited, jsonl, parquet)
 
 
-def rows(engine: Engine, source: object, asked: Asked, *, format: Format, header: bool | None) -> Rows:
-    """The user and item columns of a file or a table.
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of whatever was given, by the first door that accepts it.
 
     Raises:
-        EventLogError: it is neither, cannot be read, or does not have these columns.
+        EventLogError: no door does, it cannot be read, or it does not have these columns.
     """
-    if header is not None and not isinstance(header, bool):
-        raise EventLogError(f"header={header!r} must be True, False or None")
-    if isinstance(source, str | os.PathLike):
-        return _file_rows(engine, source, asked, format, header)
-    if not tables.is_table(source):
-        raise tables.unreadable(source)
-    if format != "auto":
-        raise EventLogError(f"format={format!r} is for files: leave it out for a table")
-    _require_no_header(header, "a table")
-    return tables.rows(engine, source, asked)
-
-
-def _file_rows(engine: Engine, source: str | os.PathLike[str], asked: Asked, format: Format, header: bool | None) -> Rows:
-    path = checked(source)
-    known = format_of(path, format)
-    what = f"{known} file {str(path)!r}"
-    if known == "csv" or known == "tsv":
-        return text.rows(plain(path, engine.folder), known, asked, header=header, what=what)
-    _require_no_header(header, known)
-    copy = plain(path, engine.folder)
-    return jsonl.rows(copy, asked, what=what) if known == "jsonl" else parquet.rows(engine, copy, asked, what=what)
-
-
-def _require_no_header(header: bool | None, what: str) -> None:
-    if header is not None:
-        raise EventLogError(f"header={header!r} is for csv and tsv, and this is {what}: leave it out")
+    for door in SOURCES:
+        if door.accepts(given):
+            return door.rows(engine, given)
+    kind = type(given.source)
+    raise EventLogError(
+        f"source is a {kind.__module__}.{kind.__qualname__}: give a path, a pyarrow Table, a pandas DataFrame or "
+        "a Polars DataFrame (collect a LazyFrame first)"
+    )

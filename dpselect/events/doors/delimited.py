@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import Asked, by_name, by_position
-from dpselect.events.rows import Rows, literal, located
+from dpselect.events.columns import SHORT, Asked, by_name, by_position
+from dpselect.events.doors.files import checked, format_of, plain
+from dpselect.events.rows import Given, Rows, literal, located
+
+if TYPE_CHECKING:
+    from dpselect.events.engine import Engine
 
 Delimited = Literal["csv", "tsv"]
 
@@ -19,24 +24,33 @@ QUOTING: dict[Delimited, Literal[0, 3]] = {"csv": csv.QUOTE_MINIMAL, "tsv": csv.
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 
 
-def rows(path: Path, kind: Delimited, asked: Asked, *, header: bool | None, what: str) -> Rows:
-    """The user and item columns of a delimited file. Without `header`, a file has one unless both columns are positions.
+def accepts(given: Given) -> bool:
+    """A path to CSV or TSV."""
+    return format_of(given.source, given.format) in DELIMITERS
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of a delimited file. Without `header`, a file has one unless all columns are positions.
 
     Raises:
         EventLogError: empty or unreadable, or a column is not there.
     """
+    source, asked, header = checked(given.source), given.asked, given.header
+    kind = cast(Delimited, format_of(given.source, given.format))
+    what = f"{kind} file {str(source)!r}"
+    path = plain(source, engine.path("source"))
     first = first_record(path, kind, what)
     if len(first) > _MOST_COLUMNS:
         raise EventLogError(
-            f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write the two columns to another file"
+            f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write the few columns to another file"
         )
     has_header = not asked.by_position() if header is None else header
-    user, item = _positions(asked, first, header=header, has_header=has_header, what=what)
+    places = _positions(asked, first, header=header, has_header=has_header, what=what)
     return Rows(
-        sql=_sql(path, kind, len(first), (user, item), has_header=has_header),
+        sql=_sql(path, kind, len(first), places, has_header=has_header),
         size=path.stat().st_size,
         what=what,
-        kinds=("str", "str"),
+        kinds=dict.fromkeys(places, "str"),
     )
 
 
@@ -61,19 +75,19 @@ def first_record(path: Path, kind: Delimited, what: str) -> list[str]:
     return record
 
 
-def _positions(asked: Asked, first: list[str], *, header: bool | None, has_header: bool, what: str) -> tuple[int, int]:
+def _positions(asked: Asked, first: list[str], *, header: bool | None, has_header: bool, what: str) -> dict[str, int]:
     if not has_header:
         return by_position(asked, len(first), what)
     # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
-    return by_name(asked, first, what, listed=header is True or not {asked.user, asked.item}.isdisjoint(first))
+    return by_name(asked, first, what, listed=header is True or not set(asked.columns.values()).isdisjoint(first))
 
 
-def _sql(path: Path, kind: Delimited, count: int, columns: tuple[int, int], *, has_header: bool) -> str:
+def _sql(path: Path, kind: Delimited, count: int, places: Mapping[str, int], *, has_header: bool) -> str:
     types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(count))
-    user, item = columns
+    columns = ", ".join(f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items())
     # Everything is stated and nothing detected: detection may skip lines, split on another character or type a column.
     return (
-        f"SELECT nullif(c{user}, '') AS u, nullif(c{item}, '') AS i FROM read_csv({located(path)}, auto_detect = false, "
+        f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
         f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(DELIMITERS[kind])}, "
         f"quote = {literal(_QUOTES[kind])}, escape = {literal(_QUOTES[kind])}, nullstr = '', compression = 'none', "
         "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from dpselect.errors import EventLogError
 
@@ -37,25 +37,28 @@ def temporary_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def checked(source: str | os.PathLike[str]) -> Path:
-    """The file at `source`, taken literally: no pattern, no address.
+def checked(source: object) -> Path:
+    """The file at the path `source`, taken literally: no pattern, no address.
 
     Raises:
         EventLogError: it is missing, a directory, not a regular file, or not readable.
     """
-    path = Path(source)
+    path = Path(cast(str, source))
     failure = _unusable(path)
     if failure is not None:
-        raise EventLogError(f"{os.fspath(source)!r} {failure}")
+        raise EventLogError(f"{str(source)!r} {failure}")
     return path
 
 
-def format_of(path: Path, asked: Format) -> KnownFormat:
-    """The format, from the name unless it is stated.
+def format_of(source: object, asked: Format) -> KnownFormat | None:
+    """The format of a file, from the name unless it is stated; None for what is no path.
 
     Raises:
-        EventLogError: unknown format, or a name that does not tell.
+        EventLogError: no such file, unknown format, or a name that does not tell.
     """
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = checked(source)
     if asked not in get_args(Format):
         raise EventLogError(f"format={asked!r} is unknown: it must be one of {', '.join(get_args(Format))}")
     if asked != "auto":
@@ -69,8 +72,8 @@ def format_of(path: Path, asked: Format) -> KnownFormat:
     return _SUFFIXES[suffix]
 
 
-def plain(path: Path, folder: Path) -> Path:
-    """A file in `folder` with the contents of `path`: unpacked if gzipped, without byte order mark, otherwise a link.
+def plain(path: Path, target: Path) -> Path:
+    """`target`, made a file with the contents of `path`: unpacked if gzipped, without byte order mark, otherwise a link.
 
     Unpacking here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
     a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
@@ -78,7 +81,6 @@ def plain(path: Path, folder: Path) -> Path:
     Raises:
         EventLogError: damaged gzip, or a file that ends in .gz and is not gzipped.
     """
-    target = folder / "source"
     failure = None
     try:
         _provide(path, target)

@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import Asked, no_column
-from dpselect.events.rows import Kind, Rows, literal, located
+from dpselect.events.columns import SHORT, Asked, no_column
+from dpselect.events.doors.files import checked, format_of, plain
+from dpselect.events.rows import Given, Kind, Kinds, Rows, literal, located
+
+if TYPE_CHECKING:
+    from dpselect.events.engine import Engine
 
 _KINDS: dict[str, Kind] = {"UBIGINT": "digits", "BIGINT": "digits", "VARCHAR": "str"}
 
 
-def rows(path: Path, asked: Asked, *, what: str) -> Rows:
-    """The user and item fields as text, beside the JSON type of each value.
+def accepts(given: Given) -> bool:
+    """A path to JSON lines."""
+    return format_of(given.source, given.format) == "jsonl"
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """The fields as text, beside the JSON type of each value (uk, ik, gk).
 
     Raises:
-        EventLogError: the file is empty, a column is a position, or the names differ in letter case only.
+        EventLogError: the file is empty, a column is a position, or two names differ in letter case only.
     """
-    user, item = (_name(field, column, what) for field, column in (("user", asked.user), ("item", asked.item)))
-    if user.lower() == item.lower():
-        raise EventLogError(
-            f"user={user!r} and item={item!r} of {what} differ in letter case only, which the engine does not tell apart: "
-            "rename one of them"
-        )
+    original, asked = checked(given.source), given.asked
+    what = f"jsonl file {str(original)!r}"
+    given.require_no_header("jsonl")
+    path = plain(original, engine.path("source"))
+    names = {role: _name(role, column, what) for role, column in asked.columns.items()}
+    _require_told_apart(names, what)
     if path.stat().st_size == 0:
         raise EventLogError(f"{what} is empty: it needs at least one event")
-    fields = f"{{{literal(user)}: 'JSON', {literal(item)}: 'JSON'}}"
+    fields = ", ".join(f"{literal(name)}: 'JSON'" for name in names.values())
+    short = [SHORT[role] for role in names]
     source = (
-        f"read_json({located(path)}, columns = {fields}, format = 'newline_delimited', records = true, "
-        "compression = 'none', ignore_errors = false, hive_partitioning = false) AS log(u, i)"
+        f"read_json({located(path)}, columns = {{{fields}}}, format = 'newline_delimited', records = true, "
+        f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(short)})"
     )
-    sql = f"SELECT u ->> '$' AS u, i ->> '$' AS i, json_type(u) AS uk, json_type(i) AS ik FROM {source}"
-    return Rows(sql=sql, size=path.stat().st_size, what=what, kinds=None)
+    columns = ", ".join(f"{name} ->> '$' AS {name}, json_type({name}) AS {name}k" for name in short)
+
+    def settle(engine: Engine, relation: str, missing: frozenset[str]) -> Kinds:
+        _require_fields(path, asked, missing, what)
+        distinct = ", ".join(f"list(DISTINCT {name}k) FILTER (WHERE {name}k IS NOT NULL)" for name in short)
+        found = engine.run(f"SELECT {distinct} FROM {relation}", what=what)[0]
+        return {role: _kind_of(role, names[role], types, what) for role, types in zip(names, found, strict=True)}
+
+    return Rows(sql=f"SELECT {columns} FROM {source}", size=path.stat().st_size, what=what, kinds=settle)
 
 
-def kind_of(field: str, column: object, types: Iterable[str] | None, what: str) -> Kind:
+def _require_told_apart(names: dict[str, str], what: str) -> None:
+    for one, other in itertools.combinations(names, 2):
+        if names[one].lower() == names[other].lower():
+            raise EventLogError(
+                f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case only, which the engine does "
+                "not tell apart: rename one of them"
+            )
+
+
+def _kind_of(field: str, column: object, types: Iterable[str] | None, what: str) -> Kind:
     """The one kind that all values of a column have, from the JSON types that occur in it (None: every value is null).
 
     Raises:
@@ -56,18 +83,12 @@ def kind_of(field: str, column: object, types: Iterable[str] | None, what: str) 
     return "digits" if "digits" in found else "str"
 
 
-def require_fields(path: Path, asked: Asked, missing: tuple[bool, bool], what: str) -> None:
-    """Refuse a column in which no row had a value, unless the first object has it (then it is null, not missing).
-
-    Raises:
-        EventLogError: no such field.
-    """
-    if not any(missing):
-        return
-    names = _first_names(path)
-    for field, column, absent in zip(("user", "item"), (asked.user, asked.item), missing, strict=True):
-        if absent and names and column not in names:
-            raise _no_field(field, column, names, what, listed=not {asked.user, asked.item}.isdisjoint(names))
+def _require_fields(path: Path, asked: Asked, missing: frozenset[str], what: str) -> None:
+    """Refuse a column in which no row had a value, unless the first object has it (then it is null, not missing)."""
+    names = _first_names(path) if missing else []
+    for role, column in asked.columns.items():
+        if role in missing and names and column not in names:
+            raise _no_field(role, column, names, what, listed=not set(asked.columns.values()).isdisjoint(names))
 
 
 def _name(field: str, column: str | int, what: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import Asked, by_name
+from dpselect.events.columns import by_name
+from dpselect.events.doors.files import checked, format_of, plain
 from dpselect.events.engine import Engine
-from dpselect.events.rows import Rows, described, located, quoted, selected
+from dpselect.events.rows import Given, Rows, described, located, quoted, selected
 
 # Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
 BYTES_PER_ROW = 20
@@ -16,23 +17,31 @@ _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
 
-def rows(engine: Engine, path: Path, asked: Asked, *, what: str) -> Rows:
-    """The user and item columns of a Parquet file.
+def accepts(given: Given) -> bool:
+    """A path to Parquet."""
+    return format_of(given.source, given.format) == "parquet"
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of a Parquet file.
 
     Raises:
         EventLogError: not Parquet, damaged, or a column is not there or of another type than integer or text.
     """
+    source = checked(given.source)
+    what = f"parquet file {str(source)!r}"
+    given.require_no_header("parquet")
+    path = plain(source, engine.path("source"))
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
     relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
     names = _names(engine, path, what)
-    places = by_name(asked, names, what)
-    user, item = _known_as(engine, relation, names, places, what)
-    types = engine.run(f"DESCRIBE SELECT {quoted(user)}, {quoted(item)} FROM {relation}", what=what)
-    kinds = described(types, (asked.user, asked.item), what)
+    known = _known_as(engine, relation, names, by_name(given.asked, names, what), what)
+    types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, known.values()))} FROM {relation}", what=what)
+    kinds = described(types, given.asked, what)
     count = engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0]
-    sql = selected(relation, user, item, kinds)
+    sql = selected(relation, known, kinds)
     return Rows(sql=sql, size=int(count) * BYTES_PER_ROW, what=what, kinds=kinds)
 
 
@@ -47,17 +56,16 @@ def _names(engine: Engine, path: Path, what: str) -> list[str]:
     return names
 
 
-def _known_as(engine: Engine, relation: str, names: Sequence[str], places: tuple[int, int], what: str) -> tuple[str, str]:
-    """What the engine calls two columns. It does not tell letter case apart, and renames all but the first of such names."""
+def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str) -> dict[str, str]:
+    """What the engine calls these columns. It does not tell letter case apart, and renames all but the first of such names."""
     known = list(names)
     if len({name.lower() for name in names}) < len(names):
         if len(names) > _MOST_RENAMED:
             raise EventLogError(
-                f"{what} has {len(names):,} columns, and names that differ in letter case only: write the two columns to a file "
+                f"{what} has {len(names):,} columns, and names that differ in letter case only: write the few columns to a file "
                 "of their own"
             )
         known = [column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
         if len(known) != len(names):
             raise EventLogError(f"{what} has columns whose names the engine cannot tell apart: rename them")
-    user, item = places
-    return known[user], known[item]
+    return {role: known[place] for role, place in places.items()}

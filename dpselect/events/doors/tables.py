@@ -8,41 +8,35 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import Asked, ambiguous, no_column
+from dpselect.events.columns import SHORT, Asked, ambiguous, no_column
 from dpselect.events.doors.parquet import BYTES_PER_ROW
 from dpselect.events.engine import Engine
-from dpselect.events.rows import Rows, described, selected
+from dpselect.events.rows import Given, Rows, described, selected
 
 _OBJECT_KINDS = {"string": "string", "integer": "Int64", "empty": "string"}
 
 
-def is_table(source: object) -> bool:
-    """Whether `source` is one of the tables that can be read."""
-    return _adapter(source) is not None
+def accepts(given: Given) -> bool:
+    """A table of a known class."""
+    return _adapter(given.source) is not None
 
 
-def rows(engine: Engine, source: object, asked: Asked) -> Rows:
-    """The user and item columns of a table in memory, matched by exact name.
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of a table in memory, matched by exact name.
 
     Raises:
         EventLogError: a column is not there, there twice, or of another type than integer or text.
     """
-    what = f"the {type(source).__module__.split('.')[0]} table"
-    adapter = _adapter(source)
-    if adapter is None:
-        raise unreadable(source)
+    source, asked = given.source, given.asked
+    what, adapter = f"the {type(source).__module__.split('.')[0]} table", _adapter(source)
+    given.require_no_format("a table")
+    given.require_no_header("a table")
+    assert adapter is not None, "a door reads what it accepts"
     table = adapter(source, asked, what)
     engine.register("events", table, what=what)
-    kinds = described(engine.run("DESCRIBE events", what=what), (asked.user, asked.item), what)
-    return Rows(sql=selected("events", "u", "i", kinds), size=len(table) * BYTES_PER_ROW, what=what, kinds=kinds)
-
-
-def unreadable(source: object) -> EventLogError:
-    """The error for something that is neither a path nor a table."""
-    return EventLogError(
-        f"source is a {type(source).__module__}.{type(source).__qualname__}: give a path, a pyarrow Table, a pandas DataFrame or "
-        "a Polars DataFrame (collect a LazyFrame first)"
-    )
+    kinds = described(engine.run("DESCRIBE events", what=what), asked, what)
+    names = {role: SHORT[role] for role in asked.columns}
+    return Rows(sql=selected("events", names, kinds), size=len(table) * BYTES_PER_ROW, what=what, kinds=kinds)
 
 
 def _adapter(source: object) -> Callable[[Any, Asked, str], Any] | None:
@@ -50,24 +44,28 @@ def _adapter(source: object) -> Callable[[Any, Asked, str], Any] | None:
     return next((adapter for name, adapter in _ADAPTERS.items() if name in names), None)
 
 
+def _short(asked: Asked) -> dict[Any, str]:
+    return {column: SHORT[role] for role, column in asked.columns.items()}
+
+
 def _arrow(source: Any, asked: Asked, what: str) -> Any:
     _require(asked, source.column_names, what)
-    return source.select([asked.user, asked.item]).rename_columns(["u", "i"])
+    return source.select(list(_short(asked))).rename_columns(list(_short(asked).values()))
 
 
 def _polars(source: Any, asked: Asked, what: str) -> Any:
     if importlib.util.find_spec("pyarrow") is None:
         raise EventLogError(f"{what} is handed over through pyarrow, which is not installed: pip install pyarrow")
     _require(asked, source.columns, what)
-    return source.select([asked.user, asked.item]).rename({asked.user: "u", asked.item: "i"})
+    return source.select(list(_short(asked))).rename(_short(asked))
 
 
 def _pandas(source: Any, asked: Asked, what: str) -> Any:
     _require(asked, list(source.columns), what)
-    table = source[[asked.user, asked.item]].set_axis(["u", "i"], axis="columns")
-    for short, field, column in (("u", "user", asked.user), ("i", "item", asked.item)):
-        if table[short].dtype == object:
-            table = table.assign(**{short: _object_column(table[short], field, column, what)})
+    table = source[list(_short(asked))].set_axis(list(_short(asked).values()), axis="columns")
+    for role, column in asked.columns.items():
+        if table[SHORT[role]].dtype == object:
+            table = table.assign(**{SHORT[role]: _object_column(table[SHORT[role]], role, column, what)})
     return table
 
 
@@ -82,14 +80,14 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
             converted = None
     if converted is None:
         raise EventLogError(
-            f"{field}={column!r} of {what} holds Python objects of kind {kind!r}: users and items must all be integers of at "
-            "most 64 bits or all be text; cast the column to one of them"
+            f"{field}={column!r} of {what} holds Python objects of kind {kind!r}: users, items and groups must be integers of "
+            "at most 64 bits throughout, or text throughout; cast the column to one of them"
         )
     return converted
 
 
 def _require(asked: Asked, names: Sequence[object], what: str) -> None:
-    for field, column in (("user", asked.user), ("item", asked.item)):
+    for field, column in asked.columns.items():
         if names.count(column) > 1:
             raise ambiguous(field, column, what)
         if column not in names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ import pytest
 
 from dpselect import events
 from dpselect.errors import EventLogError
+from dpselect.events import source as doors
+from dpselect.events.doors import delimited
+from dpselect.events.engine import Engine, guarded
+from dpselect.events.rows import Given, Rows
 
 SECRET = "SECRET42"
 GOOD = f"u,i\n1,{SECRET}\n"
@@ -249,3 +254,35 @@ def test_many_columns(tmp_path: Path) -> None:
 def test_what_no_log_can_hold_is_named(options: dict[str, Any], words: str) -> None:
     """Not a raw error, nor one that blames the log."""
     refused(pa.table({"u": [1], "i": [2]}), words, **options)
+
+
+class Door:
+    """A source of one's own: a list of pairs."""
+
+    def accepts(self, given: Given) -> bool:
+        """Any list."""
+        return isinstance(given.source, list)
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """Its pairs, which must be two by two; the error of a library that quotes one is not passed on."""
+        path = engine.path("pairs.csv")
+        guarded("the list", lambda: path.write_text("".join(f"{user},{item}\n" for user, item in given.source)))  # type: ignore[attr-defined]
+        return delimited.rows(engine, Given(path, given.asked, "csv"))
+
+
+def test_a_door_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source in front of the list is read; what it raises, quoting data, is one error that neither says nor chains it."""
+    monkeypatch.setattr(doors, "SOURCES", (Door(), *doors.SOURCES))
+    assert events.read([("ann", "zoo"), ("bob", "zoo")], user=1, item=2).counts.tolist() == [2]
+    failures = [ValueError(SECRET), KeyError(SECRET), UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET)]
+    for failure in failures:
+        with pytest.raises(EventLogError, match="the list") as caught:
+            guarded("the list", partial(_raise, failure))
+        assert SECRET not in str(caught.value)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+    with pytest.raises(KeyboardInterrupt):
+        guarded("the list", partial(_raise, RuntimeError("Query interrupted")))
+
+
+def _raise(error: Exception) -> None:
+    raise error
