@@ -47,7 +47,8 @@ class Registry(Generic[M]):
 
     def members(self) -> dict[str, type[M]]:
         """All of them by kind. A package that cannot be loaded is left out, with a warning that says why."""
-        self._import_homes()
+        for home in self._homes:
+            _import_all(home)
         for point in _points(self._group, tuple(sys.path)):
             try:
                 self._load(point)
@@ -61,8 +62,9 @@ class Registry(Generic[M]):
         Raises:
             The family's error: no member has it, or its package cannot be loaded.
         """
-        if isinstance(kind, str) and kind not in self._known:
-            self._import_homes()
+        for home in self._homes:
+            if isinstance(kind, str) and kind not in self._known:
+                _import_all(home)
         if isinstance(kind, str) and kind not in self._known:
             for point in _points(self._group, tuple(sys.path)).select(name=kind):
                 self._load(point)
@@ -79,12 +81,6 @@ class Registry(Generic[M]):
         """
         return self.member(data.get("kind") if isinstance(data, Mapping) else None).model_validate(data)
 
-    def _import_homes(self) -> None:
-        for home in self._homes:
-            module = import_module(home)
-            for name in module.__all__:
-                getattr(module, name)
-
     def _load(self, point: EntryPoint) -> None:
         if point.name in self._known:
             return
@@ -100,6 +96,12 @@ class Registry(Generic[M]):
             raise self._error(
                 f"{package} declares {self._what} {point.name!r} as {point.value}, which has not that kind: repair or remove it"
             )
+
+
+def _import_all(home: str) -> None:
+    module = import_module(home)
+    for name in module.__all__:
+        getattr(module, name)
 
 
 def kind_of(member: type[Frozen]) -> str:

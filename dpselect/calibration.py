@@ -9,10 +9,12 @@ from typing import Any, ClassVar, Self, cast, final
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from accounting import Budget, CalibrationError, Curve, RelationMismatch, calibrate
+from accounting import AccountingError, Budget, CalibrationError, Curve, RelationMismatch, calibrate
 from accounting.frozen import Count, Frozen
-from dpselect.errors import DomainMismatch, InvalidRequest
+from dpselect import mechanisms
+from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
+from dpselect.mechanisms.base import MECHANISMS
 from dpselect.mechanisms.traits import INSTEAD, Knob, fields_of
 from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
@@ -22,7 +24,7 @@ Bracket = tuple[float, float]
 
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
 # grid is below 2 % of the threshold.
-_SHARES = (1.0, 0.9, 0.75, 0.5)
+_SHARES = (0.75, 0.9, 0.5, 1.0)  # the usual winner first: another is searched only where it may beat it
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
 
 
@@ -100,12 +102,15 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     settings = _settings(member, budget, request)
     _require_complete(member, set(settings))
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
-    families = [_family(member, {**settings, **split}, request) for split in _splits(member, budget)]
-    bracket = knob.bracket(request.sensitivity.range)
-    choices = [found for family in families if (found := _affordable(family, budget, bracket)) is not None]
-    if not choices:
+    bracket, best = knob.bracket(request.sensitivity.range), None
+    for split in _splits(member, budget):
+        family = _family(member, {**settings, **split}, request)
+        if best is None or _may_beat(best, family, budget, split):
+            found = _affordable(family, budget, bracket)
+            best = min((one for one in (best, found) if one is not None), key=_height, default=None)
+    if best is None:
         raise CalibrationError(_unaffordable(member, settings, budget))
-    return min(choices, key=_height)
+    return best
 
 
 def default_kbar(k: int) -> int:
@@ -136,10 +141,16 @@ def mechanism_class(kind: str) -> type[Mechanism]:
     Raises:
         InvalidRequest: there is none.
     """
-    known = members()
+    own = getattr(mechanisms, kind, None)  # spares a session the members that it does not use
+    if isinstance(own, type) and issubclass(own, Mechanism) and own is not Mechanism:
+        return own
+    try:
+        return MECHANISMS.member(kind)
+    except InvalidMechanism:
+        known = members()
     by_class = {member.__name__: member for member in known.values()}
-    if kind in known or kind in by_class:
-        return known.get(kind) or by_class[kind]
+    if kind in by_class:
+        return by_class[kind]
     raise InvalidRequest(f"mechanism {kind[:40]!r} does not exist: choose one of {', '.join(sorted(known))}")
 
 
@@ -263,6 +274,16 @@ def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Bud
     noise = f" with noise={settings['noise']!r}" if "noise" in settings else ""
     remedy = "raise the budget, give it a delta (gaussian noise has no pure guarantee), or choose another mechanism or noise"
     return f"no amount of noise brings {member.__name__}{noise} within {limits}: {remedy}"
+
+
+def _may_beat(best: Mechanism, family: Family, budget: Budget, split: Mapping[str, float]) -> bool:
+    """Whether the budget pays for as high a threshold as that of `best`, with this split of delta: a single cost."""
+    surprise, height = -math.log(next(iter(split.values()))), _height(best)
+    try:
+        level = family(surprise / height if knob_of(type(best)).rising else height / surprise)
+    except (AccountingError, ValueError, ArithmeticError):
+        return True  # outside the family's domain, which says nothing
+    return budget.covers(budget.cost(level.curve))
 
 
 def _height(mechanism: Mechanism) -> float:

@@ -6,11 +6,11 @@ import io
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+import dpselect
 from dpselect.cli.guard import GuardedGroup
 from dpselect.cli.options import Debug
 
@@ -83,7 +83,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"dpselect {version('dpselect')}")
+        typer.echo(f"dpselect {dpselect.__version__}")
         raise typer.Exit
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -17,7 +18,7 @@ from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.release import public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.noise import by_name
+from dpselect.noise import NoiseName, by_name
 from dpselect.noise.base import Noise
 from dpselect.noise.grid import NODES, tail_integral_matrix
 from dpselect.outcome import cells
@@ -102,7 +103,7 @@ class SparseHistogram(Mechanism):
     def _hiding(self, first: int, last: int) -> float:
         """What hides any number of items from `first` to `last`, all of one user alone."""
         share = self.sensitivity.alone(first)
-        noise = self.scale * float(by_name(self.noise).isf(-math.expm1(math.log1p(-self.delta) / last)))
+        noise = self.scale * _exceeded_by_none(self.noise, self.delta, last)
         return share + noise + _ROUNDING * (share + abs(noise))
 
     @property
@@ -158,6 +159,12 @@ class SparseHistogram(Mechanism):
             (tuple(listed[list(order)].tolist()), tuple(between[cell] for cell in seen)): chance
             for order, seen, chance in law.outcomes(most)
         }
+
+
+@lru_cache(maxsize=16_384)
+def _exceeded_by_none(noise: NoiseName, delta: float, items: int) -> float:
+    """What none of so many draws exceeds but with chance delta, noise units."""
+    return float(by_name(noise).isf(-math.expm1(math.log1p(-delta) / items)))
 
 
 def _steps(most: int) -> Iterator[tuple[int, int]]:
