@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import Self, cast, final
 
@@ -18,6 +19,7 @@ from accounting.pool import Pool
 from accounting.relation import Relation, same_relation
 
 _CURVE_TYPES: set[type] = set()
+_MOST_LABELS = 20  # in a notebook
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,17 @@ class Accountant:
 
     def __repr__(self) -> str:
         return f"Accountant(relation={self._relation!r}, labels={len(set(self._labels))})"
+
+    def _repr_html_(self) -> str:
+        from accounting.page.card import card, priced  # notebooks only
+
+        counts: Counter[str] = Counter()
+        for label, count in zip(self._labels, self._counts, strict=True):
+            counts[label] += count
+        plan = ", ".join(f"{count:,} x {label}" for label, count in counts.most_common(_MOST_LABELS)) or "empty"
+        more = f", and {len(counts) - _MOST_LABELS:,} more labels" if len(counts) > _MOST_LABELS else ""
+        facts = [("relation", self._relation or "not stated"), ("plan", plan + more)]
+        return card("Accountant", facts=facts, **priced(self._priced))
 
     def _share(self, label: str, order: float | None) -> Share:
         places = [i for i, given in enumerate(self._labels) if given == label]

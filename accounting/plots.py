@@ -1,4 +1,4 @@
-"""Figures of privacy curves on matplotlib axes: axes in, axes out. Needs the extra `dpselect[plot]`.
+"""Figures of privacy curves and of a ledger on matplotlib axes: axes in, axes out. Needs the extra `dpselect[plot]`.
 
 Lines differ in colour (the Okabe-Ito palette, made for any colour vision), dash and marker. Epsilons and divergences are in nats.
 """
@@ -15,10 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from accounting.conversion.bounds import best_delta, best_epsilon
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, MissingExtra
+from accounting.page.amounts import shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from accounting.ledger import Ledger
+    from accounting.ledger.summary import Summary
+
+MOST_PERIODS = 60
 Floats = NDArray[np.float64]
 Curves = Mapping[str, Curve] | Sequence[Curve]
 
@@ -88,6 +93,51 @@ def plot_rounds(curves: Curves, delta: float, *, rounds: Sequence[int] | None = 
     )
     axes.set(xlabel="number of rounds", ylabel=f"epsilon (nats) at delta = {delta:g}", xscale="log", yscale="log")
     return _finished(axes)
+
+
+def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """How much of a dataset's budget is spent, in percent: entry after entry, or a bar for each of its latest periods.
+
+    Args:
+        ledger: whose datasets' budgets are public, as what is spent of them is.
+        dataset: which; None where the ledger declares one only.
+        ax: axes to draw on; new ones if None.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+        InvalidArgument: the dataset has to be named.
+        UnknownDataset: the ledger declares no such dataset.
+    """
+    names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
+    if len(names) != 1:
+        raise InvalidArgument(f"dataset must be named: the ledger declares {len(names)}, {', '.join(map(repr, names[:9]))}")
+    summary = ledger.summary(names[0])
+    axes = _new_axes() if ax is None else ax
+    if summary.dataset.window == "whole":
+        _draw_entries(axes, summary)
+    else:
+        _draw_periods(axes, summary)
+    axes.axhline(100, color=_COLOURS[1], linewidth=1.2, linestyle=(0, (5, 3)), label="budget")
+    axes.set(title=summary.dataset.name, ylabel="spent (% of the budget)", ylim=(0, 105))
+    return _finished(axes)
+
+
+def _draw_entries(axes: Axes, summary: Summary) -> None:
+    places = [0, *(point.seq for point in summary.points)]
+    tops = np.array([(0.0, 0.0), *(shares(summary.dataset.budget, point.spent) for point in summary.points)])
+    axes.step(places, 100 * tops[:, 0], where="post", color=_COLOURS[0], linewidth=1.8, label="spent")
+    if summary.dataset.budget.capacity.failure:
+        axes.step(places, 100 * tops[:, 1], where="post", color=_COLOURS[2], linestyle="--", label="of the failure probability")
+    axes.set(xlabel="entry")
+
+
+def _draw_periods(axes: Axes, summary: Summary) -> None:
+    totals = summary.totals[-MOST_PERIODS:]
+    spent = [100 * max(shares(total.budget, total.spent)) for total in totals]
+    axes.bar(range(len(totals)), spent, color=_COLOURS[0], label="spent")
+    places = range(0, len(totals), max(1, -(-len(totals) // 8)))
+    axes.set_xticks(list(places), [totals[place].period for place in places], rotation=30, ha="right")
+    axes.set(xlabel=f"{summary.dataset.window} of the data")
 
 
 def _drawn(curves: Curves, ax: Axes | None, x: Floats, y: Callable[[Curve], Floats]) -> Axes:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self, final, overload
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_serializer, model_validator
 
+from accounting import MissingExtra
 from accounting.frozen import Frozen
-from dpselect.errors import DomainMismatch, DpSelectError
+from dpselect.errors import DomainMismatch, DpSelectError, InvalidRequest
 from dpselect.outcome import Outcome
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
 
 Label = int | str
 
@@ -110,6 +120,72 @@ class Selection(Frozen):
         """
         return cls.model_validate_json(text)
 
+    def columns(self, margin: float | None = None) -> dict[str, tuple[Any, ...]]:
+        """What was released as columns of one row per item: rank, item, value, low and high; group first where there are groups.
+
+        rank is the place from 1 (within its group), None where only the set is released; item the label, or else the position;
+        value None where none was released. low and high are value -+ margin, None without a margin.
+
+        Args:
+            margin: half the width of an interval around each value, score units: `WithValues.margin(confidence)`.
+
+        Raises:
+            InvalidRequest: the margin is not a finite number > 0, or there are no values for it.
+            DomainMismatch: the items have neither labels nor public positions.
+        """
+        items = self.indices if self.labels is None else self.labels
+        nothing: tuple[Any, ...] = (None,) * len(items)
+        held = nothing if self.values is None else self.values
+        half = 0.0 if margin is None else _margin(margin, self)
+        return {
+            **({} if self.groups is None else {"group": self.groups}),
+            "rank": _ranks(self.groups or nothing) if self.ordered else nothing,
+            "item": items,
+            "value": held,
+            "low": nothing if margin is None else tuple(value - half for value in held),
+            "high": nothing if margin is None else tuple(value + half for value in held),
+        }
+
+    def to_arrow(self, margin: float | None = None) -> pyarrow.Table:
+        """`columns` as a pyarrow Table: rank int64; item (and group) int64, uint64 or text; value, low and high float64.
+
+        Raises:
+            MissingExtra: pyarrow is not installed.
+            InvalidRequest: as `columns`; or items are integers and text, of which two would be written alike.
+        """
+        arrow, columns = _needed("pyarrow", "arrow"), self.columns(margin)
+        types = {"rank": arrow.int64()} | dict.fromkeys(("value", "low", "high"), arrow.float64())
+        arrays = [
+            arrow.array(held, types[name]) if name in types else _names_of(arrow, held, name) for name, held in columns.items()
+        ]
+        return arrow.table(arrays, names=list(columns))
+
+    def to_pandas(self, margin: float | None = None) -> pandas.DataFrame:
+        """`to_arrow` as a pandas DataFrame.
+
+        Raises:
+            MissingExtra: pandas or pyarrow is not installed.
+            InvalidRequest: as `to_arrow`.
+        """
+        _needed("pandas", "pandas")
+        return self.to_arrow(margin).to_pandas()
+
+    def to_polars(self, margin: float | None = None) -> polars.DataFrame:
+        """`to_arrow` as a Polars DataFrame.
+
+        Raises:
+            MissingExtra: Polars or pyarrow is not installed.
+            InvalidRequest: as `to_arrow`.
+        """
+        return _needed("polars", "polars").from_arrow(self.to_arrow(margin))
+
+    def _repr_html_(self) -> str:
+        from accounting.page.card import card  # notebooks only
+
+        cells = {name: held for name, held in self.columns().items() if set(held) != {None}}
+        rows = list(zip(*cells.values(), strict=True))
+        return card("Selection", rows=rows, heads=list(cells), note="" if self.complete else f"Not complete: {self.reason}")
+
     def __len__(self) -> int:
         return len(self.labels if self.positions is None and self.labels is not None else self.indices)
 
@@ -119,6 +195,41 @@ class Selection(Frozen):
     @model_serializer(mode="wrap")
     def _released_only(self, handler: Any) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value is not None}
+
+
+def _margin(margin: object, selection: Selection) -> float:
+    if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
+        raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
+    if selection.values is None:
+        raise InvalidRequest("margin is of values, and this selection has none: release them, with WithValues for example")
+    return float(margin)
+
+
+def _ranks(groups: Sequence[object]) -> tuple[int, ...]:
+    seen, ranks = Counter[object](), list[int]()
+    for group in groups:
+        seen[group] += 1
+        ranks.append(seen[group])
+    return tuple(ranks)
+
+
+def _needed(module: str, extra: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtra(f"this table needs {module}: install it with pip install 'dpselect[{extra}]'") from None
+
+
+def _names_of(arrow: Any, names: tuple[Label, ...], what: str) -> Any:
+    """Labels as integers if all are, and as text otherwise."""
+    if names and all(isinstance(name, int) for name in names):
+        for kind, low, high in ((arrow.int64(), -(2**63), 2**63), (arrow.uint64(), 0, 2**64)):
+            if all(low <= int(name) < high for name in names):
+                return arrow.array(names, kind)
+    texts = [str(name) for name in names]
+    if len(set(texts)) < len(set(names)):
+        raise InvalidRequest(f"{what} holds an integer and a text that are written alike: a table holds one type, use to_json")
+    return arrow.array(texts, arrow.string())
 
 
 @final

@@ -127,6 +127,13 @@ class Curve(Frozen, ABC):
         return self.model_dump_json()
 
     @final
+    def _repr_html_(self) -> str:
+        from accounting.ledger.words import in_words  # notebooks only
+        from accounting.page.card import card, priced
+
+        return card(type(self).__name__, facts=[("guarantee", in_words(self.to_json()))], **priced(self))
+
+    @final
     @staticmethod
     def from_json(text: str | bytes) -> Curve:
         """The curve whose `to_json` is `text`. Only known kinds are built: the library's, and those that installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Self, Unpack, final
 
@@ -294,3 +295,6 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self._store!r})"
+
+    def _repr_html_(self) -> str:
+        return import_module("accounting.page.dataset").standings(repr(self), self.datasets, self.totals)

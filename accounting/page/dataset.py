@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Curve
+from accounting.errors import AccountingError
 from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.summary import Summary
 from accounting.ledger.words import in_words, plain, rounded_down, rounded_up
-from accounting.page.amounts import failure_up, main_up, shares, unit_of
+from accounting.page.amounts import failure_up, main_up, percent_up, shares, unit_of
+from accounting.page.card import card
 from accounting.page.figures import Filled, filled, spending
 from accounting.relation import WORDS
 from accounting.spending.budget import Budget
@@ -49,6 +51,22 @@ def section(summary: Summary, latest: Sequence[Entry], deltas: Sequence[float], 
         "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares_of] if len(shares_of) > 1 else [],
         **{"latest": [_line(entry) for entry in latest], "entries": summary.entries},
     }
+
+
+def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Total]]) -> str:
+    """Every dataset, its budget, and what is spent of it, in the period that is nearest its end: a ledger in a notebook."""
+    try:
+        rows = [_standing(dataset, totals(dataset.name)) for dataset in datasets()]
+    except AccountingError as error:
+        return card(title, note=str(error))
+    return card(title, heads=["dataset", "neighbours differ by", "budget", "spent", "period"], rows=rows)
+
+
+def _standing(dataset: Dataset, totals: Sequence[Total]) -> tuple[object, ...]:
+    budget, window = dataset.budget, "" if dataset.window == "whole" else f", for each {dataset.window}"
+    most = max(totals, key=lambda total: max(shares(budget, total.spent)), default=None)
+    share = 0.0 if most is None else max(shares(budget, most.spent))
+    return dataset.name, dataset.relation, budget_in_words(budget) + window, percent_up(share), most.period if most else ""
 
 
 def _facts(dataset: Dataset, summary: Summary) -> list[tuple[str, str]]:

@@ -24,12 +24,19 @@ def template(package: str, name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(plural=_plural, source=_source)
+    environment.filters.update(plural=_plural, source=_source, figure=_figure)
     return environment.get_template(name)
 
 
 def _plural(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
+
+
+def _figure(value: object) -> str:
+    """A table's cell: numbers with separators, nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:,.10g}" if isinstance(value, float) else str(value)
 
 
 def _source(content: str) -> str:

@@ -1,3 +1,5 @@
+from .figures import plot_chart as plot_chart
+from .figures import plot_plan as plot_plan
 from .planner import plan as plan
 from .quality import Estimate as Estimate
 from .quality import Quality as Quality

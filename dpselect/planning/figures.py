@@ -1,4 +1,4 @@
-"""The curves of a plan as figures. Needs the extra `dpselect[plot]`."""
+"""A plan and its curves as figures. Needs the extra `dpselect[plot]`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from accounting import MissingExtra
 from accounting.files import new_file
 from dpselect.planning.charts import Chart, Line
+from dpselect.planning.release_plan import ReleasePlan
+from dpselect.planning.words import budget_in_words, releases_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +45,30 @@ def plot_chart(chart: Chart, *, ax: Axes | None = None) -> Axes:
     axes.grid(visible=True, alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
+    return axes
+
+
+def plot_plan(plan: ReleasePlan, *, ax: Axes | None = None) -> Axes:
+    """Draw the expected recall of every planned mechanism with its interval, the recommended one on top.
+
+    Args:
+        ax: axes to draw on; new ones if None.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    axes = _new_axes() if ax is None else ax
+    found = [planned.quality.recall for planned in plan.ranked]
+    middle, low, high = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
+    places = np.arange(len(found))
+    errors = np.maximum([middle - low, high - middle], 0)
+    axes.barh(places, middle, xerr=errors, color=[_STYLES[0][0] if not place else "#9AA5B1" for place in places], height=0.62)
+    axes.set_yticks(places, [planned.name for planned in plan.ranked])
+    axes.invert_yaxis()
+    axes.set(title=f"{budget_in_words(plan.budget)}: {releases_in_words(plan)}", xlabel="expected recall", xlim=(0, 1.05))
+    axes.grid(visible=True, axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
     return axes
 
 

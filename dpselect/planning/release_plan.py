@@ -52,6 +52,11 @@ class PlannedMechanism(Frozen):
     worst_recall: Real | None = Field(default=None, description="a share of 1, or None")
     fresh_recall: Real | None = Field(default=None, description="a share of 1, or None")
 
+    def _figures(self) -> tuple[str, str, str]:
+        """Recall, the chance that all items are right, and the cost, for a table."""
+        recall, exact = self.quality.recall.value, self.quality.exact_set.value
+        return f"{100 * recall:.4g} %", f"{100 * exact:.4g} %", f"{self.cost:.4g}"
+
 
 @final
 class Unsuited(Frozen):
@@ -156,3 +161,12 @@ class ReleasePlan(Frozen):
         yield "parts", [(part.releases, part.k) for part in self.parts]
         yield "budget", self.budget
         yield "ranked", len(self.ranked)
+
+    def _repr_html_(self) -> str:
+        from accounting.page.card import card  # notebooks only
+        from accounting.page.dataset import budget_in_words
+
+        rows = [(place, planned.name, *planned._figures()) for place, planned in enumerate(self.ranked, start=1)]
+        asked = "; ".join(f"{part.releases:,} of the top {part.k:,}" for part in self.parts)
+        facts = [("budget", budget_in_words(self.budget)), ("releases", asked), ("items", self.domain), ("shape", self.shape)]
+        return card("ReleasePlan", facts=facts, heads=["", "mechanism", "recall", "all right", "cost (nats)"], rows=rows)

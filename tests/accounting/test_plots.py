@@ -13,10 +13,11 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+import accounting as acc
 from accounting.conversion.bounds import best_delta, best_epsilon
 from accounting.curves import BoundedRange, GaussianDP, PureDP, RenyiTable
 from accounting.errors import InvalidArgument, MissingExtra
-from accounting.plots import plot_profile, plot_rdp, plot_rounds
+from accounting.plots import plot_ledger, plot_profile, plot_rdp, plot_rounds
 
 TABLE = RenyiTable(orders=[2, 8], values=[0.1, 0.4])
 CURVES = {"pure": PureDP(epsilon=1.0), "gauss": GaussianDP(mu=0.5), "table": TABLE}
@@ -136,3 +137,22 @@ def test_a_missing_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
     with pytest.raises(MissingExtra, match=r"dpselect\[plot\]"):
         plot_rdp(CURVES)
+
+
+def test_a_ledger_is_one_call(tmp_path: Any) -> None:
+    """The line is the part of the budget that is spent after every entry; with a window there is a bar for every period."""
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:
+        ledger.create_dataset("whole", acc.Budget(epsilon=1.0), "add_remove")
+        for epsilon in (0.25, 0.5):
+            ledger.charge("whole", acc.PureDP(epsilon=epsilon), relation="add_remove")
+        axes = plot_ledger(ledger)
+        x, y = line(axes, "spent")
+        assert (x.tolist(), y.tolist()) == ([0, 1, 2], pytest.approx([0, 25, 75]))
+        assert {"spent", "budget"} == {text.get_text() for text in axes.get_legend().get_texts()}
+        ledger.create_dataset("months", acc.Budget(epsilon=1.0), "add_remove", window="month")
+        for month, epsilon in (("2024-01", 0.5), ("2024-02", 0.125)):
+            ledger.charge("months", acc.PureDP(epsilon=epsilon), relation="add_remove", period=month)
+        bars = plot_ledger(ledger, "months").patches
+        assert [bar.get_height() for bar in bars] == pytest.approx([50, 12.5])
+        with pytest.raises(InvalidArgument, match="'whole', 'months'"):
+            plot_ledger(ledger)

@@ -118,7 +118,8 @@ def topk(
         Option(
             "--output",
             metavar="FILE",
-            help="Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released.",
+            help="Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released; "
+            "or its items as a table, .csv or .parquet, beside which the answer is kept as FILE.json.",
         ),
     ] = None,
     json: options.Json = False,

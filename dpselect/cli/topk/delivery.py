@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from accounting import Curve, OutputError
+from accounting import Curve, MissingExtra, OutputError
 from accounting.files import PRIVATE, new_file, read_text
 from dpselect.cli import json_output, text
 from dpselect.cli.answering import Answer, Question, configured
 from dpselect.cli.guard import Note
 from dpselect.cli.output import NotShown, emit, require_targets
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism, WithValues
+from dpselect.selection import Selection
 
 if TYPE_CHECKING:
     from accounting.ledger import Receipt
@@ -37,8 +42,23 @@ def _as_json(answer: Answer) -> str:
     return json_output.as_json(json_output.as_data(answer)) + "\n"
 
 
-# What the end of a file's name stands for.
-WRITERS: Final[dict[str, Callable[[Answer], str]]] = {".json": _as_json, ".txt": _as_text}
+def _as_csv(selection: Selection, margin: float | None) -> bytes:
+    held, text = selection.columns(margin), io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(held)
+    writer.writerows(zip(*held.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def _as_parquet(selection: Selection, margin: float | None) -> bytes:
+    written = io.BytesIO()
+    import_module("pyarrow.parquet").write_table(selection.to_arrow(margin), written)
+    return written.getvalue()
+
+
+# What the end of a file's name stands for: an answer, or a table of what was released, beside which the answer is kept as JSON.
+ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": _as_json, ".txt": _as_text}
+TABLES: Final[dict[str, Callable[[Selection, float | None], bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
 
 
 @dataclass
@@ -64,41 +84,69 @@ class Delivery:
         """
         if self.output is None and sys.stdout is None:
             raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
-        if self.output is not None and self.output.suffix.lower() not in WRITERS:
-            raise InvalidRequest(f"--output={str(self.output)!r} must end in {' or '.join(WRITERS)}: the name tells the format")
-        require_targets({"--output": self.output}, question.ledger)
+        known = [*ANSWERS, *TABLES]
+        if self.output is not None and (kind := self.output.suffix.lower()) not in known:
+            raise InvalidRequest(f"--output={str(self.output)!r} must end in {' or '.join(known)}: the name tells the format")
+        if self.output is not None and kind == ".parquet" and find_spec("pyarrow") is None:
+            raise MissingExtra("Parquet is written by pyarrow: install it with pip install 'dpselect[arrow]', or name a .csv")
+        beside = self.record if self.record != self.output else None
+        require_targets({"--output": self.output, "the answer beside --output": beside}, question.ledger)
+
+    @property
+    def record(self) -> Path | None:
+        """Where the answer is kept as JSON: a table has no place for what it cost."""
+        if self.output is None or self.output.suffix.lower() not in TABLES:
+            return self.output
+        return self.output.with_name(self.output.name + ".json")
 
     def recorded(self, question: Question) -> str | None:
         """The answer that the file holds, if the question's key has paid for it: a retry costs nothing and draws nothing.
 
-        The release is recorded if an interruption came before that. None if there is no such file, or it holds another answer:
-        then it is in the way, as any file.
+        The release is recorded, and a table written, if an interruption came before that. None if there is no such file, or it
+        holds another answer: then it is in the way, as any file.
 
         Raises:
             KeyConflict: the key has paid for another mechanism than the one asked for now.
         """
-        if self.output is None or question.key is None or question.ledger is None or question.dataset is None:
+        if self.record is None or question.key is None or question.ledger is None or question.dataset is None:
             return None
-        if self.output.suffix.lower() != ".json" or not self.output.is_file():
+        if self.record.suffix.lower() != ".json" or not self.record.is_file():
             return None
         from accounting import Ledger  # a release without a ledger does without a database
 
-        content = read_text(self.output, InvalidRequest, "--output")
+        content = read_text(self.record, InvalidRequest, "--output")
         with Ledger.open(question.ledger, create=False) as ledger:
             receipt = ledger.find(question.dataset, question.key)
             if receipt is None or not _is_answer(content, question, receipt):
                 return None
             _require_same(question, receipt)
+            self._restore(content)
             if receipt.state == "committed":
                 ledger.release(question.dataset, question.key)
         return content
 
+    def _restore(self, content: str) -> None:
+        """Write the table of a recorded answer, unless it is there."""
+        if self.output is None or self.output == self.record or self.output.exists():
+            return
+        data = json.loads(content)
+        selection = Selection.from_json(json.dumps(data["selection"]))
+        self._table(selection, Mechanism.from_json(json.dumps(data["mechanism"])))
+
+    def _table(self, selection: Selection, mechanism: Mechanism) -> None:
+        assert self.output is not None
+        margin = mechanism.margin() if isinstance(mechanism, WithValues) else None
+        with new_file(self.output, "--output", mode=PRIVATE) as file:
+            file.write(TABLES[self.output.suffix.lower()](selection, margin))
+
     def keep(self, answer: Answer) -> None:
         """Write the file, before the ledger is told that the answer was released. A failure waits until it is on the screen."""
-        if self.output is None:
+        if self.output is None or self.record is None:
             return
         try:
-            _write(self.output, answer)
+            _write(self.record, answer)
+            if self.record != self.output:
+                self._table(answer.selection, answer.mechanism)
         except OutputError as error:
             self.failure = error
 
@@ -157,7 +205,7 @@ def _require_same(question: Question, receipt: Receipt) -> None:
 
 def _write(path: Path, answer: Answer) -> None:
     with new_file(path, "--output", mode=PRIVATE, encoding="utf-8") as file:
-        file.write(WRITERS[path.suffix.lower()](answer))
+        file.write(ANSWERS[path.suffix.lower()](answer))
 
 
 def _paid(answer: Answer) -> str:

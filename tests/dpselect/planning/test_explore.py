@@ -15,7 +15,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.planning import ReleasePlan, Shape, plan
 from dpselect.planning.charts import Chart
 from dpselect.planning.explore import explore
-from dpselect.planning.figures import plot_chart, save_figures
+from dpselect.planning.figures import plot_chart, plot_plan, save_figures
 from dpselect.planning.page.document import page, write_page
 
 SHAPE = Shape.zipf(1.1, 500, 20_000)
@@ -134,3 +134,14 @@ def test_the_plan_is_a_point_of_its_own_curve() -> None:
     line = next(line for line in chart.lines if line.name == planned.name)
     shown = next(point.y for point in line.points if point.x == chart.planned)
     assert shown == pytest.approx(planned.quality.recall.value, abs=1e-9)
+
+
+def test_a_plan_is_one_figure_and_one_card(found: ReleasePlan) -> None:
+    """A bar for every mechanism, as long as its recall, the recommended one on top; the card names them all."""
+    axes = plot_plan(found)
+    assert [label.get_text() for label in axes.get_yticklabels()] == [planned.name for planned in found.ranked]
+    bars = [bar.get_width() for bar in axes.patches]  # type: ignore[attr-defined]
+    assert bars == [planned.quality.recall.value for planned in found.ranked]
+    assert axes.yaxis_inverted()
+    card = found._repr_html_()
+    assert all(planned.name.split(",")[0] in card for planned in found.ranked)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -32,6 +33,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "items.csv").write_text("item_id\na\nb\nc\n")
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=5), "add_remove")
+    (tmp_path / "log.json").write_text("{}")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     given = f"topk {tmp_path}/log.csv --user user_id --item item_id --k 1 --domain {tmp_path}/items.csv --epsilon 1 --key monday"
@@ -104,7 +106,9 @@ def test_the_answer_is_kept_and_printed(words: list[str], tmp_path: Path, suffix
     assert steps(tmp_path) == ["charge", "release"]
 
 
-@pytest.mark.parametrize("name", ["answer", "answer.csv", "none/answer.json", "../p.db", "../log.csv"])
+@pytest.mark.parametrize(
+    "name", ["answer", "answer.xls", "none/answer.json", "none/a.csv", "../p.db", "../log.csv", "../log.json"]
+)
 def test_a_place_that_will_not_do_costs_nothing(words: list[str], tmp_path: Path, name: str) -> None:
     """A file that exists, has no folder or no known format, or is the ledger or an input is refused before any charge."""
     before = (tmp_path / "p.db").read_bytes()
@@ -248,3 +252,58 @@ def test_values_that_were_paid_for_are_shown(words: list[str], tmp_path: Path) -
     shown = CliRunner().invoke(app, [*given, "--config", str(tmp_path / "planned.toml")])
     assert re.search(r"item\s+noisy value", shown.stdout)
     assert re.search(r"-\s+[abc]\s+-?[\d,.]+", shown.stdout)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_table_is_written_once_and_healed(words: list[str], tmp_path: Path, suffix: str) -> None:
+    """--output x.csv or x.parquet holds the items, beside them the answer; a retry of the key restores a table that is gone, and
+    neither draws nor charges."""
+    target = tmp_path / f"top.{suffix}"
+    beside = tmp_path / f"top.{suffix}.json"
+    done = CliRunner().invoke(app, [*words, "--json", "--output", str(target)])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert beside.read_text() == done.stdout
+    assert [path.stat().st_mode & 0o777 for path in (target, beside)] == [0o600, 0o600]
+    (chosen,) = json.loads(done.stdout)["selection"]["labels"]
+    table = pl.read_csv(target) if suffix == "csv" else pl.read_parquet(target)
+    assert table.columns == ["rank", "item", "value", "low", "high"]
+    assert table.rows() == [(1, chosen, None, None, None)]
+    content = target.read_bytes()
+    for gone in (False, True):
+        if gone:
+            target.unlink()
+        again = CliRunner().invoke(app, [*words, "--json", "--output", str(target)])
+        assert (again.exit_code, again.stdout, target.read_bytes()) == (0, done.stdout, content)
+    assert steps(tmp_path) == ["charge", "release"]
+
+
+def test_a_table_needs_both_places(words: list[str], tmp_path: Path) -> None:
+    """If the answer's place beside the table is taken, nothing is charged."""
+    (tmp_path / "top.csv.json").write_text("mine")
+    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "top.csv")])
+    assert done.exit_code == 2
+    assert "top.csv.json" in done.stderr
+    assert steps(tmp_path) == []
+
+
+def test_parquet_without_its_library_is_refused_before_the_charge(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extra is named."""
+    monkeypatch.setattr("dpselect.cli.topk.delivery.find_spec", {}.get)
+    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "top.parquet")])
+    assert done.exit_code == 1
+    assert "dpselect[arrow]" in done.stderr
+    assert steps(tmp_path) == []
+
+
+def test_a_table_holds_values_and_their_intervals(words: list[str], tmp_path: Path) -> None:
+    """Values that were paid for have a 95 % interval, that of their noise."""
+    mechanism = dps.WithValues(mechanism=dps.PeelingTopK(k=1, noise="exponential", scale=8.0), noise="laplace", scale=4.0)
+    write(Config(release=ReleaseTable(k=1, mechanism=mechanism), budget=acc.Budget(epsilon=1)), tmp_path / "c.toml")
+    place = words.index("--epsilon")
+    asked = [*words[:place], *words[place + 2 :], "--config", str(tmp_path / "c.toml"), "--output", str(tmp_path / "t.csv")]
+    done = CliRunner().invoke(app, asked)
+    assert (done.exit_code, done.stderr) == (0, "")
+    ((_, _, value, low, high),) = pl.read_csv(tmp_path / "t.csv").rows()
+    assert (value - low, high - value) == pytest.approx((mechanism.margin(), mechanism.margin()))
