@@ -186,6 +186,7 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
         "sensitivity": request.sensitivity,
         "relation": request.sensitivity.relation,
         "l0": request.sensitivity.l0,
+        "monotone": request.sensitivity.monotone,
         **member.traits.usual(request.k),
         **({} if request.kbar is None else {"kbar": request.kbar}),
     }

@@ -30,7 +30,22 @@ def _above_thresholds() -> list[Case]:
         for sensitivity in (COUNTS, REPLACED, TWO_ITEMS)
         for c, candidates in ((1, 4), (2, 9))
     ]
-    return [Case(mechanism, ((1, 5), (2, 4), (3, 3), (4, 2))) for mechanism in [*laplace, halves, *gaussian]]
+    exponential = [
+        AboveThreshold(
+            threshold=threshold, scale=scale, answer_scale=answer_scale, c=c, noise="exponential", sensitivity=sensitivity
+        )
+        for sensitivity in (COUNTS, REPLACED, TWO_ITEMS)
+        for threshold, scale, answer_scale, c in ((1.5, 1.0, None, 1), (-3.0, 0.7, 0.3, 2))
+    ]
+    attained = [
+        AboveThreshold(threshold=1.0, scale=scale, answer_scale=1.0, noise="exponential", sensitivity=sensitivity)
+        for sensitivity in (COUNTS, REPLACED)
+        for scale in (1.0, 0.7)
+    ]
+    boxes = ((1, 5), (2, 4), (3, 3), (4, 2))
+    return [Case(mechanism, boxes) for mechanism in [*laplace, halves, *gaussian, *exponential]] + [
+        Case(mechanism, ((3, 3), (2, 5)), tight=True) for mechanism in attained
+    ]
 
 
 def _stable_queries() -> list[Case]:
@@ -66,6 +81,7 @@ def _large_margins() -> list[Case]:
     return [
         Case(LargeMargin(epsilon=0.5, delta=0.01), boxes),
         Case(LargeMargin(epsilon=8.0, delta=0.6, candidates=3, relation="replace_one"), boxes),
+        Case(LargeMargin(epsilon=2.0, delta=0.05, monotone=True), boxes),
     ]
 
 

@@ -295,6 +295,7 @@ def test_joint_scores_at_both_ends_of_float64() -> None:
         dps.OnlineStableQueries(epsilon=0.7, delta=0.2, c=2),
         dps.AboveThreshold(threshold=2.0, scale=3.0, c=2),
         dps.AboveThreshold(threshold=2.0, scale=3.0, c=1, noise="gaussian", candidates=8),
+        dps.AboveThreshold(threshold=9.0, scale=6.0, c=2, noise="exponential"),
         dps.FirstStable(epsilon=0.7, delta=0.2, candidates=8),
         dps.TopStable(k=2, kbar=4, epsilon=1.0, delta=0.2),
         dps.LargeMargin(epsilon=3.0, delta=0.3),

@@ -44,6 +44,7 @@ def on_pair(mechanism: dps.Mechanism, first: list[float], second: list[float], e
 # -- above threshold ------------------------------------------------------------------------------------------------------------
 
 LAPLACE = AboveThreshold(threshold=2.0, scale=1.0, answer_scale=1.0)
+EXPONENTIAL = AboveThreshold(threshold=1.0, scale=1.0, answer_scale=1.0, noise="exponential")
 GAUSSIAN = AboveThreshold(threshold=0.5, scale=2.0, answer_scale=2.0, noise="gaussian", candidates=1)
 MANY = GAUSSIAN.model_copy(update={"candidates": 4, "sensitivity": REPLACED, "c": 4})
 
@@ -51,6 +52,8 @@ MISTAKEN: list[tuple[str, AboveThreshold, AboveThreshold, tuple[int, int]]] = [
     ("half the noise on the answers", LAPLACE, LAPLACE.model_copy(update={"answer_scale": 0.5}), (3, 4)),
     ("no noise on the threshold", LAPLACE, LAPLACE.model_copy(update={"scale": 1e-2}), (3, 4)),
     ("monotone constants under replace_one", LAPLACE, LAPLACE.model_copy(update={"sensitivity": REPLACED}), (3, 5)),
+    ("5 % less exponential noise on the answers", EXPONENTIAL, EXPONENTIAL.model_copy(update={"answer_scale": 0.95}), (2, 5)),
+    ("5 % less exponential noise on the threshold", EXPONENTIAL, EXPONENTIAL.model_copy(update={"scale": 0.95}), (2, 5)),
     ("half the gaussian noise", GAUSSIAN, GAUSSIAN.model_copy(update={"scale": 0.5, "answer_scale": 0.5}), (1, 3)),
     ("many queries at the price of one", GAUSSIAN, MANY, (4, 2)),
 ]
@@ -192,7 +195,7 @@ def rank_after_next(patch: Patch) -> None:
 
 
 def too_little_noise(patch: Patch) -> None:
-    patch.setattr(LargeMargin, "_scales", property(lambda self: tuple(s / 6 / self.epsilon for s in (3, 6.5, 12, 6))))
+    patch.setattr(LargeMargin, "_scales", property(lambda self: tuple(s / 6 / self.epsilon for s in (10, 5, 5))))
 
 
 @pytest.mark.parametrize("plant", [None, no_margin, rank_after_next, too_little_noise])

@@ -41,11 +41,10 @@ def _many_answers(patch: Patch, cut: float) -> bool:
 
 
 def _margin(patch: Patch, cut: float) -> bool:
-    """The tail of the three noises beyond the margin stays within its share of delta."""
+    """A lead of t(1) passes with the probability that the proof of Theorem V7 gives it, by the exact law."""
     honest = LargeMargin._margins
     patch.setattr(LargeMargin, "_margins", lambda mechanism, sizes: cut * honest(mechanism, sizes))
-    beyond = LargeMargin(epsilon=1.0, delta=1e-6).margin(1) - 2 - 6 * math.log(3e6)
-    return 32 / 45 * math.exp(-beyond / 12) - 2 / 9 * math.exp(-beyond / 6) + 1 / 90 * math.exp(-beyond / 3) <= 1e-6 / 3
+    return float(LargeMargin(epsilon=1.0, delta=0.01)._size_law(np.array([2 + 5 * math.log(200), 0.0]))[0]) <= 0.0025 * (1 + 1e-9)
 
 
 def _atoms(patch: Patch, cut: float) -> bool:

@@ -39,6 +39,7 @@ LARGE: list[tuple[dps.Mechanism, tuple[float, ...]]] = [
     (TopStable(k=2, kbar=4, epsilon=3.0, delta=0.05, search="from_k"), (9, 19, 12, 9, 1)),
     (LargeMargin(epsilon=6.0, delta=0.2), (30, 29, 28, 3)),
     (AboveThreshold(threshold=5.0, scale=2.0, c=2), (3, 6, 5, 9, 1)),
+    (AboveThreshold(threshold=5.0, scale=2.0, c=2, noise="exponential"), (3, 6, 5, 9, 1)),
 ]
 
 

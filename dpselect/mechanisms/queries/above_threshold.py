@@ -10,7 +10,9 @@ from pydantic import Field, model_validator
 
 from accounting import Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
 from accounting.curves.sparse_vector import SparseVectorDP
+from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive, Real
+from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.queries.threshold_law import Comparisons, first, margins, passing, scaled
@@ -24,7 +26,7 @@ from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
 _REASON = "fewer than c answers exceeded the noisy threshold"
-_MOST_LOG_PATTERNS = 600.0  # their number has to be a float
+_MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further
 _UP = 1 + 2**-50
 
 
@@ -34,17 +36,19 @@ class AboveThreshold(Mechanism):
 
     `select(scores)` takes the answers of the queries as scores, in the order in which they are asked; `Selection.indices` are
     those found above. One noise is drawn for the threshold and kept for the whole run, which ends with the c-th answer above.
-    With D = linf and K = 1 for monotone scores, else 2: laplace costs SparseVectorDP(D/scale, c K D/answer_scale, c), Theorems V1
-    and V8, however many queries are asked, or l0 * LaplaceDP(D/answer_scale) where one user changes few answers. gaussian is the
-    variant of Zhu and Wang (2020), Theorem V2, and pays for `candidates`.
+    With D = linf and K D the range of a change (K = 1 for monotone scores, at most 2): laplace costs SparseVectorDP(D/scale,
+    c K D/answer_scale, c), Theorems V1 and V8, however many queries are asked, or l0 * LaplaceDP(D/answer_scale) where one user
+    changes few answers. exponential, less its mean, costs LaplaceDP(D/scale + c K D/answer_scale) and deviates by a factor
+    sqrt(2) less, Theorem V9: take it for few answers above. gaussian is the variant of Zhu and Wang (2020), Theorem V2, and pays
+    for `candidates`.
 
     Args:
         threshold: public, score units.
-        scale: of the threshold's noise in score units, > 0 (the standard deviation for gaussian).
+        scale: of the threshold's noise in score units, > 0 (the standard deviation for gaussian and exponential).
         answer_scale: of the noise on every answer, score units; None takes the ratio that minimises the noise for its price,
-            `scale * (c K)^(1/3)` for laplace and `scale * sqrt(K sqrt(c))` for gaussian.
+            `scale * sqrt(K sqrt(c))` for gaussian and `scale * (c K)^(1/3)` for the others.
         c: how many answers above the threshold are reported at most, >= 1.
-        noise: "laplace" or "gaussian".
+        noise: "laplace", "exponential" or "gaussian".
         sensitivity: what one user may change in the answers.
         candidates: the public number of queries at most; needed by gaussian.
 
@@ -61,13 +65,15 @@ class AboveThreshold(Mechanism):
     scale: Positive = Field(description="a finite scale > 0, in score units")
     answer_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None")
     c: Count = Field(default=1, description="an integer >= 1")
-    noise: Literal["laplace", "gaussian"] = Field(default="laplace", description="laplace or gaussian")
+    noise: Literal["laplace", "exponential", "gaussian"] = Field(
+        default="laplace", description="laplace, exponential or gaussian"
+    )
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
     candidates: Count | None = Field(default=None, description="a public number of queries, or None")
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
-        if self.noise == "laplace":
+        if self.noise != "gaussian":
             return self
         if self.candidates is None:
             raise ValueError("noise='gaussian' needs candidates= (the public number of queries): its guarantee depends on it")
@@ -84,6 +90,8 @@ class AboveThreshold(Mechanism):
         if self.candidates is not None and self.noise == "gaussian":
             return self._gaussian_curve(self.candidates)
         answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
+        if self.noise == "exponential":
+            return LaplaceDP(epsilon=decimal_sum([(1, ratio_up(self.sensitivity.linf, self.scale)), (1, answers)]))
         sparse = SparseVectorDP(epsilon1=ratio_up(self.sensitivity.linf, self.scale), epsilon2=answers, positives=self.c)
         if self.sensitivity.l0 is None:
             return sparse
@@ -98,7 +106,7 @@ class AboveThreshold(Mechanism):
     @property
     def answer_shift(self) -> float:
         """The most that an answer moves against the threshold once the neighbour's threshold is moved along, score units."""
-        return self.sensitivity.linf * (1 if self.sensitivity.monotone else 2)
+        return max(self.sensitivity.linf, self.sensitivity.range)
 
     @property
     def noise_on_answers(self) -> float:
@@ -106,7 +114,12 @@ class AboveThreshold(Mechanism):
         if self.answer_scale is not None:
             return self.answer_scale
         factor = self.answer_shift / self.sensitivity.linf
-        return self.scale * (math.cbrt(self.c * factor) if self.noise == "laplace" else math.sqrt(factor * math.sqrt(self.c)))
+        return self.scale * (math.sqrt(factor * math.sqrt(self.c)) if self.noise == "gaussian" else math.cbrt(self.c * factor))
+
+    @property
+    def _level(self) -> float:
+        """What noisy answers have to exceed by the threshold's noise: both noises of mean 0."""
+        return self.threshold + (self.noise_on_answers - self.scale if self.noise == "exponential" else 0.0)
 
     @property
     def least_candidates(self) -> int:
@@ -115,6 +128,10 @@ class AboveThreshold(Mechanism):
     @property
     def most_candidates(self) -> int | None:
         return self.candidates
+
+    def _check_stated(self) -> None:
+        if not math.isfinite(self._level):  # refused before a charge, not at the draw
+            raise InvalidMechanism(f"scale={self.scale:g} puts the threshold beyond the floats: use less noise")
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         indices = self._rows(scores.dense()[None], source)[0]
@@ -127,13 +144,13 @@ class AboveThreshold(Mechanism):
         return Selections(indices, ordered=False, requested=self.c, complete=complete, reason=_REASON)
 
     def _rows(self, matrix: Numbers, source: Sampler) -> Positions:
-        passed = passing(matrix, self.threshold, by_name(self.noise), self.scale, self.noise_on_answers, source)
+        passed = passing(matrix, self._level, by_name(self.noise), self.scale, self.noise_on_answers, source)
         return first(passed, self.c)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(patterns(scores.size, self.c), 2e4)
         noise = by_name(self.noise)
-        run = Comparisons(margins(scores.dense(), self.threshold), scaled(noise, self.scale), noise, self.noise_on_answers)
+        run = Comparisons(margins(scores.dense(), self._level), scaled(noise, self.scale), noise, self.noise_on_answers)
         return dict(run.passing_sets(self.c))
 
 

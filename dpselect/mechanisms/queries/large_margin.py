@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from accounting import ApproxDP, Approximate, BoundedRange, Curve, LaplaceDP, Relation, tighter
-from accounting.curves.sparse_vector import SparseVectorDP
+from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.threshold_law import Comparisons, Floats, first, laplace_sum, margins
+from dpselect.mechanisms.queries.threshold_law import Comparisons, Floats, first, margins, scaled
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.many import blocks, ranked_rows
 from dpselect.mechanisms.traits import EPSILON, Traits
@@ -31,16 +31,17 @@ from dpselect.sensitivity import Sensitivity
 class LargeMargin(Mechanism):
     """One candidate, by the exponential mechanism on the top l, l found where the best leads by a margin (Chaudhuri et al. 2014).
 
-    l is the first r with max + Laplace(3/epsilon) - h_(r+1) > Laplace(12/epsilon) + Laplace(6/epsilon) + T(r), all candidates if
-    there is none. For scores that any user moves by at most 1, up or down. Guarantee: ApproxDP(epsilon, delta) and at once,
-    outside an event of probability delta, the sum of its three steps, each a third of epsilon: Laplace noise, a sparse vector,
-    and one exponential mechanism; Theorem V7.
+    l is the first r with h_(1) - h_(r+1) + Exponential(5R/(2 epsilon)) > Exponential(5R/epsilon) + T(r), all candidates if there
+    is none, R being the range: 1 for monotone scores, 2 for scores that any user moves by at most 1, up or down. Guarantee:
+    ApproxDP(epsilon, delta) and at once, outside an event of probability delta, a Laplace guarantee of 3 epsilon/5 for the search
+    and a bounded range of 2 epsilon/5 for the choice; Theorem V7.
 
     Args:
         epsilon: nats, > 0.
         delta: in (0, 1).
         candidates: the public number of candidates at most; None for any number, on which the guarantee does not depend.
         relation: what a neighbour is.
+        monotone: whether all scores move one way between neighbours, as counts do under add_remove: half the noise and margin.
     """
 
     kind: Literal["large_margin"] = "large_margin"
@@ -57,10 +58,17 @@ class LargeMargin(Mechanism):
     delta: Probability = Field(description="a delta in (0, 1)")
     candidates: Count | None = Field(default=None, description="a public number of candidates, or None")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+    monotone: bool = Field(default=False, strict=True, description="true or false; false under replace_one")
+
+    @model_validator(mode="after")
+    def _has_a_range(self) -> Self:
+        if self.monotone and self.neighbours == "replace_one":
+            raise ValueError("monotone=True cannot hold under relation='replace_one': leave monotone out")
+        return self
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(monotone=False, relation=self.neighbours)
+        return Sensitivity(monotone=self.monotone, relation=self.neighbours)
 
     @property
     def curve(self) -> Curve:
@@ -68,10 +76,11 @@ class LargeMargin(Mechanism):
 
     @property
     def core(self) -> Curve:
-        """What the three steps cost unless a candidate is released that one user could push out of the top l."""
-        top, threshold, comparison, choice = self._scales
-        search = SparseVectorDP(epsilon1=ratio_up(1, threshold), epsilon2=ratio_up(2, comparison), positives=1)
-        return LaplaceDP(epsilon=ratio_up(1, top)) + search + BoundedRange(epsilon=ratio_up(2, choice))
+        """What search and choice cost unless a candidate is released that one user could push out of the top l."""
+        threshold, comparison, choice = self._scales
+        span = self.covers.range
+        search = decimal_sum([(1, ratio_up(span, threshold)), (1, ratio_up(span, comparison))])
+        return LaplaceDP(epsilon=search) + BoundedRange(epsilon=ratio_up(span, choice))
 
     @property
     def least_candidates(self) -> int:
@@ -97,7 +106,7 @@ class LargeMargin(Mechanism):
         Raises:
             InvalidRequest: size is less than 1, or failure not in (0, 1).
         """
-        return self.margin(size) + 21 / self.epsilon * math.log(3 / _checked(failure))
+        return self.margin(size) + self._scales[0] * math.log(2 / _checked(failure))
 
     def error_bound(self, size: int, failure: float) -> float:
         """How far below the best score the released one can lie but for a chance of `failure`, in score units. Theorem V7.
@@ -110,17 +119,18 @@ class LargeMargin(Mechanism):
         """
         if size < 1:
             raise InvalidRequest(f"size={size!r} must be at least 1")
-        return 6 * math.log(2 * size / _checked(failure)) / self.epsilon
+        return self._scales[2] * math.log(2 * size / _checked(failure))
 
     @property
-    def _scales(self) -> tuple[float, float, float, float]:
-        """Scales of the noise on the maximum, the threshold, every comparison, and the choice."""
-        return ratio_up(3, self.epsilon), ratio_up(6, self.epsilon), ratio_up(12, self.epsilon), ratio_up(6, self.epsilon)
+    def _scales(self) -> tuple[float, float, float]:
+        """Scales of the noise on the threshold, every comparison, and the choice."""
+        span = self.covers.range
+        return ratio_up(5 * span, self.epsilon), ratio_up(2.5 * span, self.epsilon), ratio_up(2.5 * span, self.epsilon)
 
     def _margins(self, sizes: Floats) -> Floats:
-        e, d = self.epsilon, self.delta
-        noise = 12 / e * (np.log(16 / 15 * sizes) + np.log1p(sizes) - math.log(d))
-        ahead = 2 + 6 / e * (np.log(3 * sizes) - math.log(d))
+        _, comparison, choice = self._scales
+        noise = comparison * (np.log(2 / 3 * sizes) + np.log1p(sizes) - math.log(self.delta))
+        ahead = self.covers.range + choice * (np.log(2 * sizes) - math.log(self.delta))
         # A few ulps up, so that rounding cannot let a margin pass too easily.
         return (noise + ahead) * (1 + 1e-14)
 
@@ -150,18 +160,17 @@ class LargeMargin(Mechanism):
         places = np.empty(len(descending), dtype=np.int64)
         for size in np.unique(sizes).tolist():
             rows = np.flatnonzero(sizes == size)
-            places[rows] = source.top_k_rows(descending[rows, :size], by_name("gumbel"), self._scales[3], 1)[:, 0]
+            places[rows] = source.top_k_rows(descending[rows, :size], by_name("gumbel"), self._scales[2], 1)[:, 0]
         return places
 
     def _sizes(self, descending: Numbers, source: Sampler) -> NDArray[np.int64]:
         """(rows,) how many of the best compete."""
-        top, threshold, comparison, _ = self._scales
+        threshold, comparison, _ = self._scales
         ranks = descending.shape[1] - 1
         if ranks == 0:
             return np.ones(len(descending), dtype=np.int64)
-        # Laplace noise is symmetric, so that the signs of the three noises do not matter.
         minus = [descending[:, 1:], self._margins(np.arange(1.0, ranks + 1))[None]]
-        flags = source.passing(descending[:, :1], by_name("laplace"), (threshold, top), comparison, minus=minus)
+        flags = source.passing(descending[:, :1], by_name("exponential"), threshold, comparison, minus=minus)
         found = first(flags, 1)[:, 0]
         return np.where(found >= 0, found + 1, ranks + 1)
 
@@ -170,16 +179,16 @@ class LargeMargin(Mechanism):
         positions, ordered = scores.ranked(scores.size)
         chances = np.zeros(scores.size)
         for size, chance in enumerate(self._size_law(ordered).tolist(), start=1):
-            chances[:size] += chance * softmax(margins(ordered[:size], 0.0), self._scales[3])
+            chances[:size] += chance * softmax(margins(ordered[:size], 0.0), self._scales[2])
         return dict(sorted(zip(positions.tolist(), chances.tolist(), strict=True)))
 
     def _size_law(self, ordered: Numbers) -> Floats:
         """(m,) the probability that 1, ..., m candidates compete."""
         if len(ordered) == 1:
             return np.ones(1)
-        top, threshold, comparison, _ = self._scales
-        leads = self._leads(ordered[None])[0]
-        return Comparisons(leads, laplace_sum(top, threshold), by_name("laplace"), comparison).first_passing()
+        threshold, comparison, _ = self._scales
+        noise, leads = by_name("exponential"), self._leads(ordered[None])[0]
+        return Comparisons(leads, scaled(noise, threshold), noise, comparison).first_passing()
 
 
 def _checked(failure: float) -> float:

@@ -50,7 +50,7 @@ def first(flags: Flags, most: int) -> Positions:
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 # Beyond this many units the density of either noise is below exp(-60).
-_REACH: dict[NoiseName, float] = {"laplace": 60.0, "gaussian": 11.0}
+_REACH: dict[NoiseName, float] = {"laplace": 60.0, "exponential": 60.0, "gaussian": 11.0}
 _STEP = 4.0  # units of the narrower noise; halved at least once
 
 
@@ -71,18 +71,8 @@ class ThresholdNoise:
 
 
 def scaled(noise: Noise, scale: float) -> ThresholdNoise:
-    """scale * Z for a standard Laplace or Gaussian Z."""
+    """scale * Z for a standard Laplace, exponential or Gaussian Z."""
     return ThresholdNoise(lambda y: noise.pdf(y / scale) / scale, scale, _REACH[noise.name] * scale)
-
-
-def laplace_sum(first: float, second: float) -> ThresholdNoise:
-    """The sum of two independent Laplace variables of these different scales, both > 0."""
-
-    def pdf(y: Floats) -> Floats:
-        size = np.abs(y)
-        return (first * np.exp(-size / first) - second * np.exp(-size / second)) / (2 * (first**2 - second**2))
-
-    return ThresholdNoise(pdf, min(first, second), _REACH["laplace"] * (first + second))
 
 
 @final
