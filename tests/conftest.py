@@ -11,12 +11,13 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import Any
 
 import flint
 import mpmath
 import numpy as np
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 import accounting.curves.base
@@ -82,16 +83,14 @@ def turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         return
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    with (shared / "serial.lock").open("w") as lock:
-        _wait_for(lock)
+    if not hasattr(os, "fork"):
+        pytest.skip("kills and races fork, which this platform does not")
+    with FileLock(shared / "serial.lock"):
         yield
 
 
-def _wait_for(lock: IO[str]) -> None:
-    if sys.platform != "win32":
-        import fcntl
-
-        fcntl.flock(lock, fcntl.LOCK_EX)
+if not hasattr(os, "fork"):
+    os.fork = lambda: pytest.skip("needs os.fork, which this platform does not have")  # type: ignore[attr-defined]
 
 
 # -- seeds ----------------------------------------------------------------------------------------------------------------------

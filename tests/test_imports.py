@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,21 @@ def test_a_plan_is_converted_by_dp_accounting() -> None:
     composed = "import accounting as acc\nplan = acc.Accountant().compose(acc.ZCDP(rho=0.1), 3)"
     assert "dp_accounting" not in _loaded(composed)
     assert "dp_accounting" in _loaded(f"{composed}\nplan.epsilon(1e-6)")
+
+
+def test_platforms_without_fork_release_and_charge(tmp_path: Path) -> None:
+    """Windows has neither os.fork nor fcntl: nothing but the lock of a labelling job asks for more than both have."""
+    script = """
+import os, sys
+for name in ("fork", "register_at_fork", "fchmod", "getuid"):
+    delattr(os, name)
+for name in ("fcntl", "resource", "pwd"):
+    sys.modules[name] = None
+import accounting as acc, dpselect as dps, dpselect.cli, dpselect.pate, dpselect.planning, dpselect.ranking
+with acc.Ledger.open("sqlite:///privacy.db") as ledger:
+    ledger.create_dataset("visits", acc.Budget(rho=9.0, delta=1e-6), "add_remove")
+    counts = dps.Scores([5], sensitivity=dps.Sensitivity())
+    dps.Session(ledger, "visits").select(dps.OneshotTopK(k=1, noise="gumbel", scale=1.0), counts)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -50,7 +50,7 @@ def package_version() -> str:
 def _user() -> str:
     try:
         return _printable(getpass.getuser())
-    except (KeyError, OSError):
+    except (ImportError, KeyError, OSError):
         return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
 
 

@@ -86,12 +86,23 @@ class Sampler(ABC):
         return LazyDrawn(values, noise, scale, self._ranked(values, noise, scale, k), self.words)
 
     @final
-    def above(self, values: Numbers, noise: Noise, scale: float, level: float, k: int | None = None) -> Drawn:
+    def above(
+        self, values: Numbers, noise: Noise, scale: float, level: float, k: int | None = None, multiplicities: Indices | None = None
+    ) -> Drawn:
         """Those values + scale * noise above `level`, at most the k largest of them (all if None), largest first; score units.
 
-        Exact if `self.exact`, whatever is asked of the result: Theorem X13.
+        Grouped if there are `multiplicities`. Exact if `self.exact`, and if grouped for every sampler, whatever is asked of the
+        result: Theorems X13 and X14.
+
+        Raises:
+            TooManyCandidates: as for `top_k_grouped`.
         """
         values = numbers(values)
+        if multiplicities is not None:
+            size = int(multiplicities.sum(dtype=object))
+            problem = Problem(values, noise, float(scale), size if k is None else min(k, size), self.words)
+            found = (passing.grouped_drawn_all if self.constant_work else passing.grouped)(problem, multiplicities, level)
+            return LazyDrawn(values, noise, scale, found, self.words)
         if not self.exact:
             return PlainDrawn(*plain.above(values, self._draw(noise), scale, level, k))
         few = len(values) if k is None else min(k, len(values))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpselect.sampling.contest import Contest, Entries, Problem, clusters
 from dpselect.sampling.errors import TooManyCandidates
 from dpselect.sampling.estimates import cut, estimates
-from dpselect.sampling.heights import Floats, Indices, Words, heights
+from dpselect.sampling.heights import LOWEST, Floats, Indices, Words, heights
 from dpselect.sampling.plain import largest_rows
 from dpselect.sampling.sweep import Sweep, guess
 from dpselect.sampling.units import block_maxima, units
@@ -20,6 +20,7 @@ _CHUNKS, _SMALLEST, _LARGEST = 24, 10_000, 1 << 15  # how many parts noise is dr
 _DRAWN, _DRAWN_EACH = 80_000, 2000  # up to this many candidates, and so many more for each one asked for, a sweep takes longer
 _SAMPLE = 4096
 _MOST_EXPANDED = 50_000_000
+_SLACK = 2.0**-45  # of every term: more than the roundings of their difference and quotient
 
 
 def top_k(problem: Problem) -> Entries:
@@ -87,6 +88,21 @@ def grouped(problem: Problem, multiplicities: Indices, *, threshold: float | Non
         weights = multiplicities.astype(np.float64)
         threshold = guess(problem.noise, groups.height, weights, groups.height[:0], 0.0, problem.k)
     return Sweep(problem).groups(groups, multiplicities, threshold)
+
+
+def grouped_reaching(problem: Problem, multiplicities: Indices, level: float) -> Entries:
+    """All members of groups that may exceed `level` (score units), and others; in no order. Theorem X14."""
+    top = problem.values.max()
+    problem = problem.against(top)
+    groups = units(np.arange(len(multiplicities)), problem.heights(problem.values))
+    return Sweep(problem).reaching(groups, multiplicities, _below(level, float(top), problem.scale))
+
+
+def _below(level: float, top: float, scale: float) -> float:
+    """(level - top) / scale in noise units, from below, or what is below every height."""
+    with np.errstate(over="ignore"):
+        distance = float(np.float64(level - top - _SLACK * (abs(level) + abs(top))) / scale)
+    return min(max(distance - _SLACK * abs(distance), 1e5 * LOWEST), -LOWEST)
 
 
 def grouped_drawn_all(problem: Problem, multiplicities: Indices) -> Entries:

@@ -28,7 +28,8 @@ class _Precision:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        os.register_at_fork(after_in_child=self._renew)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
         self._lock = threading.RLock()

@@ -41,6 +41,27 @@ def drawn_all(problem: Problem, level: float) -> Entries:
     return _ranked(problem, _all(problem, level))
 
 
+def grouped(problem: Problem, multiplicities: Indices, level: float) -> Entries:
+    """The same among groups of candidates with one score: `index` is the group, `member` which of its candidates. Theorem X14."""
+    if problem.k < int(multiplicities.sum(dtype=object)):
+        best = exact.grouped(problem, multiplicities)
+    else:
+        best = exact.grouped_reaching(problem, multiplicities, level)
+    return _ranked(problem, best[np.flatnonzero(_exceeding(problem, level, best))])
+
+
+def grouped_drawn_all(problem: Problem, multiplicities: Indices, level: float) -> Entries:
+    """The same with the noise of every candidate drawn.
+
+    Raises:
+        TooManyCandidates: there are more than 50,000,000.
+    """
+    exact.require_drawable(int(multiplicities.sum(dtype=object)))
+    group = np.repeat(np.arange(len(multiplicities)), multiplicities)
+    chosen = drawn_all(replace(problem, values=problem.values[group]), level)
+    return chosen.split(group, np.cumsum(multiplicities) - multiplicities)
+
+
 def rows(problem: Problem, level: float, listed: NDArray[np.bool_]) -> Indices:
     """(rounds, m) the same in every row of a matrix, of the `listed` candidates; -1 beyond the last."""
     step = max(1, _CHUNK // problem.values.shape[1])

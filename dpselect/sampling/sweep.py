@@ -182,6 +182,12 @@ class Sweep:
                 break
         return self._contest.ranked()
 
+    def reaching(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
+        """Every member that may exceed the threshold (noise units above the reference), and others; in no order."""
+        found = self._revealed(groups, threshold, Layout.groups(multiplicities))[1]
+        none = np.empty(0, dtype=np.int64)
+        return Entries.concatenate([Entries.at(none, none.astype(np.uint64)), *found])
+
     def _decided(self, threshold: float, *units: Units) -> bool:
         return self._contest.floor() >= threshold or not any(part.known.any() for part in units)
 

@@ -14,8 +14,9 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import vector
+from dpselect.mechanisms.noisy_max.positions import expanded
 from dpselect.mechanisms.release import public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
@@ -65,6 +66,7 @@ class SparseHistogram(Mechanism):
         most="k",
         domain="unknown",
         values=True,
+        groups=True,
         tried={"noise": ("gaussian", "laplace")},
         clips={"gaussian": "l2", "laplace": "l1"},
         law="dpselect.planning.laws.noise:histogram",
@@ -115,19 +117,21 @@ class SparseHistogram(Mechanism):
         return None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        values = scores.dense()
+        values, groups = scores.values, scores.multiplicities
         listed = None if values.min() > 0 else np.flatnonzero(values)
         if listed is not None and len(listed) == 0:
-            return self._released(scores, listed, ())
-        drawn = source.above(
-            values if listed is None else values[listed], by_name(self.noise), self.scale, self.threshold, self.k
-        )
+            return self._released(scores, [], ())
+        if listed is not None:
+            values, groups = values[listed], None if groups is None else groups[listed]
+        drawn = source.above(values, by_name(self.noise), self.scale, self.threshold, self.k, groups)
         chosen = drawn.index if listed is None else listed[drawn.index]
-        return self._released(scores, chosen, tuple(drawn.rounded(public_grid(self.scale)).tolist()))
+        return self._released(
+            scores, expanded(scores, chosen, drawn.member), tuple(drawn.rounded(public_grid(self.scale)).tolist())
+        )
 
-    def _released(self, scores: Scores, chosen: Positions, values: tuple[float, ...]) -> Selection:
+    def _released(self, scores: Scores, chosen: list[int], values: tuple[float, ...]) -> Selection:
         complete = self.k is None or len(chosen) == self.k
-        selection = release(scores, chosen.tolist(), ordered=True, requested=self.k, complete=complete, reason=_REASON)
+        selection = release(scores, chosen, ordered=True, requested=self.k, complete=complete, reason=_REASON)
         return selection.model_copy(update={"values": values})
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:

@@ -75,17 +75,29 @@ class Spool:
     def held(folder: Path) -> Iterator[None]:
         """Hold the folder, which is made if it is not there.
 
+        The operating system gives the lock back when the process ends, however it ends; a fork does not inherit it.
+
         Raises:
             JobBusy: another process does.
-            OutputError: it cannot be made.
+            OutputError: it cannot be made, or its file system knows no locks.
         """
+        from filelock import FileLock, Timeout
+
+        # Never the library's lock by existence: a killed process would leave it behind.
+        lock = FileLock(folder / "lock", mode=PRIVATE, blocking=False, fallback_to_soft=False)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE)
+            lock.acquire()
+        except Timeout:
+            raise JobBusy("another process is working on this job: wait for it, then use --resume if it did not finish") from None
         except OSError as error:
-            raise OutputError(f"the folder {str(folder)!r} cannot be written ({error.strerror}): write elsewhere") from None
-        with _locked(handle):
+            raise OutputError(
+                f"the folder {str(folder)!r} cannot be written or locked ({error.strerror}): write elsewhere"
+            ) from None
+        try:
             yield
+        finally:
+            lock.release()
 
     @staticmethod
     def is_begun(folder: Path) -> bool:
@@ -195,20 +207,6 @@ class Spool:
         if labels is None:
             raise JobDamaged(f"{path} holds no labels of {self.job.size(batch)} rounds: put the right file back, or {_ANEW}")
         return Kept(labels, _claim(sealed))
-
-
-@contextlib.contextmanager
-def _locked(handle: int) -> Iterator[None]:
-    import fcntl  # not on Windows, where the rest of the package works
-
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # given back when the process ends, however it ends
-        except OSError:
-            raise JobBusy("another process is working on this job: wait for it, then use --resume if it did not finish") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _begun(folder: Path) -> tuple[Job, dict[str, Any]]:

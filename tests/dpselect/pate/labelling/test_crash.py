@@ -241,6 +241,24 @@ def test_two_processes_that_start_together(place: Path) -> None:
     _check_finished(place, _kept(place))
 
 
+def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
+    """The holder of a folder is killed while a process that it forked lives on: the next one gets the folder."""
+    read, write = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        with spool.Spool.held(tmp_path / "job"):
+            if os.fork() == 0:
+                os.close(write)
+                os.read(read, 1)  # until the test is over
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitpid(holder, 0)[1] == signal.SIGKILL
+    with spool.Spool.held(tmp_path / "job"):
+        pass
+    os.close(read)
+    os.close(write)
+
+
 def _copied(place: Path) -> Path:
     """A job that was interrupted after two batches, and a copy of its folder under the same ledger."""
     assert _ran(_process(place, before=_killing("select_many", "before", 3)))[0] == -signal.SIGKILL
