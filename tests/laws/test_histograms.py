@@ -301,3 +301,13 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
         wrong.scores(["a", "b"])
     with pytest.raises(dps.InvalidScores):
         dps.Scores([1], sensitivity=FEW, second=wrong)
+
+
+@pytest.mark.parametrize(("noise", "k"), [("gaussian", None), ("laplace", 2)])
+def test_a_histogram_of_counts_of_counts_has_the_law_of_the_counts(noise: str, k: int | None) -> None:
+    """Grouped scores, those of zero included, are drawn as the candidates that they stand for (Theorem X14)."""
+    mechanism = histogram(dps.Sensitivity.of_counts(items_per_user=2), noise, 2.0, k)
+    grouped = dps.Scores.grouped([7, 0, 6, 3], [2, 1, 2, 1], sensitivity=mechanism.covers)
+    rng = np.random.default_rng(5)
+    seen = [mechanism.select(grouped, rng=rng).indices for _ in range(1200)]
+    assert misfit(seen, law(mechanism, [7, 7, 0, 6, 6, 3])) > 1e-8

@@ -64,6 +64,27 @@ def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("k", [None, 40_000])
+def test_members_of_groups_above_a_level_have_the_chance_of_the_tail(name: str, k: int | None) -> None:
+    """Every group passes as often as its tail says, each of its members as often, and none twice; far groups cost nothing."""
+    noise, scale, level = by_name(name), 2.0, 11.0  # type: ignore[arg-type]
+    values, sizes = np.array([13, 11, 9, 4, -(2**40)]), np.array([10_000, 10_000, 10_000, 10_000, 2**61])
+    for source in (
+        ExactSampler(np.random.default_rng(7)),
+        ExactSampler(np.random.default_rng(8), constant_work=True),
+        SeededSampler(np.random.default_rng(9)),
+    ):
+        few = 4 if source.constant_work else 5
+        drawn = source.above(values[:few], noise, scale, level, k, sizes[:few])
+        seen = np.bincount(drawn.index, minlength=5)
+        for size, value, hits in zip(sizes.tolist(), values.tolist(), seen.tolist(), strict=True):
+            assert binomtest(hits, size, float(noise.sf((level - value) / scale))).pvalue > LIMIT if value > 0 else hits == 0
+        assert equally_likely(np.bincount(drawn.member[drawn.index == 1] // 500, minlength=20)) > LIMIT
+        assert len(set(zip(drawn.index.tolist(), drawn.member.tolist(), strict=True))) == len(drawn)
+        assert (np.diff(drawn.rounded(2.0**-20)) <= 0).all()
+
+
+@pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("size", [50, 20_000])
 def test_one_draw_serves_order_level_and_values(name: str, size: int) -> None:
     """Values come back largest first and above the level, whether few are asked for or all; few are the first of all."""
