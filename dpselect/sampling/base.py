@@ -87,7 +87,13 @@ class Sampler(ABC):
 
     @final
     def above(
-        self, values: Numbers, noise: Noise, scale: float, level: float, k: int | None = None, multiplicities: Indices | None = None
+        self,
+        values: Numbers,
+        noise: Noise,
+        scale: float,
+        level: float,
+        k: int | None = None,
+        multiplicities: Indices | None = None,
     ) -> Drawn:
         """Those values + scale * noise above `level`, at most the k largest of them (all if None), largest first; score units.
 
