@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -52,9 +54,21 @@ class Engine:
         self, sql: str, parameters: Sequence[object] = (), *, what: str, rows: int = 100_000
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a query, at most `rows` at a time."""
-        cursor = guarded(what, lambda: self._connection.execute(sql, list(parameters)))
-        while batch := guarded(what, lambda: cursor.fetchmany(rows)):
+        cursor = guarded(what, lambda: self._interruptible(lambda: self._connection.execute(sql, list(parameters))))
+        while batch := guarded(what, lambda: self._interruptible(lambda: cursor.fetchmany(rows))):
             yield batch
+
+    def _interruptible(self, work: Callable[[], T]) -> T:
+        """Ctrl-C ends a query at once. Left alone the engine looks for it, or does not, until the query has ended."""
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(work)
+            try:
+                return running.result()
+            except KeyboardInterrupt:
+                self._connection.interrupt()
+                raise
 
 
 def guarded(what: str, work: Callable[[], T]) -> T:
