@@ -7,15 +7,20 @@ python tests/benchmarks/bench_tightness.py
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, ndtr
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.pld import Banded, Losses, condense, pld_epsilon
+from accounting.conversion.pld import Banded, Hull, Losses, condense, pld_epsilon
 from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
+from dpselect import pate, ranking, verify
 
 DELTA = 1e-6
 GAPS = np.concatenate([np.linspace(-1.5, 0.5, 41), -np.geomspace(2, 50, 20)])
@@ -89,23 +94,85 @@ def _runs(shift: float, c: int) -> float:
     return max(repeated(0.5, moved, c), repeated(moved, 0.5, c), repeated(0.5, 1 - moved, c))
 
 
-def single_curves() -> list[tuple[str, float, float, float]]:
-    gauss = acc.GaussianDP(mu=0.3)
+def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
+    """One of every kind of curve, with the epsilon of its own pair, or of a mechanism that has the curve."""
+    gauss, pure, laplace = acc.GaussianDP(mu=0.3), acc.PureDP(epsilon=1.0), acc.LaplaceDP(epsilon=1.0)
     table = acc.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0))
-    exact: list[tuple[str, acc.Curve, float]] = [
-        ("PureDP 1", acc.PureDP(epsilon=1.0), invert_profile(acc.PureDP(epsilon=1.0).profile, DELTA)),
-        ("BoundedRange 1", acc.BoundedRange(epsilon=1.0), invert_profile(acc.BoundedRange(epsilon=1.0).profile, DELTA)),
-        ("LaplaceDP 1", acc.LaplaceDP(epsilon=1.0), invert_profile(acc.LaplaceDP(epsilon=1.0).profile, DELTA)),
-        ("GaussianDP 0.3", gauss, invert_profile(gauss.profile, DELTA)),
-        ("ZCDP 0.045 (Gaussian of it)", acc.ZCDP(rho=0.045), gauss.epsilon(DELTA)),
-        ("ApproxDP 0.5, 1e-7", acc.ApproxDP(epsilon=0.5, delta=1e-7), invert_profile(_mixture, DELTA)),
-        ("ProfileTable of two points", table, invert_profile(table.profile, DELTA)),
+    orders = 1 + np.geomspace(1e-2, 1e3, 400)
+    renyi_table = acc.RenyiTable(orders=orders.tolist(), values=gauss.rdp(orders).tolist())
+    sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
+    # fmt: off
+    return [
+        ("PureDP 1", pure, lambda: _inverse(pure)),
+        ("BoundedRange 1", acc.BoundedRange(epsilon=1.0), lambda: _inverse(acc.BoundedRange(epsilon=1.0))),
+        ("LaplaceDP 1", laplace, lambda: _inverse(laplace)),
+        ("GaussianDP 0.3", gauss, lambda: _inverse(gauss)),
+        ("ZCDP 0.045 (Gaussian of it)", acc.ZCDP(rho=0.045), lambda: _inverse(gauss)),
+        ("RenyiTable of that Gaussian", renyi_table, lambda: _inverse(gauss)),
+        ("ApproxDP 0.5, 1e-7", acc.ApproxDP(epsilon=0.5, delta=1e-7), lambda: _inverse(acc.PureDP(epsilon=0.5), 1e-7)),
+        ("Approximate LaplaceDP 1, 5e-7", acc.Approximate(curve=laplace, delta0=5e-7), lambda: _inverse(laplace, 5e-7)),
+        ("ProfileTable of two points", table, lambda: _inverse(table)),
+        ("Tighter of Gaussian 0.3, LaplaceDP 1", acc.tighter(gauss, laplace), lambda: _hull(gauss, laplace)),
+        ("GaussianMax 0.2 of 100", acc.GaussianMax(mu=0.2, candidates=100), lambda: _one_of_many(0.2, 100)),
+        ("SparseVectorDP 0.5 + 0.5", acc.SparseVectorDP(epsilon1=0.5, epsilon2=0.5), lambda: _pinned(0.5, 0.5)),
+        ("SampledGaussianDP 1, rate 0.01", sampled, lambda: _training_step(1.0, 0.01)),
+        ("Composed of 10 Gaussian 0.1", 10 * acc.GaussianDP(mu=0.1), lambda: _inverse(acc.GaussianDP(mu=math.sqrt(0.1)))),
     ]
-    return [(name, curve.epsilon(DELTA), curve.epsilon(DELTA), reached) for name, curve, reached in exact]
+    # fmt: on
 
 
-def _mixture(epsilon: float) -> float:
-    return 1e-7 + (1 - 1e-7) * acc.PureDP(epsilon=0.5).profile(epsilon)
+def _inverse(curve: acc.Curve, failing: float = 0.0) -> float:
+    """The epsilon of the pair that `curve` is the profile of, mixed with one that shows everything."""
+    return invert_profile(lambda epsilon: failing + (1 - failing) * (curve.profile(epsilon) or 0.0), DELTA)
+
+
+def _hull(*members: acc.Curve) -> float:
+    """The epsilon of the largest convex profile below those of the members (Theorem P4)."""
+    losses = Hull(tuple((1.0, 0.0, step) for curve in members for _, step in curve.losses().steps))  # type: ignore[attr-defined]
+    grid = np.linspace(-1, 2, 601)
+
+    def profile(epsilon: float) -> float:
+        left, right = grid[grid <= epsilon][:, None], grid[grid > epsilon][None]
+        share = np.expm1(epsilon - left) / np.expm1(right - left)
+        return float(np.min((1 - share) * losses.profile(left) + share * losses.profile(right)))
+
+    return invert_profile(profile, DELTA)
+
+
+def _one_of_many(mu: float, candidates: int) -> float:
+    """Noisy max of unit Gaussian noise, one score raised against all others by mu: whether it wins, at the worst lead."""
+    noise = np.linspace(-12, 12, 20_001)
+    others = ndtr(noise) ** (candidates - 1) * (noise[1] - noise[0])
+
+    def wins(lead: float) -> float:
+        return float(others @ np.exp(-((noise - lead) ** 2) / 2)) / math.sqrt(2 * math.pi)
+
+    chances = [(wins(lead + mu), wins(lead)) for lead in np.linspace(-2, 7, 91)]
+    return max(max(repeated(p, q, 1), repeated(1 - q, 1 - p, 1)) for p, q in chances)
+
+
+def _pinned(epsilon1: float, epsilon2: float) -> float:
+    """Answers that stay below pin the threshold, and one is found above: all move one way, against it."""
+    mechanism = dps.AboveThreshold(threshold=0.0, scale=1 / epsilon1, answer_scale=1 / epsilon2)
+    worst = 0.0
+    for below, height, last in itertools.product((1, 4, 16), (-4.0, 0.0, 4.0), (-4.0, 0.0, 4.0)):
+        laws = [
+            mechanism.probabilities(dps.Scores([height + move] * below + [last], sensitivity=mechanism.covers, kind="utilities"))
+            for move in (1.0, 0.0)
+        ]
+        worst = max(worst, exact(laws[0], laws[1], 1), exact(laws[1], laws[0], 1))
+    return worst
+
+
+def _training_step(mu: float, rate: float) -> float:
+    """The larger of the two directions, in closed form: ln of a sampled Gaussian's ratio is monotone in its outcome."""
+
+    def profile(epsilon: float) -> float:
+        cut = math.log(math.expm1(epsilon) / rate + 1) / mu + mu / 2 if epsilon > 0 else mu / 2
+        mixed = (1 - rate) * ndtr(-cut) + rate * ndtr(mu - cut)
+        return float(mixed - math.exp(epsilon) * ndtr(-cut))
+
+    return invert_profile(profile, DELTA)
 
 
 def plans() -> list[tuple[str, float, float, float]]:
@@ -140,9 +207,94 @@ def _training() -> tuple[str, float, float, float]:
     return "DP-SGD, 1000 steps, rate 0.01", renyi(by_hand), now.epsilon(DELTA), theirs
 
 
+GAP, FAILS = {"epsilon": 1.0, "delta": 5e-7}, {"failure_delta": 5e-7}
+ONE = dps.Sensitivity(l0=1)
+
+# Of every mechanism one that costs about a nat, the number of candidates and the greatest count of the inputs that are searched.
+MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
+    (dps.AboveThreshold(threshold=5.0, scale=2.0), 3, 40),
+    (dps.AboveThreshold(threshold=5.0, scale=2.0, noise="exponential"), 2, 40),
+    (dps.CanonicalTopK(k=2, epsilon=1.0, gamma=1.0), 3, 20),
+    (dps.DiscoverThenSelect(discovery=dps.SparseHistogram(scale=8.0, delta=5e-7, sensitivity=ONE),
+        selection=dps.ExponentialMechanism(epsilon=0.4, sensitivity=ONE), candidates=1), 2, 60),
+    (dps.ExponentialMechanism(epsilon=1.0), 2, 20),
+    (dps.FirstStable(epsilon=1.0, delta=5e-7, candidates=2), 2, 90),
+    (dps.GaussianGap(scale=8.0, kbar=2), 3, 60),
+    (dps.JointTopK(k=2, epsilon=1.0), 3, 20),
+    (dps.LargeGap(epsilon=1.0, kbar=2), 3, 20),
+    (dps.LargeMargin(**GAP, monotone=True), 3, 150),
+    (dps.LimitedDomain(k=1, kbar=2, l0=1, **GAP), 2, 30),
+    (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0), 3, 20),
+    (dps.OneshotTopK(k=1, noise="gaussian", scale=5.0, sensitivity=ONE), 2, 40),
+    (dps.OnlineStableQueries(**GAP, c=1), 2, 90),
+    (dps.PeelingTopK(k=2, noise="exponential", scale=2.0), 3, 20),
+    (dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.5), max_groups_per_user=2), 2, 20),
+    (dps.PermuteAndFlip(epsilon=1.0), 2, 20),
+    (dps.ReportNoisyMax(noise="gaussian", scale=5.0, candidates=2), 2, 40),
+    (dps.ReportNoisyMax(noise="laplace", scale=1.0), 2, 20),
+    (dps.SparseHistogram(k=1, scale=5.0, delta=5e-7, sensitivity=ONE), 2, 60),
+    (ranking.SpectralTopK(k=1, epsilon=1.0, normaliser=3.0, per_pair=4.0, ergodicity=0.5), 2, 30),
+    (dps.StabilityTest(k=1, scale=5.0, **FAILS), 2, 60),
+    (dps.StableTopK(rho=0.04, kbar=2, **FAILS), 3, 60),
+    (dps.StableTopKFixed(k=1, rho=0.04, kbar=2, penalty=0.0, **FAILS), 3, 60),
+    (dps.TopStable(k=1, kbar=2, **GAP), 3, 150),
+    (dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=0.5), noise="laplace", scale=2.0), 2, 6),
+    (pate.BinaryVoting(sigma=8.0, labels=1, threshold=5), 1, 80),
+    (pate.ConfidentGNMax(threshold=20, sigma_threshold=12.0, sigma=8.0, labels=2), 2, 80),
+    (pate.GNMax(sigma=8.0, labels=2), 2, 80),
+    (pate.StableVoting(rho=0.04, labels=2, kbar=2, **FAILS), 2, 80),
+    (pate.TauVoting(tau=1, sigma=8.0, labels=2, threshold=5), 2, 80),
+]  # fmt: skip
+
+
+def searched(mechanism: dps.Mechanism, candidates: int, highest: int) -> float:
+    """The exact epsilon of the worst neighbouring pair found: a coarse grid of inputs, then the best one's surroundings."""
+    known: dict[tuple[int, ...], Mapping[Any, float]] = {}
+    groups = getattr(mechanism, "max_groups_per_user", 1)
+
+    def law(counts: tuple[int, ...]) -> Mapping[Any, float]:
+        if counts not in known:
+            scores = dps.Scores(np.array(counts) * mechanism.covers.linf, sensitivity=mechanism.covers)
+            known[counts] = verify._law(mechanism, scores, np.arange(highest + 1.0))
+        return known[counts]
+
+    def worst(counts: tuple[int, ...]) -> float:
+        moved = [tuple(np.add(counts, change).tolist()) for change in verify.changes(mechanism.covers, candidates)]
+        inside = [other for other in moved if min(other) >= 0]
+        pairs = [pair for other in inside for pair in ((law(counts), law(other)), (law(other), law(counts)))]
+        return max((exact(*pair, groups) for pair in pairs), default=0.0)
+
+    heights = sorted({0, 1, *np.geomspace(2, highest, 9).astype(int).tolist()})
+    below = [tuple(b) for a in heights for b in itertools.product(*[sorted({0, 1, a // 2, max(a - 1, 0), a})] * (candidates - 1))]
+    starts = dict.fromkeys((a, *b) for a, b in zip(np.repeat(heights, len(below) // len(heights)).tolist(), below, strict=False))
+    best = max(starts, key=worst)
+    for step in (8, 4, 2, 1, 1):
+        near = [
+            tuple(np.maximum(0, np.add(best, move)).tolist()) for move in itertools.product((-step, 0, step), repeat=candidates)
+        ]
+        best = max([best, *near], key=worst)
+    return worst(best)
+
+
+def exact(first: Mapping[Any, float], second: Mapping[Any, float], groups: int) -> float:
+    """The epsilon at DELTA of two laws, each drawn from once for every group."""
+    p, q = (np.array([law.get(outcome, 0.0) for outcome in {**first, **second}]) for law in (first, second))
+    p, q = (functools.reduce(np.multiply.outer, [law] * groups).ravel() for law in (p, q))
+    return invert_profile(lambda epsilon: float(np.maximum(0.0, p - math.exp(min(epsilon, 700.0)) * q).sum()), DELTA)
+
+
+def mechanisms() -> list[tuple[str, float, float, float]]:
+    rows = []
+    for mechanism, candidates, highest in MECHANISMS:
+        now, noise = mechanism.curve.epsilon(DELTA), getattr(mechanism, "noise", "")
+        rows.append((f"{mechanism.kind} {noise}".strip(), now, now, searched(mechanism, candidates, highest)))
+    return rows
+
+
 def main() -> None:
+    curves = [(name, curve.epsilon(DELTA), curve.epsilon(DELTA), reached()) for name, curve, reached in single_curves()]
     print(f"{'epsilon at 1e-6 of':42} {'before':>8} {'now':>8} {'reached':>8} {'slack':>7}")
-    for name, before, now, reached in [*single_curves(), *noisy_maxima(), *sparse(), *plans()]:
+    for name, before, now, reached in [*curves, *noisy_maxima(), *sparse(), *plans(), *mechanisms()]:
         print(f"{name:42} {before:8.4f} {now:8.4f} {reached:8.4f} {now / reached - 1:7.1%}")
 
 

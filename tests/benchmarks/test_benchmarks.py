@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 from processes import fresh
+
+from accounting.curves.base import CURVES
+from dpselect.mechanisms import members
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -33,6 +37,14 @@ def test_every_quoted_benchmark_is_there() -> None:
     written = {path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")}
     assert quoted <= written
     assert written == SMALL.keys() | ONE_SIZE
+
+
+def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new member needs a row that says how tight it is."""
+    monkeypatch.syspath_prepend(str(HERE))
+    table = importlib.import_module("bench_tightness")
+    assert {mechanism.kind for mechanism, *_ in table.MECHANISMS} == members().keys()
+    assert {curve.kind for _, curve, _ in table.single_curves()} == CURVES.members().keys()
 
 
 @pytest.mark.slow
