@@ -33,8 +33,8 @@ def checked_curve(found: object) -> Curve:
 class Search:
     """Costs of the parameters probed so far; None for a parameter outside the family's domain."""
 
-    def __init__(self, family: Callable[[float], Curve], budget: Budget) -> None:
-        self._family, self._budget = family, budget
+    def __init__(self, family: Callable[[float], Curve], budget: Budget, charges: int | None = None) -> None:
+        self._family, self._budget, self._charges = family, budget, charges
         self._costs: dict[float, float | None] = {}
         self._outside: Exception | None = None
 
@@ -50,7 +50,9 @@ class Search:
         except (AccountingError, ValueError, ArithmeticError) as error:
             self._outside = error
             return None
-        return self._budget.cost(checked_curve(curve))
+        if self._charges is None:
+            return self._budget.cost(checked_curve(curve))
+        return self._budget.cost_of_each(checked_curve(curve), self._charges)
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -143,8 +145,9 @@ class Search:
             self._budget.price(curve)
         except Unaffordable as error:
             return str(error)
-        if curve.delta0 > self._budget.delta:
-            return "Its bad events (delta0) are likelier than the delta of the budget: lower them, or raise the delta"
+        most = self._budget.delta if self._charges is None else self._budget.failure_of_each(self._charges)
+        if curve.delta0 > most:
+            return "Its bad events (delta0) are likelier than the delta of the budget allows: lower them, or raise the delta"
         return "Check that the family uses its parameter, or widen the bracket"
 
     def _ends(self, rising: bool) -> tuple[float, float | None] | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from accounting.arguments import MOST_COUNT
+from accounting.arguments import MOST_COUNT, whole
 from accounting.calibrate_search import Search, checked_curve
 from accounting.curves import Composed, Curve
 from accounting.errors import CalibrationError, InvalidArgument
@@ -18,7 +18,9 @@ _PROBES = 5
 _DECADES = 15
 
 
-def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[float, float] | None = None) -> float:
+def calibrate(
+    family: Callable[[float], Curve], budget: Budget, bracket: tuple[float, float] | None = None, *, charges: int | None = None
+) -> float:
     """The costliest parameter that `budget` still admits, to one part in 10^9 and on the safe side.
 
     Args:
@@ -26,14 +28,16 @@ def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[f
             it raises an AccountingError, ValueError or ArithmeticError, the parameter is outside its domain, an interval.
         budget: what the curve may cost, as a plan that is fixed in advance.
         bracket: least and greatest parameter to consider, both positive. If None, decades are searched outward from 1.
+        charges: how many separate charges of the curve the budget has to pay for, as `Budget.how_many` counts them; None for
+            one plan.
 
     Returns:
         A parameter that the budget admits, while one part in 10^9 further towards the costlier side it does not, or the domain
         ends. If the budget admits all of a given bracket, its costlier end.
 
     Raises:
-        InvalidArgument: the bracket is not two positive numbers in order, budget is no Budget, or family is no function that
-            returns a Curve.
+        InvalidArgument: the bracket is not two positive numbers in order, budget is no Budget, charges no whole number >= 1, or
+            family is no function that returns a Curve.
         CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the parameter.
 
     Example:
@@ -42,7 +46,8 @@ def calibrate(family: Callable[[float], Curve], budget: Budget, bracket: tuple[f
         >>> round(acc.calibrate(lambda e: 30 * acc.BoundedRange(epsilon=e), budget), 4)
         0.0824
     """
-    search = Search(_checked_family(family, "parameter"), checked_budget(budget))
+    checked = None if charges is None else whole("charges", charges, "how many charges share the budget")
+    search = Search(_checked_family(family, "parameter"), checked_budget(budget), checked)
     if bracket is not None:
         search.probe(*_spread(*_checked(bracket)))
         return search.safe_end()

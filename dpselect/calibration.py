@@ -30,7 +30,7 @@ _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can 
 
 @final
 class TopKRequest(Frozen):
-    """What is public about one release of the top k.
+    """What is public about a release of the top k.
 
     Args:
         k: how many items, >= 1.
@@ -40,6 +40,8 @@ class TopKRequest(Frozen):
             for mechanisms that choose themselves how many to release.
         noise: name of the noise, for mechanisms that leave a choice; None is the mechanism's default or, if it has none,
             exponential for a pure budget and gumbel otherwise.
+        releases: how many such releases share the budget, each charged by itself as a ledger charges them. Each then has as
+            much noise as `Budget.how_many` asks for, and an equal part of the budget's chance of failure. 1: one has all of it.
 
     Raises:
         InvalidRequest: a value is outside its domain, or k exceeds candidates.
@@ -51,6 +53,12 @@ class TopKRequest(Frozen):
     candidates: Count | None = Field(default=None, description="the size of the public catalogue, or None")
     kbar: Count | None = Field(default=None, description="an integer >= k, or None")
     noise: NoiseName | None = Field(default=None, description="the name of a noise, or None")
+    releases: Count = Field(default=1, description="an integer >= 1")
+
+    @property
+    def charges(self) -> int | None:
+        """For `calibrated`: how many charges share the budget; None where one release may have all of it."""
+        return self.releases if self.releases > 1 else None
 
     @model_validator(mode="after")
     def _can_fill_k(self) -> Self:
@@ -59,20 +67,21 @@ class TopKRequest(Frozen):
         return self
 
 
-def calibrated(family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6)) -> Mechanism:
+def calibrated(family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6), *, charges: int | None = None) -> Mechanism:
     """The member of `family` with the least noise that `budget` still pays for, one release and all of it.
 
     Args:
         family: maps a positive parameter to a mechanism; the cost may rise or fall with the parameter, not both.
         budget: what the whole release may cost.
         bracket: least and greatest parameter to consider.
+        charges: how many such releases the budget has to pay for, charged one by one; None for one that may have all of it.
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
         InvalidArgument: family is no function, budget no Budget, or bracket not two positive numbers in order.
         InvalidRequest: family returns no mechanism.
     """
-    found = family(calibrate(cast(Callable[[float], Curve], family), budget, bracket))
+    found = family(calibrate(cast(Callable[[float], Curve], family), budget, bracket, charges=charges))
     if not hasattr(found, "curve"):
         raise InvalidRequest(
             f"family returned a {type(found).__name__}, which draws nothing: return a mechanism, or calibrate curves with "
@@ -85,7 +94,8 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     """The mechanism called `kind`, for `request`, with the noise that spends `budget`.
 
     A mechanism that can fail has its chance of failure and the conversion to epsilon share the budget's delta: a few splits
-    are tried and the one with the lowest threshold is kept. Nothing but `request` and `budget` is looked at, no data.
+    are tried and the one with the lowest threshold is kept. Of several releases each gets an equal part of `budget.failure`, so
+    that what a ledger sets aside for failures lasts as long as the rest. Only `request` and `budget` are looked at, no data.
 
     Args:
         kind: a mechanism's `kind` or the name of its class.
@@ -103,13 +113,13 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     _require_complete(member, set(settings))
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     bracket, best = knob.bracket(request.sensitivity.range), None
-    for split in _splits(member, budget):
+    for split in _splits(member, budget, request.charges):
         family = _family(member, {**settings, **split}, request)
         if best is None or _may_beat(best, family, budget, split):
-            found = _affordable(family, budget, bracket)
+            found = _affordable(family, budget, bracket, request.charges)
             best = min((one for one in (best, found) if one is not None), key=_height, default=None)
     if best is None:
-        raise CalibrationError(_unaffordable(member, settings, budget))
+        raise CalibrationError(_unaffordable(member, settings, budget, request.releases))
     return best
 
 
@@ -225,7 +235,7 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
         )
 
 
-def _splits(member: type[Mechanism], budget: Budget) -> list[dict[str, float]]:
+def _splits(member: type[Mechanism], budget: Budget, charges: int | None) -> list[dict[str, float]]:
     failure = member.traits.failure
     if failure is None:
         return [{}]
@@ -234,6 +244,9 @@ def _splits(member: type[Mechanism], budget: Budget) -> list[dict[str, float]]:
             f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1), or a public "
             "catalogue (candidates= in the library, --domain at the command line) and a mechanism that never fails"
         )
+    if charges is not None:
+        each = budget.failure_of_each(charges)
+        return [{failure: each}] if each > 0 else []
     # A zCDP budget converts nothing: all of its delta is there for the failure.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
     return [{failure: budget.delta if share == 1 else float(f"{share * budget.delta:.12g}")} for share in shares]
@@ -251,10 +264,10 @@ def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequ
     return family
 
 
-def _affordable(family: Family, budget: Budget, bracket: Bracket) -> Mechanism | None:
+def _affordable(family: Family, budget: Budget, bracket: Bracket, charges: int | None) -> Mechanism | None:
     """None if this split of delta leaves too little for the conversion: another one may do."""
     try:
-        return calibrated(family, budget, bracket)
+        return calibrated(family, budget, bracket, charges=charges)
     except CalibrationError:
         return None
 
@@ -269,12 +282,13 @@ def _require_relation(mechanism: Mechanism, request: TopKRequest) -> None:
     mechanism.covers.require(request.sensitivity)
 
 
-def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Budget) -> str:
+def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Budget, releases: int) -> str:
     stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
     limits = ", ".join(f"{name}={value:g}" for name, value in stated.items() if value is not None)
     noise = f" with noise={settings['noise']!r}" if "noise" in settings else ""
     remedy = "raise the budget, give it a delta (gaussian noise has no pure guarantee), or choose another mechanism or noise"
-    return f"no amount of noise brings {member.__name__}{noise} within {limits}: {remedy}"
+    several = f"{releases:,} releases by " if releases > 1 else ""
+    return f"no amount of noise brings {several}{member.__name__}{noise} within {limits}: {remedy}"
 
 
 def _may_beat(best: Mechanism, family: Family, budget: Budget, split: Mapping[str, float]) -> bool:

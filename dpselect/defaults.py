@@ -70,7 +70,7 @@ def default_choice(
     the rule switches where recall does on published logs.
 
     Args:
-        budget: of the release.
+        budget: of the release, or of all `request.releases` of them.
         request: k, candidates and the relation; its sensitivity is that of counts with at most `max_items_per_user` items a user.
         max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
         clip: as stated, with its norm, for one noisy vector; None: the root of `items_per_user` for a public domain if that is
@@ -161,7 +161,7 @@ def _twice(found: SparseHistogram, budget: Budget, request: TopKRequest) -> Mech
         second = OneshotTopK(k=request.k, noise="gaussian", scale=ratio * scale, sensitivity=within, values=True)
         return DiscoverThenSelect(discovery=first, selection=second, candidates=candidates)
 
-    return calibrated(family, budget, (0.5 * found.scale, 4 * found.scale))
+    return calibrated(family, budget, (0.5 * found.scale, 4 * found.scale), charges=request.charges)
 
 
 def _clip(norm: Norm, items: float | None) -> float:
@@ -179,7 +179,8 @@ def _unknown(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
 
 
 def _public(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
-    without_delta = Budget(epsilon=budget.epsilon) if budget.form == "approximate" else budget
+    once = budget.form == "approximate" and request.releases == 1
+    without_delta = Budget(epsilon=budget.epsilon) if once else budget  # of many releases pure epsilons add up too fast
     asked = {noise: request.model_copy(update={"noise": noise}) for noise in _DEVIATION}
     found = [_tried(PeelingTopK, without_delta, asked["exponential"]), _tried(OneshotTopK, budget, asked["gumbel"])]
     bounded = request.sensitivity.l1_of(None) < math.inf or request.sensitivity.l2_of(None) < math.inf

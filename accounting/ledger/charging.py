@@ -27,6 +27,7 @@ from accounting.ledger.rows import (
 from accounting.ledger.states import openings, state_of
 from accounting.ledger.stored_text import checked_name, optional_text
 from accounting.spending.budget import Budget, Price
+from accounting.spending.equivalent import shortfall
 from accounting.spending.price import BudgetExceeded
 
 _NEVER = "0" * 64
@@ -212,8 +213,8 @@ def _require_fit(dataset: Dataset, period: str, spent: Price, price: Price, item
     left, fit = budget.remaining(spent), would_fit(budget, spent, item)
     where = f"dataset={dataset.name!r}" + (f", period={period!r}" if period else "")
     raise BudgetExceeded(
-        f"{where}: {item.count} run(s) do not fit into what is left of {budget!r}; {fit} run(s) would fit. Nothing was charged, "
-        f"nothing may be released. {price.beyond(budget.capacity.plus(spent.times(-1)), budget.measure)}.",
+        f"{where}: {item.count} run(s) do not fit into what is left, {fit} run(s) would fit. {shortfall(budget, spent, price)}. "
+        "Nothing was charged, nothing may be released.",
         requested=price,
         spent=spent,
         remaining=left,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -30,6 +30,7 @@ from accounting.spending.price import (
 )
 
 Form = Literal["pure", "approximate", "zcdp"]
+_SHORT = Context(prec=6, rounding=ROUND_FLOOR)
 
 
 def _order(value: object) -> object:
@@ -220,6 +221,22 @@ class Budget(Frozen):
         if math.isfinite(main):
             return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
         return f"{name} has no finite {in_words(self.measure)}, which is what {self!r} adds up. {_remedy(self.measure)}"
+
+    def cost_of_each(self, curve: Curve | Priced, charges: int) -> float:
+        """What `charges` separate charges of `curve` cost the filter together, in the unit of `limit`, nats.
+
+        At most `limit` exactly where `how_many` counts as many; inf where their chances of failure do not fit.
+        """
+        price = self._itemised(read_item(curve, None)[0])
+        total = None if price is None else price.times(charges)
+        if total is None or total.failure > self.capacity.failure or self.capacity.main == 0:
+            return math.inf
+        share = self.limit * (total.main / self.capacity.main)
+        return min(share, self.limit) if self.fits(NOTHING, total) else max(share, math.nextafter(self.limit, math.inf))
+
+    def failure_of_each(self, charges: int) -> float:
+        """The chance of failure (`Curve.delta0`) that each of so many charges may have; six digits, rounded down; 0 if none."""
+        return float(_SHORT.multiply(Decimal(self.capacity.failure // charges), FAILURE_UNIT))
 
     def fits(self, spent: Price, price: Price) -> bool:
         """Whether `price` may be charged after `spent`.

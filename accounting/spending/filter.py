@@ -11,6 +11,7 @@ from accounting.guarantee import Priced, joined, read_item
 from accounting.kept import Kept
 from accounting.relation import Relation, same_relation
 from accounting.spending.budget import Budget, checked_budget
+from accounting.spending.equivalent import shortfall
 from accounting.spending.price import NOTHING, BudgetExceeded, Price, Remaining
 
 
@@ -92,7 +93,7 @@ class PrivacyFilter:
         fit = min(count - 1, self._budget.how_many(curve, self.spent)) if count > 1 else 0
         return BudgetExceeded(
             f"{count} x {name} does not fit into what is left of {self._budget!r}; {fit} of them would "
-            f"still fit. Nothing was charged. {price.beyond(_rest(self._budget, self.spent), self._budget.measure)}.",
+            f"still fit. {shortfall(self._budget, self.spent, price)}. Nothing was charged.",
             requested=price,
             spent=self.spent,
             remaining=left,
@@ -151,7 +152,3 @@ class PrivacyFilter:
 
     def __repr__(self) -> str:
         return f"PrivacyFilter({self._budget!r}, relation={self.relation!r}, charges={self._kept.value.number})"
-
-
-def _rest(budget: Budget, spent: Price) -> Price:
-    return budget.capacity.plus(spent.times(-1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
@@ -42,40 +42,6 @@ class Price(NamedTuple):
         """The price of `count` such charges."""
         return Price(count * self.main, count * self.failure)
 
-    def in_words(self, measure: Measure) -> str:
-        """The price as an error message says it."""
-        main, failure = float(self.main * MAIN_UNIT), float(self.failure * FAILURE_UNIT)
-        return str(Remaining(main, failure, measure))
-
-    def beyond(self, left: Price, measure: Measure) -> str:
-        """Which part of a price that does not fit into `left` is too large, by how much, and what to change.
-
-        What is asked for is rounded up and what is left is rounded down, so that the two never print alike.
-        """
-        nats = f"nats of {in_words(measure)}"
-        parts = [
-            (self.main, left.main, MAIN_UNIT, nats, "add noise, or run fewer"),
-            (
-                self.failure,
-                left.failure,
-                FAILURE_UNIT,
-                "failure probability (delta)",
-                "lower its delta: noise is no help",
-            ),
-        ]
-        short = [
-            f"{_rounded(asked * unit, ROUND_CEILING)} {of} are needed and {_rounded(max(0, rest) * unit, ROUND_FLOOR)} are left "
-            f"({_rounded((asked - max(0, rest)) * unit, ROUND_CEILING)} too few): {remedy}"
-            for asked, rest, unit, of, remedy in parts
-            if asked > rest
-        ]
-        enough = [of for asked, rest, _, of, _ in parts if asked <= rest]
-        return "; ".join(short) + (f" (of {enough[0]} there is enough)" if enough and self.failure else "")
-
-
-def _rounded(value: Decimal, rounding: str) -> str:
-    return f"{float(Context(prec=6, rounding=rounding).create_decimal(value)):.6g}"
-
 
 NOTHING = Price(0, 0)
 
@@ -88,7 +54,8 @@ class Remaining(NamedTuple):
     measure: Measure
 
     def __str__(self) -> str:
-        return f"{self.main:.6g} nats of {in_words(self.measure)} and {self.failure:.3g} of failure"
+        main = f"epsilon ({in_words(self.measure)})" if isinstance(self.measure, float) else in_words(self.measure)
+        return f"{self.main:.6g} of {main} and {self.failure:.3g} of failure probability"
 
 
 def in_words(measure: Measure) -> str:

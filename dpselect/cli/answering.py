@@ -32,7 +32,7 @@ class Question:
     """What is asked of a log: public configuration, nothing that was read.
 
     `planned` is a mechanism that a plan has chosen, whose noise makes `releases` of them cost the budget; without it the noise is
-    chosen to spend the budget on this release.
+    chosen so that the budget pays for `releases`, charged one by one.
     """
 
     log: Path
@@ -220,6 +220,7 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
         candidates=None if catalogue is None else len(catalogue),
         kbar=question.kbar,
         noise=question.noise,
+        releases=question.releases,
     )
     if question.mechanism is None:
         stated = None if clip is None else norm

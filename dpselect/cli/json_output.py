@@ -21,7 +21,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "dpselect": dpselect.__version__,
         "selection": _selection(answer.selection),
         "guarantee": _guarantee(guarantee(mechanism, question.budget), question.budget),
-        "planned_releases": None if question.planned is None else question.releases,
+        "planned_releases": None if question.planned is None and question.releases == 1 else question.releases,
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(mechanism.curve.to_json()),
         "domain": "observed" if question.domain is None else "public",

@@ -38,6 +38,15 @@ Rho = Annotated[
     float | None,
     typer.Option("--rho", help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon."),
 ]
+Releases = Annotated[
+    int | None,
+    typer.Option(
+        "--releases",
+        min=1,
+        help="How many such releases, charged one by one, share the budget; this is one of them. With --ledger and no budget "
+        "stated it is the dataset's. Default: 1.",
+    ),
+]
 
 
 def budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:

@@ -81,7 +81,8 @@ def failures(family: Family, task: Task) -> list[float | None]:
         return [None]
     budget = task.budget
     if budget.form == "approximate" and task.charged == "separately":
-        return _even(exact(budget.failure or 0.0), task.releases)
+        each = budget.failure_of_each(task.releases)
+        return [each] if each > 0 else []
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
     return [failure for share in shares for failure in _even(exact(budget.delta) * exact(share), task.releases)]
 

@@ -33,6 +33,7 @@ def affordable(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     rho: options.Rho = None,
+    releases: options.Releases = None,
     domain: Annotated[Path | None, Option("--domain", help="A public catalogue of items; without it, an unknown domain.")] = None,
     domain_column: Annotated[str | None, Option("--domain-column", metavar="COLUMN", help="Its column of items.")] = None,
     mechanism: Annotated[str | None, Option("--mechanism", metavar="KIND", help="Kind of mechanism. Default: as topk.")] = None,
@@ -54,6 +55,7 @@ def affordable(
         "epsilon",
         "delta",
         "rho",
+        "releases",
         "domain",
         "domain_column",
         "mechanism",
@@ -68,7 +70,8 @@ def affordable(
     if name is None:
         raise InvalidRequest("no dataset is named: give --dataset, or a file with a [ledger] (--config)")
     session = Session.open(file.url_or(url), name, period=period or file.period or None)
-    release = _release({name: given[name] for name in names}, config, session)
+    stated = {name: given[name] for name in names} | {"ledger": file.url_or(url), "dataset": name}
+    release = _release(stated, config, session)
     found = _found(session, release)
     typer.echo(json.dumps(found, indent=2) if as_json else _words(found))
 
@@ -87,7 +90,10 @@ def _release(stated: dict[str, Any], config: Path | None, session: Session) -> M
     try:
         question = asked({**absent, **stated, **columns, "events": Path(), "relation": relation}, config)
     except InvalidBudget as error:
-        raise InvalidBudget(f"{error}. It is the budget of one release, not the dataset's") from None
+        raise InvalidBudget(
+            f"{error}. It is the budget of one release, or of as many as --releases says; with --releases alone it is "
+            "the dataset's"
+        ) from None
     return configured(question)
 
 

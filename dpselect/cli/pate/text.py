@@ -13,6 +13,7 @@ from rich.text import Text
 
 import dpselect
 from accounting import Unaffordable, best_epsilon
+from accounting.spending.equivalent import left_in_words
 from dpselect.cli.guarantee import finite
 from dpselect.cli.pate.request import PateAnswer
 from dpselect.cli.printable import printable, rounded_up
@@ -66,7 +67,7 @@ def _ledger(payer: Payer, answer: PateAnswer) -> dict[str, Any]:
         "own": answer.request.ledger is None,
         "dataset": payer.dataset,
         "period": payer.period,
-        "remaining": {"main": left.main, "failure": left.failure, "in_words": str(left)},
+        "remaining": {"main": left.main, "failure": left.failure, "in_words": left_in_words(total.budget, total.spent)},
         "rounds_left": _rounds_left(payer, answer),
     }
 

@@ -38,6 +38,7 @@ def topk(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     rho: options.Rho = None,
+    releases: options.Releases = None,
     domain: Annotated[
         Path | None,
         Option("--domain", help="A public catalogue of items, made without looking at the log. Without it --delta is needed."),
@@ -127,8 +128,9 @@ def topk(
 ) -> None:
     """Release the k items with the most distinct users, and the price of it.
 
-    The budget (--epsilon and --delta, or --rho) is that of the whole release. The set of items that occur in a log is private
-    too: without a public catalogue an item shows only if enough users touched it, and fewer than k may show.
+    The budget (--epsilon and --delta, or --rho) is that of the whole release, or of as many as --releases says. The set of items
+    that occur in a log is private too: without a public catalogue an item shows only if enough users touched it, and fewer than k
+    may show.
     """
     stated = {name: value for name, value in locals().items() if name not in ("config", "output", "json", "_debug")}
     question = asked(stated, config)

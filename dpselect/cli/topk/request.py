@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from accounting import Budget
 from dpselect.cli import options
 from dpselect.cli.answering import Question
 from dpselect.cli.config import Config, read
@@ -14,6 +15,7 @@ from dpselect.mechanisms import Mechanism
 
 Stated = Mapping[str, Any]
 
+_AMOUNTS = ("epsilon", "delta", "rho")
 _PASSED_ON = ("clip", "items_per_user", "salt", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar")
 
 
@@ -27,12 +29,13 @@ def asked(stated: Stated, file: Path | None) -> Question:
     base = Config() if file is None else read(file)
     merged = _merged(stated, base)
     planned = _planned(stated, base)
+    releases = stated["releases"] or (base.releases if planned is not None else 1)
     return Question(
         log=stated["events"],
         user=_required(merged, "user", "[data]"),
         item=_required(merged, "item", "[data]"),
         k=_required(merged, "k", "[release]"),
-        budget=options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"]),
+        budget=_budget(stated, base, merged),
         domain=merged["domain"],
         domain_column=merged["domain_column"],
         max_items_per_user=merged["max_items_per_user"],
@@ -43,9 +46,29 @@ def asked(stated: Stated, file: Path | None) -> Question:
         dataset=merged["dataset"],
         period=tuple(merged["period"] or ()),
         planned=planned,
-        releases=base.releases if planned is not None else 1,
+        releases=releases,
         **{name: merged[name] for name in _PASSED_ON},
     )
+
+
+def _budget(stated: Stated, base: Config, merged: Mapping[str, Any]) -> Budget:
+    """As stated. Releases that share a budget and are charged to a ledger share that of its dataset, where no other is stated."""
+    declared = _declared(merged) if stated["releases"] is not None else None
+    if declared is not None and base.budget is None and all(stated[name] is None for name in _AMOUNTS):
+        return declared
+    found = options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"])
+    if declared is not None and all(getattr(found, name) == getattr(declared, name) for name in _AMOUNTS):
+        return declared  # with the order and the failure probability that its filter has
+    return found
+
+
+def _declared(merged: Mapping[str, Any]) -> Budget | None:
+    if merged["ledger"] is None or merged["dataset"] is None:
+        return None
+    from accounting import Ledger  # a release without a ledger does without a database
+
+    with Ledger.open(merged["ledger"], create=False) as ledger:
+        return ledger.dataset(merged["dataset"]).budget
 
 
 def _merged(stated: Stated, base: Config) -> dict[str, Any]:
@@ -67,9 +90,8 @@ def _required(merged: Mapping[str, Any], name: str, table: str) -> Any:
 
 
 def _planned(stated: Stated, base: Config) -> Mechanism | None:
-    """The file's mechanism, unless the command line states this release's own budget; then the noise is chosen anew."""
-    own_budget = any(stated[name] is not None for name in ("epsilon", "delta", "rho"))
-    if own_budget:
+    """The file's mechanism, unless the command line states a budget or a number of releases; then the noise is chosen anew."""
+    if any(stated[name] is not None for name in (*_AMOUNTS, "releases")):
         return None
     _require_no_change(stated, base)
     return base.release.mechanism
@@ -80,7 +102,8 @@ def _require_no_change(stated: Stated, base: Config) -> None:
     if mechanism is None and several:
         raise InvalidRequest(
             f"the file's budget is for {base.releases} releases and it holds no mechanism yet: run dpselect plan with --config "
-            "and --write, or state this release's own budget (--epsilon, --rho)"
+            f"and --write, take the default for them (--releases {base.releases}), or state this release's own budget "
+            "(--epsilon, --rho)"
         )
     names = ("mechanism", "noise", "kbar") if mechanism is not None else ()
     changed = [name for name in names if stated[name] is not None]

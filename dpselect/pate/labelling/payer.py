@@ -12,6 +12,7 @@ from accounting.decimal_sum import float_up
 from accounting.ledger import Total
 from accounting.relation import same_relation
 from accounting.spending.budget import NOTHING, Price
+from accounting.spending.equivalent import shortfall
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.labelling.job import Job, JobDamaged
 
@@ -51,8 +52,7 @@ class Payer:
         if not total.budget.fits(total.spent, needed):
             raise BudgetExceeded(
                 f"the rounds that are left to label do not fit into what is left of dataset={self.dataset!r}, which buys "
-                f"{self.buys(job.mechanism)} rounds. Nothing was drawn. "
-                f"{needed.beyond(total.budget.capacity.plus(total.spent.times(-1)), total.budget.measure)}",
+                f"{self.buys(job.mechanism)} rounds. Nothing was drawn. {shortfall(total.budget, total.spent, needed)}",
                 requested=needed,
                 spent=total.spent,
                 remaining=total.remaining,

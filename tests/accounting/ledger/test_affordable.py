@@ -64,7 +64,7 @@ def test_the_remedy_is_attained(spent: int) -> None:
     """With a delta0 as low as the remedy says, as many fit as it says; a twentieth more, and they do not."""
     start = APPROXIMATE.price(FAILING).times(spent)
     found = affordable(APPROXIMATE, start, FAILING, most=10**12)
-    match = re.fullmatch(r"lower its delta .*: at most (\S+) of failure probability each; then (\d+) fit", found.remedy)
+    match = re.fullmatch(r"lower its delta .*: at most (\S+) of failure probability .*each; then (\d+) fit", found.remedy)
     assert match is not None, found.remedy
     each, goal = float(match[1]), int(match[2])
     assert goal == (2 * found or 1)
@@ -79,8 +79,8 @@ def test_both_parts_are_named_where_both_are_short() -> None:
     budget = acc.Budget(rho=0.2, delta=1e-7)
     found = affordable(budget, acc.Price(0, 0), curve, most=10**12)
     assert found == 4
-    assert "add noise: at most 0.025 nats of rho each; and lower its delta" in found.remedy
-    assert found.remedy.endswith("at most 1.25e-8 of failure probability each; then 8 fit")
+    assert "add noise: at most 0.025 of rho each; and lower its delta" in found.remedy
+    assert found.remedy.endswith("at most 1.25e-8 of failure probability (delta0) each; then 8 fit")
     cheaper = acc.Approximate(curve=acc.ZCDP(rho=0.025), delta0=1.25e-8)
     assert affordable(budget, acc.Price(0, 0), cheaper, most=10**12) == 8
 

@@ -1,0 +1,186 @@
+"""Releases that share a budget, charged one by one: as many fit into a real ledger as were named, and not one more."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spread import spread
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from accounting.ledger import Ledger
+from dpselect.calibration import TopKRequest, calibrated, fitted
+from dpselect.cli.app import app
+from dpselect.defaults import default_choice
+from dpselect.mechanisms import members
+from dpselect.planning import Shape, plan
+
+N = 7
+APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
+BUDGETS = [
+    APPROXIMATE,
+    acc.Budget(epsilon=1.0, delta=1e-6, order="inf"),
+    acc.Budget(epsilon=2.0, delta=1e-7, order=9.5, failure=9e-8),
+    acc.Budget(rho=0.05, delta=1e-6),
+]
+FEW = dps.Sensitivity.of_counts(items_per_user=3)
+UNKNOWN = TopKRequest(k=10, releases=N)
+FAILING = sorted(kind for kind, member in members().items() if member.traits.failure and member.traits.planned)
+PAYABLE = [
+    (kind, budget)
+    for kind in FAILING
+    for budget in BUDGETS
+    if budget.order != "inf" or kind in ("limited_domain", "top_stable")  # the others have no pure epsilon
+]
+
+
+def default(budget: acc.Budget, **asked: Any) -> dps.Mechanism:
+    """The default of `topk`."""
+    request = UNKNOWN.model_copy(update=asked)
+    return default_choice(budget, request, max_items_per_user=request.sensitivity.l0).mechanism
+
+
+DEFAULTS = {
+    "limited_domain": lambda budget: default(budget),
+    "sparse_histogram": lambda budget: default(budget, sensitivity=dps.Sensitivity.of_counts(items_per_user=1)),
+    "discover_then_select": lambda budget: default(budget, k=60),
+    "oneshot_top_k": lambda budget: default(budget, candidates=500),
+    "stable_top_k": lambda budget: fitted("stable_top_k", budget, UNKNOWN),
+}
+
+
+def charged(folder: Path, budget: acc.Budget, mechanism: dps.Mechanism) -> tuple[int, acc.BudgetExceeded, acc.Price]:
+    """How many releases a ledger on SQLite takes one by one, its refusal, and what was spent then."""
+    with Ledger.open(f"sqlite:///{folder / 'p.db'}") as ledger:
+        ledger.create_dataset("d", budget, "add_remove")
+        for taken in range(N + 2):
+            try:
+                ledger.charge("d", mechanism)
+            except acc.BudgetExceeded as refused:
+                return taken, refused, ledger.total("d").spent
+    raise AssertionError("nothing is refused")
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget"), [*((kind, APPROXIMATE) for kind in DEFAULTS), *(("limited_domain", budget) for budget in BUDGETS[1:])]
+)
+def test_as_many_fit_as_were_named(tmp_path: Path, kind: str, budget: acc.Budget) -> None:
+    """The defaults for n releases spend their ledger: n fit, the next does not, and no part that they use is left over."""
+    mechanism = DEFAULTS[kind](budget)
+    assert mechanism.kind == kind  # type: ignore[attr-defined]
+    taken, refused, spent = charged(tmp_path, budget, mechanism)
+    assert taken == N
+    assert spent.main >= 0.9999 * budget.capacity.main
+    if mechanism.curve.delta0:
+        assert spent.failure >= 0.9999 * budget.capacity.failure
+    assert refused.would_fit == 0
+
+
+@pytest.mark.parametrize(("kind", "budget"), spread(PAYABLE, 12), ids=str)
+def test_every_mechanism_that_fails_shares_its_chance_of_it(kind: str, budget: acc.Budget) -> None:
+    """`fitted` for n releases of any of them: the filter pays for n, not for n + 1."""
+    few = {"sensitivity": FEW} if kind == "sparse_histogram" else {}
+    traits = members()[kind].traits
+    one = {"k": 1} if traits.answers == "one_item" else {}
+    listed = {"candidates": 100} if traits.domain == "public" else {}
+    assert budget.how_many(fitted(kind, budget, UNKNOWN.model_copy(update={**few, **one, **listed}))) == N
+
+
+def test_a_share_for_one_stops_a_ledger_early() -> None:
+    """What this is for: with delta split as for one release a ledger takes six of these and a quarter of it is spent."""
+    each = fitted("limited_domain", acc.Budget(epsilon=0.2, delta=1e-7), TopKRequest(k=10))
+    shared = fitted("limited_domain", APPROXIMATE, TopKRequest(k=10, releases=30))
+    assert (APPROXIMATE.how_many(each), APPROXIMATE.how_many(shared)) == (6, 30)
+    assert APPROXIMATE.price(each).times(6).main < 0.3 * APPROXIMATE.capacity.main
+
+
+def test_one_release_has_all_of_it() -> None:
+    """releases=1 is what leaving it out is: one plan, which may have the whole budget."""
+    assert TopKRequest(k=5, releases=1) == TopKRequest(k=5)
+    assert TopKRequest(k=5).charges is None
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("charges", [1, 2, 40])
+def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges: int) -> None:
+    """`calibrate(charges=n)` is attained: n fit into the filter, and with a millionth less noise they do not."""
+    found = acc.calibrate(lambda mu: acc.BoundedRange(epsilon=mu), budget, charges=charges)
+    for factor, enough in ((1.0, True), (1.000001, False)):
+        price = budget._itemised(acc.BoundedRange(epsilon=found * factor))
+        assert price is not None
+        assert budget.fits(acc.Price(0, 0), price.times(charges)) is enough
+    curve = acc.BoundedRange(epsilon=found)
+    assert budget.cost_of_each(curve, charges) <= budget.limit < budget.cost_of_each(curve, charges + 1)
+
+
+def test_what_cannot_be_shared_is_refused() -> None:
+    """No number of charges, more than the chance of failure can be cut into, and no delta at all are named."""
+    with pytest.raises(acc.AccountingError, match="charges"):
+        calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), APPROXIMATE, charges=0)
+    with pytest.raises(acc.AccountingError, match="releases"):
+        TopKRequest(k=1, releases=0)
+    with pytest.raises(acc.CalibrationError, match="1,000,000,000,000,000 releases by LimitedDomain"):
+        fitted("limited_domain", APPROXIMATE, TopKRequest(k=1, releases=10**15))
+    with pytest.raises(acc.AccountingError, match="delta"):
+        fitted("limited_domain", acc.Budget(epsilon=1.0), UNKNOWN)
+    assert APPROXIMATE.failure_of_each(3) == 1.66666e-07
+    assert acc.Budget(epsilon=1.0).failure_of_each(3) == 0.0
+
+
+def test_a_plan_that_is_charged_separately_fits_its_ledger(tmp_path: Path) -> None:
+    """`plan(charged="separately")` shares the chance of failure by itself; as many fit as were planned."""
+    shape = Shape.zipf(1.1, items=200, users=50_000, items_per_user=3)
+    kinds = ["limited_domain", "stable_top_k"]
+    found = plan(APPROXIMATE, 5, N, shape=shape, domain="unknown", charged="separately", mechanisms=kinds, rounds=100)
+    assert {one.name.partition(",")[0] for one in found.ranked} == set(kinds)
+    for place, one in enumerate(found.ranked):
+        (tmp_path / str(place)).mkdir()
+        taken, _, spent = charged(tmp_path / str(place), APPROXIMATE, one.mechanisms[0])
+        assert (taken, spent.failure) >= (N, 0.9999 * APPROXIMATE.capacity.failure)
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Any:
+    """`dpselect` on a log with a ledger of (1, 1e-6)."""
+    rows = "".join(f"u{user},{item}\n" for item, users in (("hit", 900), ("fair", 700)) for user in range(users))
+    (tmp_path / "log.csv").write_text("user,item\n" + rows)
+    with Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=1.0, delta=1e-6, failure=8e-7), "add_remove")
+
+    def run(*words: object) -> Any:
+        return CliRunner().invoke(app, [*map(str, words), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"])
+
+    return run
+
+
+def test_topk_takes_its_share_of_the_datasets_budget(shell: Any, tmp_path: Path) -> None:
+    """With --releases and no budget it is the dataset's, its failure share included: two releases fit, a third is told why."""
+    ask = ("topk", tmp_path / "log.csv", "--user", "user", "--item", "item", "--k", 2, "--releases", 2)
+    more = json.loads(shell("ledger", "affordable", "--k", 2, "--releases", 2, "--json").stdout)
+    assert more["one_by_one"] == 2
+    for words in ((), ("--epsilon", 1, "--delta", 1e-6)):  # the dataset's own, in words
+        done = shell(*ask, *words, "--json")
+        assert done.exit_code == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["planned_releases"], told["curve"]["delta0"]) == (2, 4e-07)
+    refused = shell(*ask)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert re.search(r"0\.\d+ of epsilon \(at delta 1e-06\) is needed and \S+ is left .*: add noise", refused.stderr)
+    assert "4e-07 of failure probability (delta0) is needed and 0 is left" in refused.stderr
+
+
+def test_without_a_budget_anywhere_it_is_asked_for(tmp_path: Path) -> None:
+    """--releases alone, with no ledger to look at, states no budget."""
+    (tmp_path / "log.csv").write_text("user,item\nu,i\n")
+    words = ["topk", str(tmp_path / "log.csv"), "--user", "user", "--item", "item", "--k", "1", "--releases", "3"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "no budget is stated" in done.stderr
