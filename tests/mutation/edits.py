@@ -90,6 +90,24 @@ EDITS = [
         f"{CONSTANTS}::test_the_reader_loads_and_fetches_no_extension",
     ),
     Edit(
+        "accounting/ledger/charging.py",
+        "asked = (request.action, item.count, request.periods,",
+        "asked = (request.action, item.count, tuple(entry.period for entry in opening),",
+        f"{KILLED}/test_windows.py::test_a_retry_is_of_the_same_periods_and_relation",
+    ),
+    Edit(
+        "dpselect/cli/answering.py",
+        "sensitivity=Sensitivity.of_counts(question.relation, limit),",
+        "sensitivity=Sensitivity.of_counts('add_remove', limit),",
+        "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",
+    ),
+    Edit(
+        "dpselect/cli/answering.py",
+        "return Sensitivity.of_counts(question.relation, question.max_items_per_user)",
+        "return Sensitivity.of_counts('add_remove', question.max_items_per_user)",
+        "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",
+    ),
+    Edit(
         "dpselect/sampling/base.py",
         "while len(late := np.flatnonzero(words > last)):",
         "while len(late := np.flatnonzero(words < 0)):",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import accounting as acc
-from accounting.ledger import InvalidEntry, Ledger, SharedRows, Window
+from accounting.ledger import InvalidEntry, KeyConflict, Ledger, SharedRows, Window
 from accounting.spending.budget import Price
 
 ALL = acc.PureDP(epsilon=1.0)
@@ -42,6 +42,17 @@ def test_a_query_over_several_periods_is_charged_to_each(monthly: Ledger) -> Non
     assert [total.period for total in monthly.totals("visits")] == ["2024-01", "2024-02"]
     assert monthly.total("visits", "2024-01").spent == Price(5 * 10**11, 0)
     assert monthly.charge("visits", half, relation="add_remove", period=["2024-01", "2024-02"], key="both").replayed
+
+
+@pytest.mark.parametrize("periods", ["2024-02", ["2024-01", "2024-02"]])
+def test_a_retry_is_of_the_same_periods_and_relation(monthly: Ledger, periods: str | list[str]) -> None:
+    """A key that paid for January answers no retry for February, nor one of another relation."""
+    half = acc.PureDP(epsilon=0.5)
+    monthly.charge("visits", half, relation="add_remove", period="2024-01", key="job")
+    with pytest.raises(KeyConflict, match="job"):
+        monthly.charge("visits", half, relation="add_remove", period=periods, key="job")
+    with pytest.raises(acc.RelationMismatch):
+        monthly.charge("visits", half, relation="replace_one", period="2024-01", key="job")
 
 
 def test_steps_apply_to_every_period_of_the_charge(monthly: Ledger) -> None:

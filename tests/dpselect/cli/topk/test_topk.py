@@ -93,11 +93,12 @@ def test_the_guarantee_is_read_off_the_curve(ask: Any) -> None:
     assert stated["budget"] == {"epsilon": 1.0, "delta": 1e-6}
 
 
+@pytest.mark.parametrize("named", [(), ("--mechanism", "report_noisy_max", "--noise", "exponential")])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_the_relation_reaches_the_mechanism(ask: Any, catalogue: Path, relation: str) -> None:
-    """The relation asked for is that of the mechanism, and replacing a user doubles the noise."""
+def test_the_relation_reaches_the_mechanism(ask: Any, catalogue: Path, relation: str, named: tuple[str, ...]) -> None:
+    """The relation asked for is that of the mechanism, named or not, and replacing a user doubles the noise."""
     options = ("--k", 1, "--epsilon", 1, "--domain", catalogue, "--domain-column", "shop", "--relation", relation)
-    released = data(ask(*options, "--json"))
+    released = data(ask(*options, *named, "--json"))
     mechanism = dps.Mechanism.from_json(json.dumps(released["mechanism"]))
     assert mechanism.relation == released["guarantee"]["relation"] == relation
     assert released["mechanism"]["scale"] == pytest.approx({"add_remove": 1, "replace_one": 2}[relation])
