@@ -24,12 +24,15 @@ from .curves import Curve as Curve
 from .curves import GaussianDP as GaussianDP
 from .curves import GaussianMax as GaussianMax
 from .curves import LaplaceDP as LaplaceDP
+from .curves import PoissonRuns as PoissonRuns
 from .curves import ProfileTable as ProfileTable
 from .curves import PureDP as PureDP
 from .curves import RenyiTable as RenyiTable
+from .curves import RepeatAndSelectDP as RepeatAndSelectDP
 from .curves import SampledGaussianDP as SampledGaussianDP
 from .curves import SparseVectorDP as SparseVectorDP
 from .curves import Tighter as Tighter
+from .curves import TruncatedNegativeBinomial as TruncatedNegativeBinomial
 from .curves import tighter as tighter
 from .curves import zero as zero
 from .errors import AccountingError as AccountingError

@@ -17,6 +17,8 @@ from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from accounting.arguments import whole
 from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, SampledGaussianDP, zero
 from accounting.curves.profile_table import ProfileTable
+from accounting.curves.repeat_and_select import RepeatAndSelectDP
+from accounting.curves.runs import PoissonRuns, TruncatedNegativeBinomial
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.relation import Relation, same_relation
 from accounting.subsampling import poisson_sampled
@@ -30,7 +32,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
 
     Args:
         event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, compositions of them, and Poisson samples, which
-            are taken to be kept secret, as dp-accounting takes them.
+            are taken to be kept secret, as dp-accounting takes them; the best of a random number of runs of one of these.
         relation: the neighbouring relation, to be stated: events carry none, dp-accounting assumes add_remove. Noise is
             relative to the norm of one user's contribution, so replacing it costs twice as much; randomised response exists under
             replace_one only.
@@ -56,7 +58,7 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more privacy loss. Theorem G6.
 
     Args:
-        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, SampledGaussianDP, the identity, and compositions of them.
+        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, SampledGaussianDP, RepeatAndSelectDP, the identity, and compositions.
         relation: the neighbouring relation that the event will be read under, add_remove if None.
 
     Raises:
@@ -114,6 +116,17 @@ def _poisson_sampled(event: dp_event.PoissonSampledDpEvent, relation: Relation) 
     return zero() if event.sampling_probability == 0 else poisson_sampled(inner, event.sampling_probability, relation=relation)
 
 
+def _repeat_and_select(event: dp_event.RepeatAndSelectDpEvent, relation: Relation) -> Curve:
+    base = from_dp_event(event.event, relation)
+    if event.shape == math.inf:
+        return RepeatAndSelectDP(base=base, distribution=PoissonRuns(mean=event.mean))
+    if event.mean == 1:
+        return base
+    law = TruncatedNegativeBinomial.of_mean(event.mean, eta=event.shape)
+    # Rounded towards more runs: the event states their mean, and their law follows from it.
+    return RepeatAndSelectDP(base=base, distribution=law.model_copy(update={"gamma": law.gamma * (1 - 1e-12)}))
+
+
 def _shift(noise_multiplier: float, relation: Relation) -> float:
     """Shift of the answer over the scale of its noise, rounded up."""
     if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
@@ -157,6 +170,14 @@ def _from_sampled(curve: SampledGaussianDP, relation: Relation) -> dp_event.DpEv
     return dp_event.PoissonSampledDpEvent(curve.rate, dp_event.GaussianDpEvent(down(1 / curve.mu)))
 
 
+def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_event.DpEvent:
+    law = curve.distribution
+    shape = math.inf if isinstance(law, PoissonRuns) else law.eta
+    if shape < 0 or law.mean < 1:
+        raise NoEquivalent("RepeatAndSelectDpEvent has no eta below 0 and no mean below 1. Keep this part in this package.")
+    return dp_event.RepeatAndSelectDpEvent(to_dp_event(curve.base, relation), up(law.mean), shape)
+
+
 def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
     parts = [_repeated(to_dp_event(part, relation), count) for count, part in curve.parts]
     return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(parts) if parts else dp_event.NoOpDpEvent()
@@ -182,6 +203,7 @@ _READERS: dict[type[dp_event.DpEvent], Callable[[Any, Relation], Curve]] = {
     dp_event.RandomizedResponseDpEvent: _randomised_response,
     dp_event.ZCDpEvent: _zcdp,
     dp_event.PoissonSampledDpEvent: _poisson_sampled,
+    dp_event.RepeatAndSelectDpEvent: _repeat_and_select,
     dp_event.ComposedDpEvent: _composed,
     dp_event.SelfComposedDpEvent: _self_composed,
 }
@@ -191,6 +213,7 @@ _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
     LaplaceDP: _from_laplace,
     PureDP: _from_pure,
     SampledGaussianDP: _from_sampled,
+    RepeatAndSelectDP: _from_repeat_and_select,
     ZCDP: _from_zcdp,
     Composed: _from_composed,
 }
@@ -201,7 +224,6 @@ _REFUSED: dict[str, str] = {
     "SampledWithReplacementDpEvent": "no bound for it is proved here. Convert the inner event for a valid, looser curve",
     "SampledWithoutReplacementDpEvent": "no bound for it is proved here. Convert the inner event for a valid, looser curve",
     "SingleEpochTreeAggregationDpEvent": "its guarantee is for replacing a record by a special one, neither relation known here",
-    "RepeatAndSelectDpEvent": "no curve describes a random number of repetitions. Fix the number and compose",
     "MixtureOfGaussiansDpEvent": "no curve describes its one-sided pair of laws. Use GaussianDP with the largest sensitivity",
     "TruncatedSubsampledGaussianDpEvent": "no bound for it is proved here. Convert a GaussianDpEvent for a valid, looser curve",
 }

@@ -20,9 +20,11 @@ from .errors import InvalidMechanism as InvalidMechanism
 from .errors import InvalidRequest as InvalidRequest
 from .errors import InvalidScores as InvalidScores
 from .errors import NoClosedForm as NoClosedForm
+from .errors import RunFailed as RunFailed
 from .errors import SensitivityMismatch as SensitivityMismatch
 from .mechanisms import AboveThreshold as AboveThreshold
 from .mechanisms import AnyMechanism as AnyMechanism
+from .mechanisms import Best as Best
 from .mechanisms import CanonicalTopK as CanonicalTopK
 from .mechanisms import DiscoverThenSelect as DiscoverThenSelect
 from .mechanisms import ExponentialMechanism as ExponentialMechanism
@@ -40,6 +42,7 @@ from .mechanisms import OnlineStableQueries as OnlineStableQueries
 from .mechanisms import PeelingTopK as PeelingTopK
 from .mechanisms import PerGroup as PerGroup
 from .mechanisms import PermuteAndFlip as PermuteAndFlip
+from .mechanisms import RepeatAndSelect as RepeatAndSelect
 from .mechanisms import ReportNoisyMax as ReportNoisyMax
 from .mechanisms import SparseHistogram as SparseHistogram
 from .mechanisms import StabilityTest as StabilityTest

@@ -33,5 +33,9 @@ class NoClosedForm(DpSelectError):
     """Exact output probabilities are not available for this mechanism or this size of domain."""
 
 
+class RunFailed(DpSelectError):
+    """A run of the function that `RepeatAndSelect` was given failed: which, how often and why is private and told nowhere."""
+
+
 class EventLogError(DpSelectError):
     """An event log or a catalogue cannot be read as asked."""

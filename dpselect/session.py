@@ -13,7 +13,8 @@ from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.relation import same_relation
 from accounting.spending.affordable import Affordable, affordable
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms import Best, Mechanism, RepeatAndSelect
+from dpselect.mechanisms.combine.repeat_and_select import RUNNING, Run
 from dpselect.rounds import Rounds
 from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism
 from dpselect.scores import Scores
@@ -181,6 +182,24 @@ class Session:
         """
         return self._release(item, 1, notes, draw)
 
+    def best_of(self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]) -> Best[T] | None:
+        """Charge `mechanism`, run `function` a private number of times, and record that its best run was released.
+
+        Args:
+            function: one run, without arguments, that returns (score, result): see `RepeatAndSelect`. It may not use a session:
+                how often that was charged would tell how many runs there were.
+
+        Returns:
+            The best run; None where a Poisson law gave no run.
+
+        Raises:
+            RunFailed: some run failed; the charge stays.
+            InvalidRequest: not a RepeatAndSelect and a function; nothing was charged. And as for `select`.
+        """
+        if not isinstance(mechanism, RepeatAndSelect) or not callable(function):
+            raise InvalidRequest("best_of takes a RepeatAndSelect and a function that makes one run, without arguments")
+        return self._release(mechanism, 1, notes, lambda: mechanism.run(function))
+
     def schedule(self, plan: Plan, **notes: Unpack[Notes]) -> Schedule:
         """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one item at its composed curve.
 
@@ -203,6 +222,8 @@ class Session:
         return drawn
 
     def _terms(self, count: int, notes: Notes) -> Terms:
+        if RUNNING.get():
+            raise InvalidRequest("a run of RepeatAndSelect may not be charged: the number of charges would tell that of the runs")
         require_known(notes, Notes)
         return {**cast(Terms, notes), "count": count, "period": self._period, "actor": self._actor}
 

@@ -4,6 +4,8 @@ from .base import members as members
 from .canonical.top_k import CanonicalTopK as CanonicalTopK
 from .combine.grouped_scores import GroupedScores as GroupedScores
 from .combine.per_group import PerGroup as PerGroup
+from .combine.repeat_and_select import Best as Best
+from .combine.repeat_and_select import RepeatAndSelect as RepeatAndSelect
 from .combine.with_values import WithValues as WithValues
 from .joint.top_k import JointTopK as JointTopK
 from .noisy_max.exponential_mechanism import ExponentialMechanism as ExponentialMechanism

@@ -15,7 +15,7 @@ T = TypeVar("T")
 Trait: TypeAlias = Callable[[Any], T] | T
 """The same for every configuration, or a function of the configured mechanism."""
 
-Question = Literal["top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups"]
+Question = Literal["top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "quantiles", "runs"]
 Domain = Literal["public", "unknown"]
 
 INSTEAD: Final[Mapping[Question, str]] = {
@@ -24,6 +24,8 @@ INSTEAD: Final[Mapping[Question, str]] = {
     "votes": "aggregates teachers' ballots, not an event log",
     "comparisons": "ranks from pairwise comparisons, not from counts",
     "groups": "releases a selection for every group of candidates, not one top k",
+    "quantiles": "releases points of a grid of numbers, not the items with the highest counts",
+    "runs": "releases the best of many runs of a function, not items by their scores",
 }
 """What a mechanism does that does not release the top k of a ranking by counts."""
 

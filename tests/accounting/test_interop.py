@@ -188,7 +188,6 @@ def test_every_event_is_read_or_refused_by_name() -> None:
         dp_event.SampledWithReplacementDpEvent(10, 2, GAUSS),
         dp_event.SampledWithoutReplacementDpEvent(10, 2, GAUSS),
         dp_event.SingleEpochTreeAggregationDpEvent(1.0, 8),
-        dp_event.RepeatAndSelectDpEvent(GAUSS, 3.0, 1.0),
         dp_event.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]),
         dp_event.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0),
     ],

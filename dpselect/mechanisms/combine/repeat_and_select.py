@@ -1,0 +1,234 @@
+"""The best of a random number of runs of anybody's function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, final
+
+import numpy as np
+from flint import arb
+from pydantic import BeforeValidator, Field, model_validator
+
+from accounting import Curve, Relation, RepeatAndSelectDP
+from accounting.curves import NumberOfRuns, TruncatedNegativeBinomial
+from accounting.curves.base import CURVES
+from dpselect.errors import InvalidRequest, RunFailed
+from dpselect.mechanisms.base import MECHANISMS, Mechanism
+from dpselect.mechanisms.traits import Traits
+from dpselect.sampling import Sampler, sampler
+from dpselect.sampling.lazy import LazyUniform, precision, rational
+from dpselect.scores import Numbers, Scores
+from dpselect.sensitivity import Sensitivity
+
+T = TypeVar("T")
+Run = Callable[[], tuple[float, T]]
+
+RUNNING: ContextVar[bool] = ContextVar("a run is under way", default=False)
+"""Whether the caller's function is running: what it charged would tell how many runs there are."""
+
+
+@final
+@dataclass(frozen=True)
+class Best(Generic[T]):
+    """The run that won, and all that is released of any: its score and its result."""
+
+    score: float
+    result: T
+
+
+def _base(data: object) -> Curve | Mechanism:
+    """A mechanism or a curve, decoded from JSON if need be."""
+    if isinstance(data, Curve | Mechanism):
+        return data
+    if not isinstance(data, dict):
+        raise ValueError("a curve, or a mechanism, which has one")
+    return MECHANISMS.build(data) if data.get("kind") in MECHANISMS.members() else CURVES.build(data)
+
+
+@final
+class RepeatAndSelect(Mechanism):
+    """Runs a function a random number of times and releases its best run: settings, models or thresholds, chosen privately.
+
+    `run(function)`, or `Session.best_of`, which charges first. One run returns (score, result), is differentially private at the
+    price `base`, and is independent of the other runs: it keeps nothing for the next one, and shows, prints and logs nothing.
+    How many runs there were stays private; so does the time they took. Guarantee: RepeatAndSelectDP(base.curve, distribution),
+    Theorem W4: for a pure epsilon less than (2 + eta) epsilon, whatever the number of runs.
+
+    Args:
+        base: what one run costs: a curve (of training and scoring together, for example), or the mechanism that it uses once.
+        distribution: of the number of runs, `accounting.TruncatedNegativeBinomial` or `accounting.PoissonRuns`.
+        relation: of a curve, "add_remove" or "replace_one"; a mechanism states its own.
+
+    Example:
+        >>> import random
+        >>> import accounting as acc
+        >>> import dpselect as dps
+        >>> ten = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=0.0)
+        >>> tuned = dps.RepeatAndSelect(base=acc.PureDP(epsilon=0.5), distribution=ten, relation="add_remove")
+        >>> best = tuned.run(lambda: (random.random(), "a setting"))  # a run would read the data, with noise
+        >>> best.result, tuned.curve.pure_epsilon < 2 * 0.5
+        ('a setting', True)
+    """
+
+    kind: Literal["repeat_and_select"] = "repeat_and_select"
+    traits: ClassVar[Traits] = Traits(answers="runs", noise=None, ordered=False, most=1, domain="public")
+    base: Annotated[Any, BeforeValidator(_base)] = Field(description="a curve or a mechanism")
+    distribution: NumberOfRuns = Field(description="a TruncatedNegativeBinomial or PoissonRuns")
+    stated: Relation | None = Field(default=None, alias="relation", description="'add_remove' or 'replace_one'")
+
+    @model_validator(mode="after")
+    def _has_a_relation(self) -> Self:
+        if isinstance(self.base, Curve):
+            if self.stated is None:
+                raise ValueError("relation is missing: a curve does not know its own; state 'add_remove' or 'replace_one'")
+        elif self.stated not in (None, self.base.relation):
+            raise ValueError(f"relation={self.stated!r} is not that of base, {self.base.relation!r}: leave it out")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(relation=self.base.relation if isinstance(self.base, Mechanism) else self.stated)
+
+    @property
+    def curve(self) -> RepeatAndSelectDP:
+        base = self.base.curve if isinstance(self.base, Mechanism) else self.base
+        return RepeatAndSelectDP(base=base, distribution=self.distribution)
+
+    @property
+    def least_candidates(self) -> int:
+        return 1
+
+    @property
+    def most_candidates(self) -> None:
+        return None
+
+    def run(self, function: Run[T], *, rng: np.random.Generator | None = None) -> Best[T] | None:
+        """Run `function` and release the best run: the highest score, the first of several. None where no run is a possible number.
+
+        The price is `curve`, and nothing here charges it: `Session.best_of` does. A run fails if it raises, returns no pair, or
+        its score is no number or NaN; all runs are made nevertheless. A run that shall lose returns a score of -inf.
+
+        Args:
+            function: called without arguments, a private number of times.
+            rng: of the number of runs; None draws from the operating system's entropy, a seeded Generator is for simulation.
+
+        Raises:
+            InvalidRequest: `function` cannot be called.
+            RunFailed: some run failed, which is an outcome that was paid for. Neither which nor why is told, here or in a
+                traceback: try the function on made-up data first.
+        """
+        if not callable(function):
+            raise InvalidRequest("function must be callable: one run, which returns (score, result)")
+        try:
+            released = _best_of(function, self.distribution, sampler(rng))
+        except KeyboardInterrupt:
+            released = _INTERRUPTED
+        # Raised here, where no frame, cause or context holds what a run saw or how many there were.
+        if released is _INTERRUPTED:
+            raise KeyboardInterrupt
+        if released is _FAILED:
+            raise RunFailed(
+                "a run failed: it raised, returned no (score, result), or its score was NaN. Nothing is released, and what was "
+                "charged stays charged, as this answer was paid for. Which run and why is private: try the function on made-up "
+                "data, return -inf as the score of a run that shall lose, and do not charge a ledger in it"
+            )
+        return released if isinstance(released, Best) else None
+
+    def _check_scores(self, scores: Scores) -> NoReturn:
+        raise InvalidRequest("RepeatAndSelect runs a function, and selects from no scores: use run, or Session.best_of")
+
+    def _select(self, scores: Scores, source: Sampler) -> NoReturn:
+        self._check_scores(scores)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> NoReturn:
+        self._check_scores(Scores([0], sensitivity=self.covers))
+
+    def _probabilities(self, scores: Scores) -> NoReturn:
+        self._check_scores(scores)
+
+
+_FAILED, _INTERRUPTED = object(), object()
+
+
+def _best_of(function: Run[Any], distribution: NumberOfRuns, source: Sampler) -> object:
+    """The best run, None if there was none, or that one failed: which is known only when all have been made."""
+    best, failed = None, False
+    token = RUNNING.set(True)
+    try:
+        for _ in range(number_of_runs(distribution, source)):
+            run = _made(function)
+            failed = failed or run is None
+            if run is not None and (best is None or run.score > best.score):
+                best = run
+    finally:
+        RUNNING.reset(token)
+    return _FAILED if failed else best
+
+
+def _made(function: Run[Any]) -> Best[Any] | None:
+    """One run; None if it failed, by leaving the interpreter as well: it may not choose when."""
+    try:
+        score, result = function()
+        number = float(score) if isinstance(score, Real) else math.nan
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None
+    return None if math.isnan(number) else Best(number, result)
+
+
+# Exactly the number of runs that the law says, by inversion: a uniform number with as many bits as it takes.
+
+
+def number_of_runs(distribution: NumberOfRuns, source: Sampler) -> int:
+    """A draw of the number of runs. Private."""
+    draw = LazyUniform(source.words, word=int(source.words(1)[0]))
+    while True:
+        with precision(draw.precision):
+            count = _place(draw.ball(), _chances(distribution))
+        if count is not None:
+            return count
+        draw.extend()
+
+
+def _place(cell: arb, chances: Iterator[tuple[int, arb]]) -> int | None:
+    """The number at which the cumulated chance passes the cell, None where that is not certain."""
+    upto = arb(0)
+    for count, chance in chances:
+        upto += chance
+        if cell < upto:
+            return count
+        if not cell > upto:
+            return None
+    return None
+
+
+def _chances(distribution: NumberOfRuns) -> Iterator[tuple[int, arb]]:
+    """Every possible number of runs and its chance, at Arb's working precision."""
+    if isinstance(distribution, TruncatedNegativeBinomial):
+        return _negative_binomial(distribution)
+    return _poisson(distribution.mean)
+
+
+def _negative_binomial(distribution: TruncatedNegativeBinomial) -> Iterator[tuple[int, arb]]:
+    eta, gamma = arb(rational(distribution.eta)), arb(rational(distribution.gamma))
+    log = -gamma.log()
+    chance = (1 - gamma) * (1 / log if distribution.eta == 0 else eta / (eta * log).expm1())
+    count = 1
+    while True:
+        yield count, chance
+        chance = chance * (1 - gamma) * (count + eta) / (count + 1)
+        count += 1
+
+
+def _poisson(mean: float) -> Iterator[tuple[int, arb]]:
+    expected = arb(rational(mean))
+    chance, count = (-expected).exp(), 0
+    while True:
+        yield count, chance
+        count += 1
+        chance = chance * expected / count
