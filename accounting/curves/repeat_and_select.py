@@ -35,7 +35,7 @@ class RepeatAndSelectDP(Curve):
         >>> import accounting as acc
         >>> twenty = acc.TruncatedNegativeBinomial(eta=0.0, gamma=0.01)
         >>> round(acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.5), distribution=twenty).pure_epsilon, 3)
-        0.994
+        0.99
     """
 
     kind: Literal["repeat_and_select_dp"] = "repeat_and_select_dp"

@@ -32,6 +32,11 @@ CURVES: list[acc.Curve] = [
     acc.SampledGaussianDP(mu=0.7, rate=0.1),
     acc.SparseVectorDP(epsilon1=0.1, epsilon2=0.7, positives=20),
     acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-7),
+    acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.02), distribution=acc.TruncatedNegativeBinomial(eta=0.5, gamma=0.05)),
+    acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.2), distribution=acc.PoissonRuns(mean=6.0)),
+    acc.RepeatAndSelectDP(
+        base=acc.Approximate(curve=acc.GaussianDP(mu=0.3), delta0=1e-9), distribution=acc.TruncatedNegativeBinomial(gamma=0.1)
+    ),
     acc.tighter(acc.GaussianDP(mu=0.8), acc.GaussianMax(mu=0.4, candidates=10)),
     3 * acc.BoundedRange(epsilon=0.2) + acc.GaussianDP(mu=0.1) + 2 * acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1e-9),
     acc.zero(),

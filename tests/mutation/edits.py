@@ -22,6 +22,7 @@ class Edit(NamedTuple):
 
 CONSTANTS = "tests/laws/test_exact_constants.py"
 KILLED = "tests/accounting/ledger"
+BEST = "tests/laws/test_repeat_and_select.py"
 EDITS = [
     Edit(
         "accounting/subsampling.py",
@@ -118,5 +119,59 @@ EDITS = [
         "if (np.diff(keys[order]) != 0).all():",
         "if True:",
         f"{CONSTANTS}::test_a_subset_with_tied_keys_is_drawn_again",
+    ),
+    Edit(
+        "accounting/curves/runs.py",
+        "return (epsilon + (1 + self.eta) * gain) * _UP",
+        "return (epsilon + (1 + self.eta) * gain) * 0.95",
+        f"{BEST}::test_the_pure_price_is_attained",
+    ),
+    Edit(
+        "accounting/curves/runs.py",
+        "epsilon + self.mean * math.tanh(epsilon / 2)",
+        "epsilon + 0.95 * self.mean * math.tanh(epsilon / 2)",
+        f"{BEST}::test_the_pure_price_is_attained",
+    ),
+    Edit(
+        "accounting/curves/runs.py",
+        "return (1 + self.eta) * min(",
+        "return (0.95 + self.eta) * min(",
+        f"{BEST}::test_the_price_is_that_of_dp_accounting",
+    ),
+    Edit(
+        "accounting/curves/runs.py",
+        "self.shift(base) + math.log(self.mean * _UP) / (orders - 1)",
+        "self.shift(base) + 0.95 * math.log(self.mean * _UP) / (orders - 1)",
+        f"{BEST}::test_the_price_is_that_of_dp_accounting",
+    ),
+    Edit(
+        "accounting/curves/runs.py",
+        "total = np.logaddexp(-self.mean, spent + log)",
+        "total = spent + log",
+        f"{BEST}::test_a_poisson_price_is_that_of_dp_accounting_and_the_chance_of_no_run",
+    ),
+    Edit(
+        "accounting/curves/runs.py",
+        "base._rdp(orders) + self.mean * np.array",
+        "base._rdp(orders) + 0.95 * self.mean * np.array",
+        f"{BEST}::test_a_poisson_price_is_its_formula",
+    ),
+    Edit(
+        "accounting/curves/repeat_and_select.py",
+        "self.base.delta0 * (1 + 1e-13)",
+        "self.base.delta0 * 0.95",
+        f"{BEST}::test_the_failures_of_all_runs_add_up",
+    ),
+    Edit(
+        "dpselect/mechanisms/combine/repeat_and_select.py",
+        "failed = failed or run is None",
+        "if run is None: return _FAILED",
+        f"{BEST}::test_a_failure_is_told_after_all_runs_and_by_nothing_else",
+    ),
+    Edit(
+        "dpselect/mechanisms/combine/repeat_and_select.py",
+        "if cell < upto:",
+        "if not cell > upto:",
+        f"{BEST}::test_a_number_at_the_boundary_draws_more_bits",
     ),
 ]

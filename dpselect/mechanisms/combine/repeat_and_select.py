@@ -107,7 +107,7 @@ class RepeatAndSelect(Mechanism):
         return None
 
     def run(self, function: Run[T], *, rng: np.random.Generator | None = None) -> Best[T] | None:
-        """Run `function` and release the best run: the highest score, the first of several. None where no run is a possible number.
+        """Run `function` and release the best run: the highest score, the first of several; None if a Poisson law gave no run.
 
         The price is `curve`, and nothing here charges it: `Session.best_of` does. A run fails if it raises, returns no pair, or
         its score is no number or NaN; all runs are made nevertheless. A run that shall lose returns a score of -inf.

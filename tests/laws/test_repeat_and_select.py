@@ -1,0 +1,392 @@
+"""Theorem W4: the best of a random number of runs, against exact laws of small runs, dp-accounting, and as it is drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import rdp_privacy_accountant as theirs
+
+import accounting as acc
+import dpselect as dps
+from accounting.curves.runs import _HATS, PoissonRuns, TruncatedNegativeBinomial
+from accounting.interop import from_dp_event
+from dpselect.divergence import hockey_stick, log_ratio, renyi
+from dpselect.mechanisms.combine.repeat_and_select import number_of_runs
+from dpselect.sampling import sampler
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import misfit
+
+ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
+EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0)
+FEW = TruncatedNegativeBinomial.of_mean(4.0, eta=0.5)
+LAWS: list[Any] = [
+    FEW,
+    TruncatedNegativeBinomial(eta=-0.5, gamma=0.05),
+    TruncatedNegativeBinomial(eta=0.0, gamma=0.1),
+    TruncatedNegativeBinomial(eta=1.0, gamma=0.02),
+    PoissonRuns(mean=0.5),
+    PoissonRuns(mean=8.0),
+]
+
+
+def power_series(law: Any, x: np.ndarray) -> np.ndarray:
+    """E x^K, in closed form."""
+    if isinstance(law, PoissonRuns):
+        return np.exp(law.mean * (x - 1))
+    eta, gamma = law.eta, law.gamma
+    if eta == 0:
+        return np.asarray(np.log1p(-(1 - gamma) * x) / math.log(gamma))
+    return np.asarray(((1 - (1 - gamma) * x) ** -eta - 1) / (gamma**-eta - 1))
+
+
+def chances(law: Any, most: int) -> np.ndarray:
+    """P[K = 0], ..., P[K = most], by the formula of the paper."""
+    if isinstance(law, PoissonRuns):
+        return np.array([math.exp(n * math.log(law.mean) - law.mean - math.lgamma(n + 1)) for n in range(most + 1)])
+    eta, gamma, number = law.eta, law.gamma, np.arange(1, most + 1)
+    if eta == 0:
+        return np.append(0.0, (1 - gamma) ** number / (number * -math.log(gamma)))
+    return np.append(0.0, (1 - gamma) ** number / (gamma**-eta - 1) * np.cumprod((number - 1 + eta) / number))
+
+
+def released(law: Any, runs: np.ndarray, scores: list[int]) -> np.ndarray:
+    """The exact law of the release: outcomes of a run (pairs, outcomes) with these scores, and "nothing" at the end."""
+    level = np.array(scores)
+    below = np.stack([(runs * (level < s)).sum(axis=1) for s in scores], axis=1)
+    at = np.stack([(runs * (level == s)).sum(axis=1) for s in scores], axis=1)
+    chosen = (power_series(law, below + at) - power_series(law, below)) * runs / at
+    return np.append(chosen, np.full((len(runs), 1), power_series(law, np.zeros(1))), axis=1)
+
+
+def pairs(seed: int, outcomes: int = 4, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    """Laws of a run on neighbours, small and large chances, close and far apart."""
+    rng = np.random.default_rng(seed)
+    first = rng.dirichlet(np.full(outcomes, 0.4), count) * 0.999 + 0.001 / outcomes
+    second = first * np.exp(rng.normal(0, rng.choice([0.05, 0.5, 2.0], (count, 1)), first.shape))
+    return first, second / second.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("scores", [[0, 1, 2, 3], [0, 1, 1, 2]])
+def test_the_law_of_the_release_is_a_law(law: Any, scores: list[int]) -> None:
+    """It adds up to one, and the number of runs has the stated mean: the oracle of this file is sound."""
+    first, _ = pairs(1)
+    assert released(law, first, scores).sum(axis=1) == pytest.approx(1, abs=1e-12)
+    number = np.arange(4001)
+    assert chances(law, 4000) @ number == pytest.approx(law.mean, rel=1e-9)
+    for x in (0.0, 0.3, 0.9):
+        assert chances(law, 4000) @ x**number == pytest.approx(power_series(law, np.array([x]))[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_no_pair_is_told_apart_beyond_the_curve(law: Any) -> None:
+    """Exact Renyi, hockey-stick and pure divergences of hundreds of pairs stay within the curve of their own exact base."""
+    grid = tuple(sorted({*ORDERS, 1.5, 3.0, 8.0, 128.0, 1024.0}))
+    for scores in ([0, 1, 2, 3], [1, 0, 0, 2]):
+        first, second = pairs(2, count=9)
+        best = released(law, first, scores), released(law, second, scores)
+        rdp = np.maximum(renyi(*best, ORDERS), renyi(*best[::-1], ORDERS))
+        delta = np.maximum(hockey_stick(*best, EPSILONS), hockey_stick(*best[::-1], EPSILONS))
+        one = np.maximum(renyi(first, second, grid), renyi(second, first, grid))
+        pure = np.maximum(log_ratio(first, second), log_ratio(second, first))
+        for row, epsilon in enumerate(pure):
+            table = acc.RenyiTable(orders=grid, values=np.maximum.accumulate(one[:, row]).tolist())
+            for base in (table, acc.tighter(table, acc.PureDP(epsilon=float(epsilon)))):
+                curve = acc.RepeatAndSelectDP(base=base, distribution=law)
+                assert (rdp[:, row] <= curve.rdp(ORDERS) * (1 + 1e-8) + 1e-9).all()
+            claimed = [
+                acc.best_delta(acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law), e) for e in EPSILONS
+            ]
+            assert (delta[:, row] <= [bound.value * (1 + 1e-8) + 1e-12 for bound in claimed]).all()
+
+
+def extreme(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """A run whose lower half is e^epsilon times as likely for one neighbour; a sliver on top of it is an outcome of its own."""
+    low, sliver = 1 / (1 + math.exp(-epsilon)), 1e-5
+    first = np.array([[low * (1 - sliver), low * sliver, 1 - low]])
+    second = np.array([[(1 - low) * (1 - sliver), (1 - low) * sliver, low]])
+    return first, second
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_the_pure_price_is_attained(law: Any, epsilon: float) -> None:
+    """The extreme run reaches the pure epsilon: 5 % less would be false, and (2 + eta) epsilon is more."""
+    curve = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law)
+    best = [released(law, run, [0, 1, 2]) for run in extreme(epsilon)]
+    reached = float(log_ratio(*best)[0])
+    assert reached == pytest.approx(curve.pure_epsilon, rel=1e-4)
+    assert reached <= curve.pure_epsilon
+    if isinstance(law, TruncatedNegativeBinomial):
+        assert curve.pure_epsilon < (2 + law.eta) * epsilon
+
+
+def test_ties_are_broken_by_nothing() -> None:
+    """Runs of one score are one draw of a run: with all scores equal the release costs what a run costs."""
+    first, second = pairs(3)
+    for law in LAWS[:4]:
+        assert released(law, first, [5] * 4)[:, :4] == pytest.approx(first, rel=1e-9)
+        alike = released(law, first, [5] * 4), released(law, second, [5] * 4)
+        assert log_ratio(*alike) == pytest.approx(log_ratio(first, second), rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("mean", [2.0, 30.0])
+@pytest.mark.parametrize("base", [acc.GaussianDP(mu=0.5), acc.ZCDP(rho=0.02), acc.LaplaceDP(epsilon=1.0)], ids=str)
+def test_the_price_is_that_of_dp_accounting(base: acc.Curve, shape: float, mean: float) -> None:
+    """On the same orders both compute Theorem 2 of Papernot and Steinke: every constant agrees to a part in 10^7."""
+    law = TruncatedNegativeBinomial.of_mean(mean, eta=shape)
+    gamma = theirs._gamma_truncated_negative_binomial(shape, mean, 1e-12)
+    assert law.gamma == pytest.approx(gamma, rel=1e-9)
+    divergence = base.rdp(_HATS)
+    c = (1 + shape) * np.min((1 - 1 / _HATS) * divergence - math.log(gamma) / _HATS)
+    c = min(c, (1 + shape) * min(-math.log(gamma), base.core_epsilon))
+    expected = divergence + math.log(mean) / (_HATS - 1) + c
+    assert law.renyi(base, _HATS) == pytest.approx(expected, rel=1e-7)
+    whole = theirs._compute_rdp_repeat_and_select(_HATS, divergence, mean, shape)
+    ours = acc.RepeatAndSelectDP(base=base, distribution=law).rdp(_HATS)
+    assert (ours <= whole * (1 + 1e-7)).all()
+    if not math.isfinite(base.core_epsilon):
+        assert ours == pytest.approx(whole, rel=0.02)
+
+
+def test_a_poisson_price_is_that_of_dp_accounting_and_the_chance_of_no_run() -> None:
+    """With many runs expected both agree; of few ours is larger by what "nothing" weighs, exactly for runs that tell nothing."""
+    base = acc.RenyiTable(orders=_HATS.tolist(), values=acc.ZCDP(rho=0.02).rdp(_HATS).tolist())
+    inner = _HATS[20:120]
+    expected = theirs._compute_rdp_repeat_and_select(_HATS, base.rdp(_HATS), 30.0, math.inf)[20:120]
+    assert PoissonRuns(mean=30.0).renyi(base, inner) == pytest.approx(expected, rel=1e-2)
+    for mean in (0.01, 1.0, 3.0):
+        nothing = PoissonRuns(mean=mean).renyi(acc.zero(), np.array([1.5, 3.0]))
+        assert nothing == pytest.approx(np.log(math.exp(-mean) + mean) / np.array([0.5, 2.0]), rel=1e-9, abs=1e-14)
+        assert (nothing >= 0).all()
+
+
+def test_a_poisson_price_is_its_formula() -> None:
+    """For Gaussian runs, whose hockey-stick divergence is known: every term of the theorem, to ten digits."""
+    base, orders, mean = acc.GaussianDP(mu=0.3), np.array([1.5, 3.0, 10.0]), 7.0
+    deltas = np.array([base.profile(math.log1p(1 / (a - 1))) for a in orders])
+    exact = np.log(math.exp(-mean) + mean * np.exp((orders - 1) * (base.rdp(orders) + mean * deltas))) / (orders - 1)
+    assert PoissonRuns(mean=mean).renyi(base, orders) == pytest.approx(exact, rel=1e-10)
+
+
+@pytest.mark.parametrize("law", LAWS[:4], ids=str)
+def test_the_failures_of_all_runs_add_up(law: Any) -> None:
+    """delta0 is that of a run times the expected number; the rest costs what runs without failures do; rho is W4's."""
+    base = acc.Approximate(curve=acc.ZCDP(rho=0.1), delta0=1e-7)
+    curve = acc.RepeatAndSelectDP(base=base, distribution=law)
+    assert curve.delta0 == pytest.approx(1e-7 * law.mean, rel=1e-12)
+    assert curve.delta0 >= 1e-7 * law.mean * (1 - 1e-15)
+    assert curve.rdp([3.0]) == acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.1), distribution=law).rdp([3.0])
+    added, rest = law.shift(base), math.log(law.mean)
+    assert curve.rho == pytest.approx(0.1 + added + 2 * math.sqrt(rest * 0.1), rel=1e-9)
+
+
+def test_events_are_read_and_written() -> None:
+    """RepeatAndSelectDpEvent both ways; what it cannot say is refused."""
+    for shape in (0.0, 1.0, math.inf):
+        event = dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(2.0), 12.0, shape)
+        curve = from_dp_event(event, "add_remove")
+        again = from_dp_event(curve.to_dp_event("add_remove"), "add_remove")
+        assert again.epsilon(1e-6) == pytest.approx(curve.epsilon(1e-6), rel=1e-9)
+        expected = theirs.RdpAccountant(orders=_HATS[:140]).compose(event).get_epsilon(1e-6)
+        # Theirs reads a Poisson number's hockey-stick divergence off the Renyi bound, ours is the Gaussian's own.
+        assert expected * (0.75 if shape == math.inf else 0.98) < curve.epsilon(1e-6) <= expected * 1.001
+    once = from_dp_event(dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(2.0), 1.0, 0.0), "add_remove")
+    assert once == acc.GaussianDP(mu=0.5) or once.epsilon(1e-6) == pytest.approx(acc.GaussianDP(mu=0.5).epsilon(1e-6))
+    for law in (LAWS[1], LAWS[4]):
+        with pytest.raises(acc.NoEquivalent, match="eta below 0"):
+            acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.1), distribution=law).to_dp_event()
+
+
+# -- drawing ----------------------------------------------------------------------------------------------------------
+
+
+class Listed:
+    """A sampler of listed words."""
+
+    def __init__(self, *words: int) -> None:
+        self._left = list(words)
+
+    def words(self, count: int) -> np.ndarray:
+        return np.array([self._left.pop(0) for _ in range(count)], dtype=np.uint64)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_number_of_runs_follows_its_law(law: Any) -> None:
+    """By the sampler of simulations and by that of releases (false alarm 1e-9 each)."""
+    pmf: dict[Any, float] = dict(enumerate(chances(law, 29).tolist()))
+    pmf["more"] = 1 - sum(pmf.values())
+    for rng, size in ((np.random.default_rng(11), 2500), (None, 500)):
+        drawn = [number_of_runs(law, sampler(rng)) for _ in range(size)]
+        assert misfit([n if n < 30 else "more" for n in drawn], {o: p for o, p in pmf.items() if p > 0}) > 1e-9
+
+
+def test_a_number_at_the_boundary_draws_more_bits() -> None:
+    """Fair coins stop at one half exactly: a word that ends there is not enough, and the next ones decide."""
+    fair: Any = TruncatedNegativeBinomial(eta=1.0, gamma=0.5)
+    half, top = 1 << 63, (1 << 64) - 1
+    for words, count in (
+        ((half - 1, 5), 1),
+        ((half, 5), 2),
+        ((half, 0, 5), 2),
+        ((half + (half >> 1), 9), 3),
+        ((top, top >> 2), 65),
+    ):
+        assert number_of_runs(fair, Listed(*words)) == count  # type: ignore[arg-type]
+
+
+def tuned(law: Any = FEW, epsilon: float = 0.5) -> dps.RepeatAndSelect:
+    """A mechanism whose runs cost so much."""
+    return dps.RepeatAndSelect(base=acc.PureDP(epsilon=epsilon), distribution=law, relation="add_remove")
+
+
+@pytest.mark.parametrize("law", [LAWS[0], LAWS[5]], ids=str)
+def test_it_is_drawn_as_its_law_says(law: Any) -> None:
+    """Ties, losers and no run at all, as the exact law has them (false alarm 1e-9)."""
+    run, scores, rng = np.array([[0.5, 0.2, 0.2, 0.1]]), [0, 1, 1, 2], np.random.default_rng(5)
+    exact = dict(zip([0, 1, 2, 3, None], released(law, run, scores)[0].tolist(), strict=True))
+
+    def attempt() -> tuple[float, int]:
+        drawn = int(rng.choice(4, p=run[0]))
+        return scores[drawn], drawn
+
+    found = [best.result if (best := tuned(law).run(attempt, rng=rng)) else None for _ in range(2000)]
+    assert misfit(list(found), {outcome: p for outcome, p in exact.items() if p > 0}) > 1e-9  # type: ignore[misc]
+
+
+def failing(kind: str) -> Any:
+    """Functions whose third run fails, and how often they were called."""
+    calls = itertools.count(1)
+
+    def attempt() -> Any:
+        number = next(calls)
+        attempt.calls = number  # type: ignore[attr-defined]
+        if number != 3:
+            return 0.25, "private result"
+        if kind == "exit":
+            sys.exit("private")
+        if kind == "raise":
+            raise ValueError("private")
+        return {"nan": (math.nan, 1), "text": ("0.5", 1), "alone": 7, "complex": (1j, 1)}[kind]
+
+    return attempt
+
+
+@pytest.mark.parametrize("kind", ["exit", "raise", "nan", "text", "alone", "complex"])
+def test_a_failure_is_told_after_all_runs_and_by_nothing_else(kind: str) -> None:
+    """As many runs as without it; one message, without cause, context or a frame that holds scores, results or their number."""
+    law = TruncatedNegativeBinomial(eta=1.0, gamma=0.02)
+    attempt, expected = failing(kind), number_of_runs(law, sampler(np.random.default_rng(8)))
+    assert expected > 4
+    with pytest.raises(dps.RunFailed) as caught:
+        tuned(law).run(attempt, rng=np.random.default_rng(8))
+    assert attempt.calls == expected
+    assert "private result" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    walked = traceback.walk_tb(caught.value.__traceback__)
+    frames = [frame.f_locals for frame, _ in walked if frame.f_code.co_filename.endswith("combine/repeat_and_select.py")]
+    assert len(frames) == 1
+    assert not any(isinstance(value, dps.Best | int | float) for value in frames[0].values())
+
+
+def test_an_interrupt_leaves_at_once_and_holds_nothing() -> None:
+    """Control-C ends the runs; its traceback has no frame of a run."""
+
+    def attempt() -> Any:
+        raise KeyboardInterrupt("private")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        tuned().run(attempt)
+    assert caught.value.args == ()
+    assert caught.value.__context__ is None
+    assert [name for name in traceback.extract_tb(caught.value.__traceback__).format() if "attempt" in name.split("\n")[0]] == []
+
+
+def test_the_highest_score_wins_and_none_may_be_no_run() -> None:
+    """-inf loses, scores of any real type are compared, and a Poisson law may release nothing."""
+    scores = iter([-math.inf, 3, np.float32(5.0), 4.5] + [-math.inf] * 200)
+    many: Any = TruncatedNegativeBinomial(eta=1.0, gamma=0.05)
+    best = tuned(many).run(lambda: (next(scores), None), rng=np.random.default_rng(8))
+    assert best == dps.Best(5.0, None)
+    rare = tuned(PoissonRuns(mean=1e-9)).run(lambda: (1.0, "never"))
+    assert rare is None
+
+
+def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
+    """Once, whatever the number of runs; a failure stays charged; what does not fit is not run; no run may be charged itself."""
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
+    ledger.create_dataset("d", acc.Budget(epsilon=5.0), "add_remove")
+    session, mechanism, seen = dps.Session(ledger, "d"), tuned(epsilon=1.0), Counter[int]()
+
+    def attempt() -> tuple[float, str]:
+        seen[ledger.total("d").spent.main] += 1
+        return 0.5, "x"
+
+    best = session.best_of(mechanism, attempt)
+    assert best is not None
+    assert best.result == "x"
+    once = ledger.total("d").spent.main
+    assert set(seen) == {once}
+    assert once > 0
+    nested = dps.ExponentialMechanism(epsilon=0.01)
+    scores = dps.Scores([1, 2], sensitivity=dps.Sensitivity())
+    with pytest.raises(dps.RunFailed):
+        session.best_of(mechanism, lambda: (1.0, session.select(nested, scores).indices))
+    assert ledger.total("d").spent.main == 2 * once
+    seen.clear()
+    with pytest.raises(acc.BudgetExceeded):
+        session.best_of(tuned(epsilon=3.0), attempt)
+    for wrong in ((mechanism, 3), (nested, attempt)):
+        with pytest.raises(dps.InvalidRequest, match="best_of takes"):
+            session.best_of(*wrong)  # type: ignore[arg-type]
+    with pytest.raises(dps.InvalidRequest, match="runs a function"):
+        session.select(mechanism, scores)
+    assert not seen
+    assert session.select(nested, scores).indices
+
+
+def test_json_holds_the_configuration() -> None:
+    """Of a curve or a mechanism as base, both laws, and the relation: equal after a round trip, as is the curve."""
+    for base, relation in ((acc.GaussianDP(mu=0.5), "replace_one"), (dps.PermuteAndFlip(epsilon=0.5), None), (tuned(), None)):
+        for law in (LAWS[1], LAWS[4]):
+            mechanism = dps.RepeatAndSelect(base=base, distribution=law, relation=relation)
+            again = dps.Mechanism.from_json(mechanism.to_json())
+            assert again == mechanism
+            assert again.curve == acc.Curve.from_json(mechanism.curve.to_json())
+            assert again.relation == (relation or "add_remove")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"relation": None}, "relation is missing"),
+        ({"base": dps.PermuteAndFlip(epsilon=1.0), "relation": "replace_one"}, "not that of base"),
+        ({"base": 0.5}, "a curve, or a mechanism"),
+        ({"distribution": {"kind": "poisson", "mean": 0}}, "mean"),
+        ({"distribution": {"kind": "truncated_negative_binomial", "eta": -1.0, "gamma": 0.1}}, "eta"),
+        ({"distribution": {"kind": "truncated_negative_binomial", "gamma": 1e-9}}, "more than a million runs"),
+        ({"distribution": {"kind": "truncated_negative_binomial", "gamma": 1.0}}, "gamma"),
+    ],
+)
+def test_what_has_no_price_is_refused(fields: dict[str, Any], words: str) -> None:
+    """Errors name the field and the rule."""
+    usual: dict[str, Any] = {"base": acc.PureDP(epsilon=1.0), "distribution": FEW, "relation": "add_remove"}
+    with pytest.raises(acc.AccountingError, match=words):
+        dps.RepeatAndSelect(**{**usual, **fields})
+    for mean in (1.0, math.nan, 1e7, True):
+        with pytest.raises(acc.InvalidCurve, match="mean"):
+            TruncatedNegativeBinomial.of_mean(mean)
+    with pytest.raises(dps.InvalidRequest, match="callable"):
+        tuned().run(3)  # type: ignore[arg-type]
