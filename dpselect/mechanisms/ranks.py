@@ -88,6 +88,15 @@ class Ranked:
         """Half of that, which no scores make overflow, rounded once."""
         return half_below(self._ascending[self.size - np.asarray(ranks)], self._ascending[-1])
 
+    def reaching_half(self, levels: Floats) -> Indices:
+        """How many of the numbers of `half_below_top` are at least each level; any shape. A bisection, which copies no scores."""
+        low, high = np.zeros(levels.shape, dtype=np.int64), np.full(levels.shape, self.size)
+        while (low < high).any():
+            middle = (low + high) // 2
+            reached = half_below(self._ascending[np.minimum(middle, self.size - 1)], self._ascending[-1]) >= levels
+            low, high = np.where(reached | (low == high), low, middle + 1), np.where(reached, middle, high)
+        return self.size - low
+
     def value(self, rank: int) -> float | int:
         """The score of a rank, as it is."""
         return self._ascending[self.size - rank].item()

@@ -37,9 +37,8 @@ class Counts:
 
     def __init__(self, ranked: Ranked, k: int) -> None:
         self._ranked, self._size, self._k = ranked, ranked.size, k
-        self._ascending = ranked.half_below_top(np.arange(ranked.size, 0, -1))
-        self._top = self._ascending[::-1][:k]
-        self.largest_loss = math.nextafter(float(-self._ascending[0]) + _TINY, math.inf)
+        self._top = ranked.half_below_top(np.arange(1, k + 1))
+        self.largest_loss = math.nextafter(float(-ranked.half_below_top(ranked.size)) + _TINY, math.inf)
 
     def between(self, low: Floats, high: Floats) -> tuple[Indices, Indices]:
         """(levels, k) bounds on the counts at every level from low to high, elementwise; (levels,) each. Theorem M10."""
@@ -57,8 +56,9 @@ class Counts:
     def jump(self, level: Floats) -> tuple[Floats, Floats]:
         """(levels,) the last level up to each at which a count rises, and the first one after it (inf if none); rounded."""
         count = self.most(level)
-        last = (self._top - self._ascending[self._size - count]).max(axis=1)
-        after = np.where(count < self._size, self._top - self._ascending[np.maximum(self._size - count - 1, 0)], np.inf)
+        last = (self._top - self._ranked.half_below_top(count)).max(axis=1)
+        next_one = self._ranked.half_below_top(np.minimum(count + 1, self._size))
+        after = np.where(count < self._size, self._top - next_one, np.inf)
         return last, after.min(axis=1)
 
     def at(self, level: arb, least: Indices, most: Indices) -> Indices | None:
@@ -85,7 +85,7 @@ class Counts:
 
     def _reaching(self, level: Floats, slack: Floats) -> Indices:
         with np.errstate(over="ignore"):
-            return self._size - np.searchsorted(self._ascending, self._top - level[:, None] + slack, side="left")
+            return self._ranked.reaching_half(self._top - level[:, None] + slack)
 
     def _slack(self, level: Floats) -> Floats:
         return np.asarray(_COMPARED * np.abs(self._top) + _COMPARED * level[:, None] + _TINY)

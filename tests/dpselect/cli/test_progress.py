@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpselect.cli import progress, release
+from dpselect.cli import answering, progress
 from dpselect.cli.topk import command as topk
 
 
@@ -37,8 +37,8 @@ def test_the_reader_drives_the_bar(ask: Any, monkeypatch: pytest.MonkeyPatch) ->
     """The callback handed to the reader is called once per part, up to the last."""
     calls: list[tuple[int, int]] = []
 
-    def watched(question: release.Question, _: object, keep: Any) -> release.Answer:
-        return release.answer(question, lambda done, total: calls.append((done, total)), keep)
+    def watched(question: answering.Question, _: object, keep: Any) -> answering.Answer:
+        return answering.answer(question, lambda done, total: calls.append((done, total)), keep)
 
     monkeypatch.setattr(topk, "answer", watched)
     ask("--k", 1, "--epsilon", 1, "--delta", "1e-6", "--buckets", 5)
