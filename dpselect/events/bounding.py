@@ -1,4 +1,4 @@
-"""At most so many items per user, chosen by a map that depends on nothing but the user, the item and a salt."""
+"""At most so many items or groups per user, chosen by a map that depends on nothing but the user, what is chosen and a salt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpselect.errors import EventLogError
 # Only functions that other engines have with the same result: length counts code points, sha256 is lower-case hexadecimal.
 _RANK = (
     "sha256(concat(length(CAST(u AS VARCHAR)), ':', CAST(u AS VARCHAR), ':', "
-    "length(CAST(i AS VARCHAR)), ':', CAST(i AS VARCHAR), ':', CAST(? AS VARCHAR)))"
+    "length(CAST({0} AS VARCHAR)), ':', CAST({0} AS VARCHAR), ':', CAST(? AS VARCHAR)))"
 )
 _MOST = 10**12
 
@@ -21,7 +21,7 @@ _MOST = 10**12
 @final
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt).
+    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt); or so many groups, likewise.
 
     What is kept of one user does not depend on any other user, so neighbouring logs stay neighbours.
     """
@@ -29,37 +29,42 @@ class Bound:
     limit: int
     salt: str
 
-    def kept(self, pairs: str, weighed: str) -> tuple[str, list[object]]:
-        """SQL (u, i, first) of the pairs that are kept, and its parameters; only users with more items than that are ranked.
+    def kept(self, pairs: str, weighed: str, owner: str = "u", chosen: str = "i") -> tuple[str, list[object]]:
+        """SQL of the rows of `pairs` that are kept, and its parameters; only owners with more than that are ranked.
 
         Args:
-            pairs: relation of distinct (u, i).
-            weighed: relation of users u with their numbers of items t.
+            pairs: relation of distinct owners and what is chosen, nothing else.
+            weighed: relation of owners with their numbers t.
+            owner: the columns whose every value keeps so many: users, or users within groups.
+            chosen: the column that is chosen from.
         """
-        within = f"SELECT u, i FROM {pairs} SEMI JOIN (SELECT u FROM {weighed} WHERE t <= {self.limit}) USING (u)"
-        beyond = f"SELECT u, i FROM {pairs} SEMI JOIN (SELECT u FROM {weighed} WHERE t > {self.limit}) USING (u)"
-        ranked = f"SELECT u, i, row_number() OVER (PARTITION BY u ORDER BY {_RANK}, i) AS place FROM ({beyond})"
-        return f"{within} UNION ALL SELECT u, i FROM ({ranked}) WHERE place <= {self.limit}", [self.salt]
+        every = f"SELECT {owner}, {chosen} FROM {pairs} SEMI JOIN"
+        within = f"{every} (SELECT {owner} FROM {weighed} WHERE t <= {self.limit}) USING ({owner})"
+        beyond = f"{every} (SELECT {owner} FROM {weighed} WHERE t > {self.limit}) USING ({owner})"
+        place = f"row_number() OVER (PARTITION BY {owner} ORDER BY {_RANK.format(chosen)}, {chosen}) AS place"
+        ranked = f"SELECT {owner}, {chosen}, {place} FROM ({beyond})"
+        return f"{within} UNION ALL SELECT {owner}, {chosen} FROM ({ranked}) WHERE place <= {self.limit}", [self.salt]
 
 
-def bound(limit: int | None, salt: str | None) -> Bound | None:
-    """The bound asked for, with a fresh salt unless one is given; None if there is none.
+def bounds(items: int | None, groups: int | None, salt: str | None) -> tuple[Bound | None, Bound | None]:
+    """The bounds asked for, under one salt, a fresh one unless it is given; None where there is none.
 
     Raises:
-        EventLogError: `limit` is not an integer from 1 to 10^12, `salt` is no text, or there is a salt and nothing to choose.
+        EventLogError: a limit is not an integer from 1 to 10^12, `salt` is no text, or there is a salt and nothing to choose.
     """
     if salt is not None and not isinstance(salt, str):
         raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
-    if limit is None:
-        _require_no_salt(salt)
-        return None
-    if type(limit) is not int or not 1 <= limit <= _MOST:
-        raise EventLogError(f"max_items_per_user={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
-    return Bound(limit, secrets.token_hex(16) if salt is None else salt)
-
-
-def _require_no_salt(salt: str | None) -> None:
-    if salt is not None:
+    if items is None and groups is None and salt is not None:
         raise EventLogError(
             f"salt={salt!r} chooses which items are kept, and without max_items_per_user all are: set that too, or leave salt out"
         )
+    fresh = secrets.token_hex(16) if salt is None else salt
+    return _bound("max_items_per_user", items, fresh), _bound("max_groups_per_user", groups, fresh)
+
+
+def _bound(field: str, limit: int | None, salt: str) -> Bound | None:
+    if limit is None:
+        return None
+    if type(limit) is not int or not 1 <= limit <= _MOST:
+        raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
+    return Bound(limit, salt)

@@ -1,4 +1,4 @@
-"""Distinct users per item, bucket by bucket."""
+"""Distinct users per item, or per group and item, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from dpselect.events.rows import Kinds
 from dpselect.events.staging import Staged
 from dpselect.selection import Label
 
+PRESENT = Clip(1.0, "l2")  # what a user's presence in groups is clipped to
+
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,86 +35,170 @@ class Counted:
 
 
 @final
+@dataclass(frozen=True, slots=True, repr=False)
+class CountedGroups:
+    """The same for cells (group, item) in order of both: groups and items in the order of their labels.
+
+    Attributes:
+        groups, items: labels. Cells of group j are those from starts[j] to starts[j + 1]; item is the place of each one's item.
+        counts, clipped: (cells,) and (clips, cells).
+        present: (groups,) users' presence, each clipped to `PRESENT`, in units of 2^-20.
+        pairs: distinct (user, group, item) before the bounds.
+    """
+
+    groups: list[Label]
+    items: list[Label]
+    starts: NDArray[np.int64]
+    item: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    clipped: NDArray[np.int64]
+    present: NDArray[np.int64]
+    pairs: int
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """What a user may contribute.
+    """What a user may contribute: to the log or, where there are groups, to each group.
 
     within: the only items that are looked at, as the log's type; None for all.
+    groups: the bound on one user's groups; None where the log has none.
+    listed: the only groups that are looked at, as the log's type; None for all.
     """
 
     bound: Bound | None
     clips: tuple[Clip, ...]
     within: list[Label] | None = None
+    groups: Bound | None = None
+    listed: list[Label] | None = None
 
     @property
     def sums(self) -> list[str]:
         """Columns of the totals beside the item and its counts."""
         return [f"w{place}" for place in range(len(self.clips))]
 
+    @property
+    def owner(self) -> str:
+        """Columns of whose items are bounded and clipped."""
+        return "u" if self.groups is None else "u, g"
+
+    @property
+    def cell(self) -> str:
+        """Columns of what is counted."""
+        return "i" if self.groups is None else "g, i"
+
 
 def count(
-    engine: Engine,
-    staged: Staged,
-    kinds: Kinds,
-    allowed: Contributions,
-    *,
-    buckets: int,
-    after: Callable[[int], None],
-) -> Counted:
+    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, *, buckets: int, after: Callable[[int], None]
+) -> Counted | CountedGroups:
     """Count every bucket and add up; `after(number)` is called when a bucket is done."""
-    item = "VARCHAR" if kinds["item"] == "str" else "HUGEINT"
-    columns = "".join(f", {name} BIGINT" for name in ("n", *allowed.sums))
-    engine.run(f"CREATE TABLE totals (i {item}{columns})", what=staged.what)
-    if allowed.within is not None:
-        engine.run(f"CREATE TABLE listed AS SELECT CAST(unnest(?) AS {item}) AS i", [allowed.within], what=staged.what)
+    _prepare(engine, kinds, allowed, staged.what)
     pairs = 0
     for number in range(buckets):
         relation = staged.bucket(number)
         if relation is not None:
-            pairs += _add(engine, _distinct(relation, kinds, listed=allowed.within is not None), allowed, staged.what)
+            pairs += _add(engine, _distinct(relation, kinds, allowed), allowed, staged.what)
         after(number)
+    if allowed.groups is not None:
+        return _cells(engine, allowed, pairs, staged.what)
     labels, sums = _totals(engine, allowed, staged.what)
     return Counted(labels, sums[0], sums[1:], pairs)
 
 
-def _distinct(relation: str, kinds: Kinds, *, listed: bool) -> str:
+def _prepare(engine: Engine, kinds: Kinds, allowed: Contributions, what: str) -> None:
+    types = {SHORT[role]: "VARCHAR" if kind == "str" else "HUGEINT" for role, kind in kinds.items()}
+    keys = ", ".join(f"{name} {types[name]}" for name in allowed.cell.split(", "))
+    engine.run(f"CREATE TABLE totals ({keys}{''.join(f', {name} BIGINT' for name in ('n', *allowed.sums))})", what=what)
+    if allowed.groups is not None:
+        engine.run(f"CREATE TABLE presence (g {types['g']}, w BIGINT)", what=what)
+    for name, column, labels in (("listed_items", "i", allowed.within), ("listed_groups", "g", allowed.listed)):
+        if labels is not None:
+            engine.run(f"CREATE TABLE {name} AS SELECT CAST(unnest(?) AS {types[column]}) AS {column}", [labels], what=what)
+
+
+def _distinct(relation: str, kinds: Kinds, allowed: Contributions) -> str:
     # Written numbers reach 2^64 - 1 and -2^63.
     named = ((SHORT[role], kind) for role, kind in kinds.items())
     keys = [f"CAST({name} AS HUGEINT) AS {name}" if kind == "digits" else name for name, kind in named]
     pairs = f"SELECT DISTINCT {', '.join(keys)} FROM {relation}"
-    return f"SELECT * FROM ({pairs}) SEMI JOIN listed USING (i)" if listed else pairs
+    if allowed.within is not None:
+        pairs = f"SELECT * FROM ({pairs}) SEMI JOIN listed_items USING (i)"
+    return pairs if allowed.listed is None else f"SELECT * FROM ({pairs}) SEMI JOIN listed_groups USING (g)"
 
 
 def _add(engine: Engine, pairs: str, allowed: Contributions, what: str) -> int:
     """Add one bucket to the totals; how many pairs it has."""
     engine.run(f"CREATE OR REPLACE TEMP TABLE pairs AS {pairs}", what=what)
-    kept: tuple[str, list[object]] = ("SELECT u, i FROM pairs", [])
+    found = int(engine.run("SELECT count(*) FROM pairs", what=what)[0][0])
+    if allowed.groups is not None:
+        _keep_groups(engine, allowed.groups, what)
+    owner, kept = allowed.owner, (f"SELECT {allowed.owner}, i FROM pairs", list[object]())
     if allowed.bound is not None or allowed.clips:
-        engine.run("CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM pairs GROUP BY u", what=what)
-    if allowed.bound is not None and engine.run("SELECT coalesce(max(t), 0) FROM held", what=what)[0][0] > allowed.bound.limit:
-        kept = allowed.bound.kept("pairs", "held")
+        engine.run(f"CREATE OR REPLACE TEMP TABLE held AS SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}", what=what)
+    if allowed.bound is not None and _exceeds(engine, "held", allowed.bound, what):
+        kept = allowed.bound.kept("pairs", "held", owner)
     weighed, sums = _weighed(kept[0], allowed), "".join(f", sum({name})" for name in allowed.sums)
-    engine.run(f"INSERT INTO totals SELECT i, count(*){sums} FROM ({weighed}) GROUP BY i", kept[1], what=what)
-    return int(engine.run("SELECT count(*) FROM pairs", what=what)[0][0])
+    cell = allowed.cell
+    engine.run(f"INSERT INTO totals SELECT {cell}, count(*){sums} FROM ({weighed}) GROUP BY {cell}", kept[1], what=what)
+    return found
+
+
+def _keep_groups(engine: Engine, bound: Bound, what: str) -> None:
+    """Leave the pairs of the groups that each user keeps, and add these to what is present."""
+    engine.run("CREATE OR REPLACE TEMP TABLE present AS SELECT DISTINCT u, g FROM pairs", what=what)
+    engine.run("CREATE OR REPLACE TEMP TABLE attended AS SELECT u, count(*) AS t FROM present GROUP BY u", what=what)
+    if _exceeds(engine, "attended", bound, what):
+        sql, parameters = bound.kept("present", "attended", chosen="g")
+        engine.run(f"CREATE OR REPLACE TEMP TABLE present AS {sql}", parameters, what=what)
+        engine.run("CREATE OR REPLACE TEMP TABLE pairs AS SELECT * FROM pairs SEMI JOIN present USING (u, g)", what=what)
+    weights = f"SELECT u, {PRESENT.weight()} AS w FROM (SELECT u, least(t, {bound.limit}) AS t FROM attended)"
+    engine.run(f"INSERT INTO presence SELECT g, sum(w) FROM present JOIN ({weights}) USING (u) GROUP BY g", what=what)
+
+
+def _exceeds(engine: Engine, weighed: str, bound: Bound, what: str) -> bool:
+    return bool(engine.run(f"SELECT coalesce(max(t), 0) FROM {weighed}", what=what)[0][0] > bound.limit)
 
 
 def _weighed(kept: str, allowed: Contributions) -> str:
     """The pairs that are kept, each with its weights."""
     if not allowed.clips:
         return kept
-    held = "t" if allowed.bound is None else f"least(t, {allowed.bound.limit})"
+    owner, held = allowed.owner, "t" if allowed.bound is None else f"least(t, {allowed.bound.limit})"
     weights = ", ".join(f"{clip.weight()} AS {name}" for clip, name in zip(allowed.clips, allowed.sums, strict=True))
-    return f"SELECT * FROM ({kept}) JOIN (SELECT u, {weights} FROM (SELECT u, {held} AS t FROM held)) USING (u)"
+    return f"SELECT * FROM ({kept}) JOIN (SELECT {owner}, {weights} FROM (SELECT {owner}, {held} AS t FROM held)) USING ({owner})"
 
 
 def _totals(engine: Engine, allowed: Contributions, what: str) -> tuple[list[Label], NDArray[np.int64]]:
     """Items and their (1 + clips, m) sums."""
     # In order of the label, numbers as numbers and text by code point, so that positions do not tell the order of the log.
-    columns = ", ".join(f"CAST(sum({name}) AS BIGINT)" for name in ("n", *allowed.sums))
-    sql = f"SELECT i, {columns} FROM totals GROUP BY i HAVING sum(n) > 0 ORDER BY i"
+    sql = f"SELECT i, {_summed(allowed)} FROM totals GROUP BY i HAVING sum(n) > 0 ORDER BY i"
     labels: list[Label] = []
     sums = [np.empty((0, 1 + len(allowed.sums)), dtype=np.int64)]
     for batch in engine.batches(sql, what=what):
         labels.extend(row[0] for row in batch)
         sums.append(np.array([row[1:] for row in batch], dtype=np.int64))
     return labels, np.ascontiguousarray(np.concatenate(sums).T)
+
+
+def _cells(engine: Engine, allowed: Contributions, pairs: int, what: str) -> CountedGroups:
+    """All cells, in columns: a log has many more of them than it has labels."""
+    for table, column in (("groups", "g"), ("items", "i")):
+        ranked = (
+            f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place FROM (SELECT DISTINCT {column} FROM totals)"
+        )
+        engine.run(f"CREATE TABLE {table} AS {ranked}", what=what)
+    summed = f"SELECT g, i, {_summed(allowed)} FROM totals GROUP BY g, i"
+    places = f"SELECT groups.place AS g, items.place AS i, sums.* EXCLUDE (g, i) FROM ({summed}) AS sums"
+    found = engine.columns(f"{places} JOIN groups USING (g) JOIN items USING (i) ORDER BY 1, 2", what=what)
+    groups, items = (
+        [row[0] for row in engine.run(f"SELECT {column} FROM {table} ORDER BY place", what=what)]
+        for table, column in (("groups", "g"), ("items", "i"))
+    )
+    present = engine.columns("SELECT CAST(sum(w) AS BIGINT) AS w FROM presence GROUP BY g ORDER BY g", what=what)["w"]
+    starts = np.searchsorted(found["g"], np.arange(len(groups) + 1))
+    sums = np.array([found[name] for name in ("n", *allowed.sums)], dtype=np.int64)
+    return CountedGroups(groups, items, starts, found["i"], sums[0], sums[1:], present, pairs)
+
+
+def _summed(allowed: Contributions) -> str:
+    return ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", *allowed.sums))

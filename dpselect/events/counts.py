@@ -20,9 +20,35 @@ from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
 
 
+class Measured(NotPickled):
+    """What was read under bounds and clips, as scores: which numbers, and what one user may change about them."""
+
+    __slots__ = ()
+    counts: NDArray[np.int64]
+    clipped: NDArray[np.int64]
+    clips: tuple[Clip, ...]
+    max_items_per_user: int | None
+
+    def _values(self, clip: float | None) -> NDArray[np.int64]:
+        """Counts, or sums of weights in units of 2^-20."""
+        return self.counts if clip is None else np.asarray(self.clipped[self._place(clip)])
+
+    def _sensitivity(self, clip: float | None, relation: Relation) -> Sensitivity:
+        if clip is None:
+            return Sensitivity.of_counts(relation, self.max_items_per_user)
+        chosen = self.clips[self._place(clip)]
+        return Sensitivity.of_clipped(chosen.clip, chosen.norm, relation, self.max_items_per_user)
+
+    def _place(self, clip: float) -> int:
+        known = [each.clip for each in self.clips]
+        if clip not in known:
+            raise EventLogError(f"clip={clip!r} is none of those the log was read with, {known}: read it with clip={clip!r}")
+        return known.index(clip)
+
+
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class EventCounts(NotPickled):
+class EventCounts(Measured):
     """What `read` found. Immutable; its repr shows nothing that was read.
 
     Attributes:
@@ -69,28 +95,13 @@ class EventCounts(NotPickled):
                 the log was not read with this clip.
             InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
         """
-        units, sensitivity = self._sums(clip), self._sensitivity(clip, relation)
+        units, sensitivity = self._values(clip), self._sensitivity(clip, relation)
         names = self.labels
         if catalogue is not None:
             names = tuple(named(catalogue, integers=isinstance(self.labels[0], int)))
             units = aligned(self.labels, units, names)
         domain: Domain = "public" if self.public or catalogue is not None else "observed"
         return Scores(units if clip is None else as_scores(units), sensitivity=sensitivity, labels=names, domain=domain)
-
-    def _sums(self, clip: float | None) -> NDArray[np.int64]:
-        return self.counts if clip is None else np.asarray(self.clipped[self._place(clip)])
-
-    def _sensitivity(self, clip: float | None, relation: Relation) -> Sensitivity:
-        if clip is None:
-            return Sensitivity.of_counts(relation, self.max_items_per_user)
-        chosen = self.clips[self._place(clip)]
-        return Sensitivity.of_clipped(chosen.clip, chosen.norm, relation, self.max_items_per_user)
-
-    def _place(self, clip: float) -> int:
-        known = [each.clip for each in self.clips]
-        if clip not in known:
-            raise EventLogError(f"clip={clip!r} is none of those the log was read with, {known}: read it with clip={clip!r}")
-        return known.index(clip)
 
     def __repr__(self) -> str:
         shown = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,14 @@ from dpselect.selection import Label
 _DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 
 
-def named(catalogue: Sequence[Label] | NDArray[np.generic], *, integers: bool) -> list[Label]:
-    """The catalogue's labels as the log's type, in the catalogue's order.
+def named(catalogue: Sequence[Label] | NDArray[np.generic], *, integers: bool, what: str = "catalogue") -> list[Label]:
+    """The labels of a catalogue of items, or of a list of groups, as the log's type and in their order.
 
     Raises:
-        EventLogError: the catalogue is empty, names an item twice, or a label of it cannot be an item of this log.
+        EventLogError: it is empty, names one twice, or one of them cannot be an item (or group) of this log.
     """
-    convert: Callable[[Label], Label] = _integer if integers else str
-    names = [convert(name) for name in _listed(catalogue)]
-    require_distinct(names, "catalogue")
+    names = [_integer(name, what) if integers else str(name) for name in _listed(catalogue, what)]
+    require_distinct(names, what)
     return names
 
 
@@ -49,37 +48,37 @@ def require_distinct(names: Sequence[Label], what: str) -> None:
         seen.add(name)
 
 
-def _listed(catalogue: Sequence[Label] | NDArray[np.generic]) -> list[Label]:
+def _listed(catalogue: Sequence[Label] | NDArray[np.generic], what: str) -> list[Label]:
     if isinstance(catalogue, str):
-        raise EventLogError(f"catalogue={catalogue!r} is text, not labels: read a file of them with events.read_catalogue")
+        raise EventLogError(f"{what}={catalogue!r} is text, not labels: read a file of them with events.read_catalogue")
     given = catalogue.tolist() if isinstance(catalogue, np.ndarray) else catalogue
     if not isinstance(given, Iterable):
-        raise EventLogError(f"catalogue is one {type(given).__name__}: pass a list of labels")
+        raise EventLogError(f"{what} is one {type(given).__name__}: pass a list of labels")
     names = list(given)
     if not names:
-        raise EventLogError("catalogue is empty: it must name at least one item; leave it out to use the items of the log")
-    return [_plain(name) for name in names]
+        raise EventLogError(f"{what} is empty: it must name at least one; leave it out to use what is in the log")
+    return [_plain(name, what) for name in names]
 
 
-def _plain(name: object) -> Label:
+def _plain(name: object, what: str) -> Label:
     value = name.item() if isinstance(name, np.generic) else name
     if type(value) not in (int, str):
-        raise EventLogError(f"catalogue holds {value!r}, a {type(value).__name__}: labels must be int or str")
+        raise EventLogError(f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str")
     return value  # type: ignore[return-value]
 
 
-def _integer(name: Label) -> int:
+def _integer(name: Label, what: str) -> int:
     if isinstance(name, int):
-        return _held(name)
+        return _held(name, what)
     if not _DECIMAL.fullmatch(name):
         raise EventLogError(
-            f"catalogue holds {name!r}, and the items of this log are integers: write its labels as integers, without leading "
-            "zeros or signs, or give the log's items as text"
+            f"{what} holds {name!r}, and those of this log are integers: write its labels as integers, without leading "
+            "zeros or signs, or give the log's as text"
         )
-    return _held(int(name))
+    return _held(int(name), what)
 
 
-def _held(number: int) -> int:
+def _held(number: int, what: str) -> int:
     if not -(2**63) <= number < 2**64:
-        raise EventLogError(f"catalogue holds {shown(number)}, and the items of this log are integers of at most 64 bits")
+        raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
     return number

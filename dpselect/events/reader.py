@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpselect.errors import EventLogError
 from dpselect.events import staging
-from dpselect.events.bounding import bound
+from dpselect.events.bounding import bounds
+from dpselect.events.catalogue import read_catalogue
 from dpselect.events.clipping import Norm, clips
 from dpselect.events.columns import Asked
-from dpselect.events.counting import Contributions, Counted, count
+from dpselect.events.counting import Contributions, Counted, CountedGroups, count
 from dpselect.events.counts import EventCounts
 from dpselect.events.domain import aligned, named
 from dpselect.events.doors.files import Format
 from dpselect.events.engine import opened
+from dpselect.events.grouped import GroupCounts
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given
 from dpselect.events.source import rows
@@ -27,11 +31,44 @@ ProgressCallback = Callable[[int, int], None]
 """Called with (steps done, steps in all); nothing else about the data is handed over."""
 
 
+class Options(TypedDict, total=False):
+    """The options of every reading; see `read`."""
+
+    max_items_per_user: int | None
+    salt: str | None
+    clip: float | Sequence[float] | None
+    clip_norm: Norm
+    within: Sequence[Label] | NDArray[np.generic] | None
+    format: Format
+    header: bool | None
+    buckets: int | None
+    memory_limit: str | None
+    progress: ProgressCallback | None
+
+
+@overload
+def read(
+    source: str | os.PathLike[str] | object, *, user: str | int, item: str | int, group: None = None, **options: Unpack[Options]
+) -> EventCounts: ...
+@overload
 def read(
     source: str | os.PathLike[str] | object,
     *,
     user: str | int,
     item: str | int,
+    group: str | int,
+    groups: Sequence[Label] | NDArray[np.generic] | str | os.PathLike[str] | None = None,
+    max_groups_per_user: int,
+    **options: Unpack[Options],
+) -> GroupCounts: ...
+def read(
+    source: str | os.PathLike[str] | object,
+    *,
+    user: str | int,
+    item: str | int,
+    group: str | int | None = None,
+    groups: Sequence[Label] | NDArray[np.generic] | str | os.PathLike[str] | None = None,
+    max_groups_per_user: int | None = None,
     max_items_per_user: int | None = None,
     salt: str | None = None,
     clip: float | Sequence[float] | None = None,
@@ -42,8 +79,10 @@ def read(
     buckets: int | None = None,
     memory_limit: str | None = None,
     progress: ProgressCallback | None = None,
-) -> EventCounts:
+) -> EventCounts | GroupCounts:
     """Count the distinct users of every item in a log with one row per event, in any order, repeated pairs included.
+
+    With `group`, of every item in every group, in the same pass: the most popular items of each city, country or day.
 
     Args:
         source: path to a file, or a pyarrow Table, pandas DataFrame or Polars DataFrame. A path is taken literally; the file is
@@ -51,6 +90,11 @@ def read(
             is a character like any other.
         user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
         item: the column of items, likewise.
+        group: the column of groups, likewise; None to count the log as a whole.
+        groups: the groups to look at, a public list, or a file of them for `read_catalogue`; what is elsewhere takes no place
+            under the bound. None takes those of the log, which are private: `PerGroup` then needs a `discovery`.
+        max_groups_per_user: keep at most so many groups of each user, chosen as items are, with the group in place of the item;
+            needed with `group`. `max_items_per_user` and `clip` then hold within each of a user's groups.
         max_items_per_user: keep at most so many distinct items of each user: those with the smallest
             sha256(length(user) ":" user ":" length(item) ":" item ":" salt), lengths in code points, integers in decimal; ties
             by item. The choice for one user depends on no other user, nor on the order of the log.
@@ -68,15 +112,16 @@ def read(
         progress: called after the log was cut and after each part.
 
     Returns:
-        The counts. Labels are int if the column's type is integer (Parquet, tables) or if all its values are whole numbers (JSON
-        lines), and str otherwise: always in CSV and TSV, so that "007" and "7" stay apart.
+        The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's type is integer (Parquet, tables)
+        or if all its values are whole numbers (JSON lines), and str otherwise: always in CSV and TSV, so that "007" and "7" stay
+        apart.
 
-    Users and items must be integers of at most 64 bits or text (enumerations and UUIDs are text); fractions, booleans, dates,
-    bytes and nested values are refused, and so is a column in which integers and text are mixed. Events with a null user or
-    item (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is refused whole;
-    blank lines, and empty fields after the last column, are not malformed.
+    Users, items and groups must be integers of at most 64 bits or text (enumerations and UUIDs are text); fractions, booleans,
+    dates, bytes and nested values are refused, and so is a column in which integers and text are mixed. Events with a null
+    user, item or group (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is
+    refused whole; blank lines, and empty fields after the last column, are not malformed.
 
-    A copy of both columns is held, for the time of the call, in a temporary folder that only this user can read (TMPDIR);
+    A copy of the columns is held, for the time of the call, in a temporary folder that only this user can read (TMPDIR);
     a process that is killed leaves it behind.
 
     Raises:
@@ -90,8 +135,10 @@ def read(
         >>> scores.size, scores.domain
         (3, 'public')
     """
-    given = Given(source, Asked(user, item), format, header)
-    limited, weights = bound(max_items_per_user, salt), clips(clip, clip_norm)
+    given = Given(source, Asked(user, item, group), format, header)
+    _require_bound(group, groups, max_groups_per_user)
+    (limited, grouped), weights = bounds(max_items_per_user, max_groups_per_user, salt), clips(clip, clip_norm)
+    known = read_catalogue(groups, item=str(group)) if isinstance(groups, str | os.PathLike) else groups
     staging.number_of_buckets(buckets, 0)
     with opened(memory_limit) as engine:
         log = rows(engine, given)
@@ -102,11 +149,24 @@ def read(
         staging.require_events(staged)
         _report(progress, 1, parts + 1)
         names = None if within is None else named(within, integers=kinds["item"] != "str")
-        allowed = Contributions(limited, weights, names)
+        listed = None if known is None else named(known, integers=kinds["group"] != "str", what="groups")
+        allowed = Contributions(limited, weights, names, grouped, listed)
         counted = count(
             engine, staged, kinds, allowed, buckets=parts, after=lambda number: _report(progress, number + 2, parts + 1)
         )
+    if isinstance(counted, CountedGroups):
+        return _grouped(staged, counted, allowed, integers=kinds["item"] != "str")
     return _result(staged, counted, allowed)
+
+
+def _require_bound(group: object, groups: object, most: int | None) -> None:
+    if group is None and (groups is not None or most is not None):
+        raise EventLogError("groups and max_groups_per_user are about the column group=: name it, or leave them out")
+    if group is not None and most is None:
+        raise EventLogError(
+            "group= needs max_groups_per_user: a release costs so many times what it costs for one group, and a user in any "
+            "number of groups could not be hidden"
+        )
 
 
 def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
@@ -114,15 +174,51 @@ def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
         progress(done, total)
 
 
-def _result(staged: Staged, counted: Counted, allowed: Contributions) -> EventCounts:
-    report = ReadReport(
+def _reported(staged: Staged, counted: Counted | CountedGroups) -> ReadReport:
+    return ReadReport(
         rows=staged.rows,
         rows_without_user=staged.without["user"],
         rows_without_item=staged.without["item"],
+        rows_without_group=staged.without.get("group", 0),
         rows_left_out=staged.left_out,
         pairs=counted.pairs,
         pairs_left_out=counted.pairs - int(counted.counts.sum()),
     )
+
+
+def _grouped(staged: Staged, counted: CountedGroups, allowed: Contributions, *, integers: bool) -> GroupCounts:
+    ends = counted.starts.tolist()
+    spans = {name: slice(ends[place], ends[place + 1]) for place, name in enumerate(counted.groups)}
+    present = dict(zip(counted.groups, counted.present.tolist(), strict=True))
+    if allowed.listed is not None:
+        spans = {name: spans.get(name, slice(0, 0)) for name in allowed.listed}
+    items, place = counted.items, counted.item
+    if allowed.within is not None:
+        at = {name: number for number, name in enumerate(allowed.within)}
+        items, place = allowed.within, np.array([at[name] for name in counted.items], dtype=np.int64)[place]
+    for held in (place, counted.counts, counted.clipped):
+        held.setflags(write=False)
+    assert allowed.groups is not None, "groups were counted"
+    return GroupCounts(
+        spans=spans,
+        items=tuple(items),
+        place=place,
+        counts=counted.counts,
+        clipped=counted.clipped,
+        present=present,
+        clips=allowed.clips,
+        max_items_per_user=None if allowed.bound is None else allowed.bound.limit,
+        max_groups_per_user=allowed.groups.limit,
+        salt=allowed.groups.salt,
+        listed=allowed.listed is not None,
+        public=allowed.within is not None,
+        integers=integers,
+        report=_reported(staged, counted),
+    )
+
+
+def _result(staged: Staged, counted: Counted, allowed: Contributions) -> EventCounts:
+    report = _reported(staged, counted)
     names, limited, counts, clipped = allowed.within, allowed.bound, counted.counts, counted.clipped
     if names is not None:
         counts, clipped = aligned(counted.labels, counts, names), aligned(counted.labels, clipped, names)

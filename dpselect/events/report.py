@@ -17,14 +17,16 @@ class ReadReport(NotPickled):
         rows: events in the log.
         rows_without_user: events whose user is null (in CSV and TSV: null or empty).
         rows_without_item: events whose item is null (in CSV and TSV: null or empty).
-        rows_left_out: events without a user, without an item, or without both; none of them is counted.
-        pairs: distinct (user, item) pairs among the other events.
-        pairs_left_out: those dropped by `max_items_per_user`.
+        rows_without_group: events whose group is null, likewise; 0 where none was asked for.
+        rows_left_out: events without any one of these; none of them is counted.
+        pairs: distinct (user, item) pairs among the other events; or (user, group, item), of the groups that are looked at.
+        pairs_left_out: those dropped by `max_groups_per_user` and `max_items_per_user`.
     """
 
     rows: int
     rows_without_user: int
     rows_without_item: int
+    rows_without_group: int
     rows_left_out: int
     pairs: int
     pairs_left_out: int

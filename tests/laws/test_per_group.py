@@ -99,6 +99,70 @@ def test_every_neighbour_in_two_groups_is_covered(select: dps.Mechanism) -> None
         assert (hockey_stick(x, y, EPSILONS).max(axis=1) <= np.array(claimed) + 1e-11).all()
 
 
+CROWD = 1  # users of each group whom nobody asks about
+FIND = dps.SparseHistogram(scale=0.7, delta=0.1, sensitivity=dps.Sensitivity.of_clipped(1.0, items_per_user=2))
+FOUND = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2, discovery=FIND)
+
+
+def discovered(users: tuple[tuple[int | None, int | None], ...]) -> dps.GroupedScores:
+    """Two private groups, from the item (0, 1 or None) of every user in each: as `events.read` counts them."""
+    groups, present = np.array([[CROWD, 0], [0, CROWD]]), np.full(2, float(CROWD))
+    for items in users:
+        here = [group for group, item in enumerate(items) if item is not None]
+        present[here] += 1 / np.sqrt(len(here))
+        for group in here:
+            groups[group][items[group]] += 1
+    seen = dps.Scores(present, sensitivity=FIND.covers, labels=["a", "b"], domain="observed")
+    cells = {name: dps.Scores(counts, sensitivity=S) for name, counts in zip("ab", groups, strict=True)}
+    return dps.GroupedScores(cells, max_groups_per_user=2, presence=seen)
+
+
+@pytest.mark.parametrize(("epsilon", "scale", "part"), [(0.8, 0.7, "selection"), (4.0, 2.0, "discovery")])
+def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(epsilon: float, scale: float, part: str) -> None:
+    """All neighbours of all logs of up to one user more than the crowd: within the curve, and beyond either part alone."""
+    find = FIND.model_copy(update={"scale": scale})
+    mechanism = FOUND.model_copy(update={"mechanism": dps.PermuteAndFlip(epsilon=epsilon), "discovery": find})
+    histories = [items for items in itertools.product((None, 0, 1), repeat=2) if items != (None, None)]
+    logs = [(), *((one,) for one in histories), *itertools.product(histories, repeat=2)]
+    laws = {users: mechanism.probabilities(discovered(users)) for users in logs}
+    pairs = [(laws[users[:-1]], law) for users, law in laws.items() if users]
+    outcomes = sorted({outcome for law in laws.values() for outcome in law}, key=repr)
+    p, q = (np.array([[law.get(outcome, 0.0) for outcome in outcomes] for law in side]) for side in zip(*pairs, strict=True))
+    assert np.allclose(p.sum(axis=1), 1)
+    reached = np.maximum(hockey_stick(p, q, EPSILONS).max(axis=1), hockey_stick(q, p, EPSILONS).max(axis=1))
+
+    def claimed(curve: acc.Curve) -> np.ndarray:
+        return np.array([acc.best_delta(curve, e).value for e in EPSILONS])
+
+    assert (reached <= claimed(mechanism.curve) + 1e-9).all()
+    alone = 2 * mechanism.mechanism.curve if part == "selection" else find.curve
+    assert (reached > claimed(alone) + 1e-3).any()
+
+
+def test_discovered_groups_are_drawn_as_their_law_says() -> None:
+    """The groups found, their items, and neither where none is found (false alarm 1e-9); a list is not paid for twice."""
+    scores = discovered(((0, None),))
+    law: Any = FOUND.probabilities(scores)
+    drawn = [FOUND.select(scores, rng=rng) for rng in [np.random.default_rng(7)] for _ in range(1500)]
+    assert misfit([one.outcome.chosen for one in drawn], law) > FALSE_ALARM
+    nothing = next(one for one in drawn if not len(one))
+    assert (nothing.complete, nothing.reason) == (False, "no group was discovered")
+    assert {one.groups for one in drawn} <= {(), ("a",), ("b",), ("a", "b")}
+    assert repr(scores) == "GroupedScores(max_groups_per_user=2)"
+    listed = grouped([[1, 2]], 2)
+    with pytest.raises(dps.InvalidRequest, match="leave discovery out"):
+        FOUND.check(listed)
+    with pytest.raises(dps.DomainMismatch, match="read off private data"):
+        dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2).check(scores)
+    with pytest.raises(dps.InvalidScores, match="labelled by the groups"):
+        dps.GroupedScores({"a": dps.Scores([1], sensitivity=S)}, max_groups_per_user=2, presence=scores.presence)
+    wide = dps.PermuteAndFlip(epsilon=0.8, sensitivity=dps.Sensitivity(relation="replace_one"))
+    with pytest.raises(dps.InvalidMechanism, match="different relations"):
+        dps.PerGroup(mechanism=wide, max_groups_per_user=2, discovery=FIND)
+    with pytest.raises(dps.InvalidMechanism, match="finds nothing"):
+        dps.PerGroup(mechanism=FOUND.mechanism, max_groups_per_user=2, discovery=FOUND.mechanism)
+
+
 @pytest.mark.parametrize("ordered", [True, False])
 def test_groups_are_drawn_as_their_law_says(ordered: bool) -> None:
     """Pairs of group and item, with their order or as a set, by both samplers (false alarm 1e-9 each)."""

@@ -1,4 +1,4 @@
-"""One selection for every group of a public list."""
+"""One selection for every group, of a public list or discovered."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ class PerGroup(Mechanism):
 
     `select` takes `GroupedScores` and returns one Selection, whose `groups` name the group of every item. Scores alone are those
     of a single group. The price does not depend on how many groups there are.
-    Guarantee: max_groups_per_user * mechanism.curve under add_remove, twice that under replace_one, Theorem W2.
+    Guarantee: max_groups_per_user * mechanism.curve under add_remove, twice that under replace_one, Theorem W2; and
+    discovery.curve where groups are discovered first, Theorem W4, charged at once.
 
     Args:
         mechanism: what selects within a group, by scores; its sensitivity is what a user changes within one group.
         max_groups_per_user: in how many groups one user is present at most, >= 1.
+        discovery: what finds the groups where no public list names them, by the users of each: a selection of an unknown domain,
+            SparseHistogram(k=None, ...) for example. None for a public list.
 
     Example:
         >>> import dpselect as dps
@@ -55,12 +58,24 @@ class PerGroup(Mechanism):
     )
     mechanism: AnyMechanism = Field(description="a selection by scores")
     max_groups_per_user: Count = Field(description="an integer >= 1")
+    discovery: AnyMechanism | None = Field(default=None, description="a selection of an unknown domain, or None")
 
     @model_validator(mode="after")
     def _selects_by_scores(self) -> Self:
         if not self.mechanism.traits.ranks_counts:
             name = type(self.mechanism).__name__
             raise ValueError(f"mechanism={name} selects no items by their scores: pass a top k or a selection of one item")
+        return self
+
+    @model_validator(mode="after")
+    def _discovers_groups(self) -> Self:
+        if self.discovery is None:
+            return self
+        name = type(self.discovery).__name__
+        if not (self.discovery.traits.ranks_counts and self.discovery.takes_observed):
+            raise ValueError(f"discovery={name} finds nothing in an unknown domain: pass SparseHistogram for example")
+        if self.discovery.relation != self.mechanism.relation:
+            raise ValueError("discovery and mechanism have guarantees under different relations: state one for both")
         return self
 
     @property
@@ -70,7 +85,8 @@ class PerGroup(Mechanism):
     @property
     def curve(self) -> Curve:
         users = 2 if self.relation == "replace_one" else 1  # the one that leaves and the one that comes
-        return users * self.max_groups_per_user * self.mechanism.curve
+        selected = users * self.max_groups_per_user * self.mechanism.curve
+        return selected if self.discovery is None else self.discovery.curve + selected
 
     @property
     def least_candidates(self) -> int:
@@ -88,6 +104,8 @@ class PerGroup(Mechanism):
 
     def _check_stated(self) -> None:
         self.mechanism._check_stated()
+        if self.discovery is not None:
+            self.discovery._check_stated()
 
     def _check_scores(self, scores: Scores) -> None:
         self.mechanism._check_scores(scores)
