@@ -109,16 +109,11 @@ class Scores:
         scores._set(_multiplicities=_multiplicities(multiplicities, len(scores._values)))
         return scores
 
-    def with_values(self, values: NDArray[np.int64] | NDArray[np.float64]) -> Self:
-        """The same candidates, declared alike, with other values, which are taken over; of observed ones all are still listed.
-
-        Raises:
-            InvalidScores: as above, or not one value per candidate.
-        """
-        numbers = _numbers(values, self.kind, owned=True)
+    def with_values(self, values: Numbers) -> Self:
+        """The same listed candidates, declared alike, with other values, one each, which are taken over."""
+        scores, numbers = object.__new__(type(self)), _numbers(values, self.kind, owned=True)
         if self._multiplicities is not None or len(numbers) != len(self._values):
             raise InvalidScores("values must have one number per candidate, and the candidates be listed one by one")
-        scores = object.__new__(type(self))
         scores._set(**{name: getattr(self, name) for name in self.__slots__} | {"_values": numbers, "second": None})
         return scores
 
