@@ -25,7 +25,7 @@ class PerGroup(Mechanism):
     `select` takes `GroupedScores` and returns one Selection, whose `groups` name the group of every item. Scores alone are those
     of a single group. The price does not depend on how many groups there are.
     Guarantee: max_groups_per_user * mechanism.curve under add_remove, twice that under replace_one, Theorem W2; and
-    discovery.curve where groups are discovered first, Theorem W4, charged at once.
+    discovery.curve where groups are discovered first, Theorem W5, charged at once.
 
     Args:
         mechanism: what selects within a group, by scores; its sensitivity is what a user changes within one group.

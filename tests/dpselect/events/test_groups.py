@@ -161,7 +161,7 @@ def require_declared(relation: Any, most: int, limit: int | None, clip: float) -
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("most", "limit"), [(1, 1), (2, 2), (1, None)])
 def test_one_user_changes_what_is_declared_in_each_of_so_many_groups(relation: Any, most: int, limit: int | None) -> None:
-    """All 511 histories over 3 groups and 3 items, and all pairs of them: bounds hold, and each is reached. Theorem W5."""
+    """All 511 histories over 3 groups and 3 items, and all pairs of them: bounds hold, and each is reached. Theorem W6."""
     require_declared(relation, most, limit, 1.0)
 
 
