@@ -38,7 +38,7 @@ class Counts:
     def __init__(self, ranked: Ranked, k: int) -> None:
         self._ranked, self._size, self._k = ranked, ranked.size, k
         self._top = ranked.half_below_top(np.arange(1, k + 1))
-        self.largest_loss = math.nextafter(float(-ranked.half_below_top(ranked.size)) + _TINY, math.inf)
+        self.largest_loss = math.nextafter(float(-ranked.half_below_top([ranked.size])[0]) + _TINY, math.inf)
 
     def between(self, low: Floats, high: Floats) -> tuple[Indices, Indices]:
         """(levels, k) bounds on the counts at every level from low to high, elementwise; (levels,) each. Theorem M10."""
