@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_serializer, model_validator
 
-from accounting import MissingExtra
 from accounting.frozen import Frozen
-from dpselect.errors import DomainMismatch, DpSelectError, InvalidRequest
+from dpselect import frames
+from dpselect.errors import DomainMismatch, DpSelectError
 from dpselect.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -134,17 +130,7 @@ class Selection(Frozen):
             DomainMismatch: the items have neither labels nor public positions.
         """
         items = self.indices if self.labels is None else self.labels
-        nothing: tuple[Any, ...] = (None,) * len(items)
-        held = nothing if self.values is None else self.values
-        half = 0.0 if margin is None else _margin(margin, self)
-        return {
-            **({} if self.groups is None else {"group": self.groups}),
-            "rank": _ranks(self.groups or nothing) if self.ordered else nothing,
-            "item": items,
-            "value": held,
-            "low": nothing if margin is None else tuple(value - half for value in held),
-            "high": nothing if margin is None else tuple(value + half for value in held),
-        }
+        return frames.columns(items, self.values, self.groups, margin, ranked=self.ordered)
 
     def to_arrow(self, margin: float | None = None) -> pyarrow.Table:
         """`columns` as a pyarrow Table: rank int64; item (and group) int64, uint64 or text; value, low and high float64.
@@ -153,12 +139,7 @@ class Selection(Frozen):
             MissingExtra: pyarrow is not installed.
             InvalidRequest: as `columns`; or items are integers and text, of which two would be written alike.
         """
-        arrow, columns = _needed("pyarrow", "arrow"), self.columns(margin)
-        types = {"rank": arrow.int64()} | dict.fromkeys(("value", "low", "high"), arrow.float64())
-        arrays = [
-            arrow.array(held, types[name]) if name in types else _names_of(arrow, held, name) for name, held in columns.items()
-        ]
-        return arrow.table(arrays, names=list(columns))
+        return frames.table(self.columns(margin))
 
     def to_pandas(self, margin: float | None = None) -> pandas.DataFrame:
         """`to_arrow` as a pandas DataFrame.
@@ -167,7 +148,7 @@ class Selection(Frozen):
             MissingExtra: pandas or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        _needed("pandas", "pandas")
+        frames.needed("pandas", "pandas")
         return self.to_arrow(margin).to_pandas()
 
     def to_polars(self, margin: float | None = None) -> polars.DataFrame:
@@ -177,7 +158,7 @@ class Selection(Frozen):
             MissingExtra: Polars or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        return _needed("polars", "polars").from_arrow(self.to_arrow(margin))
+        return frames.needed("polars", "polars").from_arrow(self.to_arrow(margin))
 
     def _repr_html_(self) -> str:
         from accounting.page.card import card  # notebooks only
@@ -195,41 +176,6 @@ class Selection(Frozen):
     @model_serializer(mode="wrap")
     def _released_only(self, handler: Any) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value is not None}
-
-
-def _margin(margin: object, selection: Selection) -> float:
-    if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
-        raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
-    if selection.values is None:
-        raise InvalidRequest("margin is of values, and this selection has none: release them, with WithValues for example")
-    return float(margin)
-
-
-def _ranks(groups: Sequence[object]) -> tuple[int, ...]:
-    seen, ranks = Counter[object](), list[int]()
-    for group in groups:
-        seen[group] += 1
-        ranks.append(seen[group])
-    return tuple(ranks)
-
-
-def _needed(module: str, extra: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise MissingExtra(f"this table needs {module}: install it with pip install 'dpselect[{extra}]'") from None
-
-
-def _names_of(arrow: Any, names: tuple[Label, ...], what: str) -> Any:
-    """Labels as integers if all are, and as text otherwise."""
-    if names and all(isinstance(name, int) for name in names):
-        for kind, low, high in ((arrow.int64(), -(2**63), 2**63), (arrow.uint64(), 0, 2**64)):
-            if all(low <= int(name) < high for name in names):
-                return arrow.array(names, kind)
-    texts = [str(name) for name in names]
-    if len(set(texts)) < len(set(names)):
-        raise InvalidRequest(f"{what} holds an integer and a text that are written alike: a table holds one type, use to_json")
-    return arrow.array(texts, arrow.string())
 
 
 @final

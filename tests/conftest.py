@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 from hypothesis import settings
+from postgres_server import postgres as postgres
 
 import accounting.curves.base
 import dpselect.mechanisms.base

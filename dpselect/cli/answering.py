@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -16,6 +17,8 @@ from dpselect.defaults import Choice, default_choice
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events import EventCounts, Format, ProgressCallback
 from dpselect.events.clipping import Norm
+from dpselect.events.doors import standard_input
+from dpselect.events.doors.files import temporary_folder
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.scores import Scores
@@ -35,7 +38,7 @@ class Question:
     chosen so that the budget pays for `releases`, charged one by one.
     """
 
-    log: Path
+    log: str | tuple[str, ...] | Path
     user: str
     item: str
     k: int
@@ -52,6 +55,8 @@ class Question:
     relation: Relation = "add_remove"
     format: Format = "auto"
     header: bool | None = None
+    table: str | None = None
+    query: str | None = None
     buckets: int | None = None
     memory_limit: str | None = None
     ledger: str | None = None
@@ -106,7 +111,20 @@ def answer(question: Question, progress: ProgressCallback | None = None, keep: C
     session = _session(question)
     key = question.key or uuid4().hex  # known before the charge: whatever interrupts it can name it
     with told(None if session is None else session.ledger, question.dataset, key):
-        return _answered(question, catalogue, choice, session, key, progress, keep)
+        if session is not None:
+            session.require(choice.mechanism)  # before a long read; the charge itself is checked again
+        with _at_hand(question) as held:
+            return _answered(held, catalogue, choice, session, key, progress, keep)
+
+
+@contextmanager
+def _at_hand(question: Question) -> Iterator[Question]:
+    """The question, of a copy of what is on standard input: a log may be looked at twice."""
+    if question.log != standard_input.NAME:
+        yield question
+        return
+    with temporary_folder() as folder:
+        yield replace(question, log=standard_input.spooled(folder / "standard input", question.format))
 
 
 def _answered(
@@ -119,8 +137,6 @@ def _answered(
     keep: Callable[[Answer], None] | None,
 ) -> Answer:
     mechanism = choice.mechanism
-    if session is not None:
-        session.require(mechanism)  # before a long read; the charge itself is checked again
     within = None if choice.clip is None else catalogue  # users are clipped within the catalogue
     counts = _read(question, choice, choice.clip, progress, within)
     scores = counts.scores(None if within else catalogue, relation=question.relation, clip=choice.clip)
@@ -162,6 +178,8 @@ def _read(
         within=within,
         format=question.format,
         header=question.header,
+        table=question.table,
+        query=question.query,
         buckets=question.buckets,
         memory_limit=question.memory_limit,
         progress=progress,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self, final
 
 from dpselect.errors import EventLogError
 
@@ -21,6 +21,9 @@ _MOST_LISTED = 50
 class Asked:
     """The columns a caller asked for.
 
+    Attributes:
+        elsewhere: roles whose values do not stand in a column, but in the name of a file.
+
     Raises:
         EventLogError: one is neither a name nor a position, or two are the same.
     """
@@ -28,6 +31,7 @@ class Asked:
     user: Reference
     item: Reference
     group: Reference | None = None
+    elsewhere: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for field, column in self.columns.items():
@@ -40,8 +44,12 @@ class Asked:
     @property
     def columns(self) -> dict[str, Reference]:
         """The column of every role that was asked for, in the order of `SHORT`."""
-        pair = {"user": self.user, "item": self.item}
-        return pair if self.group is None else {**pair, "group": self.group}
+        stated = {"user": self.user, "item": self.item, **({} if self.group is None else {"group": self.group})}
+        return {role: column for role, column in stated.items() if role not in self.elsewhere}
+
+    def without(self, roles: Iterable[str]) -> Self:
+        """The same without these roles, whose values are known."""
+        return replace(self, elsewhere=frozenset(roles))
 
     def by_position(self) -> bool:
         """Whether all are positions, so that no header is needed."""

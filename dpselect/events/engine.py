@@ -35,10 +35,18 @@ class Engine:
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         self.folder = folder
         self._connection = connection
+        self._numbers: dict[str, int] = {}
 
     def path(self, name: str) -> Path:
         """A path called `name` in the folder of this reading, which only this user can read and which goes with it."""
         return self.folder / name
+
+    def unused(self, name: str) -> Path:
+        """`path`, with a number before the name where it is taken: several files of one reading."""
+        number = 0
+        while (found := self.path(f"{number}-{name}" if number else name)).is_symlink() or found.exists():
+            self._numbers[name] = number = self._numbers.get(name, 0) + 1
+        return found
 
     def register(self, name: str, table: object, *, what: str) -> None:
         """Make an in-memory table known under `name`."""

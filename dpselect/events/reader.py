@@ -76,6 +76,8 @@ def read(
     within: Sequence[Label] | NDArray[np.generic] | None = None,
     format: Format = "auto",
     header: bool | None = None,
+    table: str | None = None,
+    query: str | None = None,
     buckets: int | None = None,
     memory_limit: str | None = None,
     progress: ProgressCallback | None = None,
@@ -85,9 +87,12 @@ def read(
     With `group`, of every item in every group, in the same pass: the most popular items of each city, country or day.
 
     Args:
-        source: path to a file, or a pyarrow Table, pandas DataFrame or Polars DataFrame. A path is taken literally; the file is
-            CSV, TSV or JSON lines (UTF-8, each may be gzipped) or Parquet. CSV quotes as RFC 4180 does; in TSV a double quote
-            is a character like any other.
+        source: path to a file: CSV, TSV or JSON lines (UTF-8, each may be gzipped) or Parquet. CSV quotes as RFC 4180 does; in
+            TSV a double quote is a character like any other. Several paths; a pattern (`*`, `?`, `[...]`, `**`), unless there is
+            a file of that very name; a folder of Parquet (of others with `format`), where key=value in folders' names are columns
+            of text; "-" for standard input, with `format`. A table: pandas, Polars (a LazyFrame is streamed), a DuckDB relation
+            (streamed), or any object with `__arrow_c_stream__`, read once and in batches. A postgresql:// URL with `table` or
+            `query`.
         user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
         item: the column of items, likewise.
         group: the column of groups, likewise; None to count the log as a whole.
@@ -107,6 +112,7 @@ def read(
             place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
         format: what a file is; "auto" goes by its name.
         header: whether the first line of CSV or TSV has names. None: it has, unless user and item are both positions.
+        table, query: what to read of a database: a table (perhaps schema.table), or an SQL query.
         buckets: into how many parts, by user, the log is cut, 1 to 1024; None goes by size. Changes memory, never the result.
         memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 1 GiB.
         progress: called after the log was cut and after each part.
@@ -135,7 +141,7 @@ def read(
         >>> scores.size, scores.domain
         (3, 'public')
     """
-    given = Given(source, Asked(user, item, group), format, header)
+    given = Given(source, Asked(user, item, group), format, header, table, query)
     _require_bound(group, groups, max_groups_per_user)
     (limited, grouped), weights = bounds(max_items_per_user, max_groups_per_user, salt), clips(clip, clip_norm)
     known = read_catalogue(groups, item=str(group)) if isinstance(groups, str | os.PathLike) else groups

@@ -26,7 +26,10 @@ Settle = Callable[["Engine", str, frozenset[str]], Kinds]
 @final
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was given to `read`: the source itself, the columns, and what is said about a file.
+    """What was given to `read`: the source itself, the columns, and what is said about a file or a database.
+
+    Attributes:
+        name: how messages name the source, where it is not by its path.
 
     Raises:
         EventLogError: `header` is neither True, False nor None.
@@ -36,10 +39,23 @@ class Given:
     asked: Asked
     format: Format = "auto"
     header: bool | None = None
+    table: str | None = None
+    query: str | None = None
+    name: str | None = None
 
     def __post_init__(self) -> None:
         if self.header is not None and not isinstance(self.header, bool):
             raise EventLogError(f"header={self.header!r} must be True, False or None")
+
+    def called(self, kind: str) -> str:
+        """How messages name the file."""
+        return self.name or f"{kind} file {str(self.source)!r}"
+
+    def require_no_query(self) -> None:
+        """Refuse the names of what is in a database for what is none."""
+        for field, stated in (("table", self.table), ("query", self.query)):
+            if stated is not None:
+                raise EventLogError(f"{field}={stated!r} is for a database, and the source is none: leave it out")
 
     def require_no_format(self, what: str) -> None:
         """Refuse a format for what is no file."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from dpselect.errors import EventLogError
-from dpselect.events.doors import delimited, jsonl, parquet, tables
+from dpselect.events.doors import postgresql, several, standard_input, tables
 from dpselect.events.engine import Engine
 from dpselect.events.rows import Given, Rows, Source
 
 # The narrower before the wider: paths are told apart by what they are called, and by format=.
-SOURCES: Final[tuple[Source, ...]] = (tables, delimited, jsonl, parquet)
+SOURCES: Final[tuple[Source, ...]] = (tables, postgresql, standard_input, several, *several.FILES)
 
 
 def rows(engine: Engine, given: Given) -> Rows:
@@ -24,6 +24,6 @@ def rows(engine: Engine, given: Given) -> Rows:
             return door.rows(engine, given)
     kind = type(given.source)
     raise EventLogError(
-        f"source is a {kind.__module__}.{kind.__qualname__}: give a path, a pyarrow Table, a pandas DataFrame or "
-        "a Polars DataFrame (collect a LazyFrame first)"
+        f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
+        "Polars, DuckDB, or whatever offers an Arrow stream), a postgresql:// address, or '-'"
     )

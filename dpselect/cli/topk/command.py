@@ -21,9 +21,11 @@ Option = typer.Option
 
 def topk(
     events: Annotated[
-        Path,
+        list[str],
         typer.Argument(
-            metavar="EVENTS", help="The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be gzipped."
+            metavar="EVENTS...",
+            help="The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be gzipped. Several files, a "
+            "folder of Parquet, a pattern in quotes, - for standard input, or postgresql://USER@HOST/NAME.",
         ),
     ],
     user: Annotated[
@@ -89,6 +91,10 @@ def topk(
         bool | None,
         Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names. Default: it is worked out."),
     ] = None,
+    table: Annotated[
+        str | None, Option("--table", metavar="NAME", help="Table of the database that holds the log, perhaps SCHEMA.TABLE.")
+    ] = None,
+    query: Annotated[str | None, Option("--query", metavar="SQL", help="Query of the database that gives the log.")] = None,
     buckets: Annotated[
         int | None, Option("--buckets", min=1, help="Read the log in so many parts: more need less memory. Default: by size.")
     ] = None,

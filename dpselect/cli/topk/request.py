@@ -16,7 +16,7 @@ from dpselect.mechanisms import Mechanism
 Stated = Mapping[str, Any]
 
 _AMOUNTS = ("epsilon", "delta", "rho")
-_PASSED_ON = ("clip", "items_per_user", "salt", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar")
+_PASSED_ON = ("clip", "items_per_user", "salt", "table", "query", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar")
 
 
 def asked(stated: Stated, file: Path | None) -> Question:
@@ -31,7 +31,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
     planned = _planned(stated, base)
     releases = stated["releases"] or (base.releases if planned is not None else 1)
     return Question(
-        log=stated["events"],
+        log=stated["events"][0] if len(stated["events"]) == 1 else tuple(stated["events"]),
         user=_required(merged, "user", "[data]"),
         item=_required(merged, "item", "[data]"),
         k=_required(merged, "k", "[release]"),

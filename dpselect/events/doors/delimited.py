@@ -37,8 +37,8 @@ def rows(engine: Engine, given: Given) -> Rows:
     """
     source, asked, header = checked(given.source), given.asked, given.header
     kind = cast(Delimited, format_of(given.source, given.format))
-    what = f"{kind} file {str(source)!r}"
-    path = plain(source, engine.path("source"))
+    what = given.called(kind)
+    path = plain(source, engine.unused("source"))
     first = first_record(path, kind, what)
     if len(first) > _MOST_COLUMNS:
         raise EventLogError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import tempfile
 import zlib
@@ -26,6 +27,7 @@ _SUFFIXES: dict[str, KnownFormat] = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
@@ -43,6 +45,9 @@ def checked(source: object) -> Path:
     Raises:
         EventLogError: it is missing, a directory, not a regular file, or not readable.
     """
+    if (address := _ADDRESS.match(str(source))) is not None:
+        # What follows may hold a password.
+        raise EventLogError(f"addresses that begin with {address[0]} are not read: save the log to a file, or name a database")
     path = Path(cast(str, source))
     failure = _unusable(path)
     if failure is not None:
@@ -63,13 +68,18 @@ def format_of(source: object, asked: Format) -> KnownFormat | None:
         raise EventLogError(f"format={asked!r} is unknown: it must be one of {', '.join(get_args(Format))}")
     if asked != "auto":
         return asked
-    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
-    if suffix not in _SUFFIXES:
+    known = suffix_format(path)
+    if known is None:
         raise EventLogError(
             f"format='auto' cannot tell what {str(path)!r} is: the name must end in {', '.join(_SUFFIXES)} (and may add .gz); "
             "or pass format='csv', 'tsv', 'jsonl' or 'parquet'"
         )
-    return _SUFFIXES[suffix]
+    return known
+
+
+def suffix_format(path: Path) -> KnownFormat | None:
+    """The format that a name tells; None if it tells none."""
+    return _SUFFIXES.get((path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower())
 
 
 def plain(path: Path, target: Path) -> Path:
@@ -96,9 +106,9 @@ def plain(path: Path, target: Path) -> Path:
 def _unusable(path: Path) -> str | None:
     try:
         if path.is_dir():
-            return "is a directory: give one file"
+            return "is a directory: give a file, or a folder of them alone"
         if not path.exists():
-            return "does not exist: check the path (patterns and addresses are not expanded)"
+            return "does not exist: check the path"
         if not path.is_file():
             return "is not a regular file: save it to one first"
         with path.open("rb"):

@@ -31,9 +31,9 @@ def rows(engine: Engine, given: Given) -> Rows:
         EventLogError: the file is empty, a column is a position, or two names differ in letter case only.
     """
     original, asked = checked(given.source), given.asked
-    what = f"jsonl file {str(original)!r}"
+    what = given.called("jsonl")
     given.require_no_header("jsonl")
-    path = plain(original, engine.path("source"))
+    path = plain(original, engine.unused("source"))
     names = {role: _name(role, column, what) for role, column in asked.columns.items()}
     _require_told_apart(names, what)
     if path.stat().st_size == 0:

@@ -29,9 +29,9 @@ def rows(engine: Engine, given: Given) -> Rows:
         EventLogError: not Parquet, damaged, or a column is not there or of another type than integer or text.
     """
     source = checked(given.source)
-    what = f"parquet file {str(source)!r}"
+    what = given.called("parquet")
     given.require_no_header("parquet")
-    path = plain(source, engine.path("source"))
+    path = plain(source, engine.unused("source"))
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")

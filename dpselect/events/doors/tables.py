@@ -1,72 +1,109 @@
-"""Tables in memory: pyarrow, pandas, Polars. None of them is imported unless the caller already did."""
+"""Tables: pandas, Polars, DuckDB, and whatever offers an Arrow stream. None of them is imported unless the caller already did."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
 
+from accounting import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.columns import SHORT, Asked, ambiguous, no_column
 from dpselect.events.doors.parquet import BYTES_PER_ROW
-from dpselect.events.engine import Engine
-from dpselect.events.rows import Given, Rows, described, selected
+from dpselect.events.engine import Engine, guarded
+from dpselect.events.rows import Given, Rows, described, located, quoted, selected
 
+_Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int]]
+"""From a table to an SQL relation of its columns by their short names, and roughly its size in bytes as text."""
+_UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as if it were this
 _OBJECT_KINDS = {"string": "string", "integer": "Int64", "empty": "string"}
 
 
 def accepts(given: Given) -> bool:
-    """A table of a known class."""
+    """A table: one of a known class, or one that offers an Arrow stream."""
     return _adapter(given.source) is not None
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of a table in memory, matched by exact name.
+    """The columns of a table, matched by exact name. What can be streamed is, through a file of the reading or in batches.
 
     Raises:
         EventLogError: a column is not there, there twice, or of another type than integer or text.
+        MissingExtra: an Arrow stream, and pyarrow is not installed.
     """
     source, asked = given.source, given.asked
-    what, adapter = f"the {type(source).__module__.split('.')[0]} table", _adapter(source)
+    what, adapter = f"the {type(source).__module__.split('.')[0].lstrip('_')} table", _adapter(source)
+    given.require_no_query()
     given.require_no_format("a table")
     given.require_no_header("a table")
     assert adapter is not None, "a door reads what it accepts"
-    table = adapter(source, asked, what)
-    engine.register("events", table, what=what)
-    kinds = described(engine.run("DESCRIBE events", what=what), asked, what)
+    relation, size = adapter(engine, source, asked, what)
+    kinds = described(engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what), asked, what)
     names = {role: SHORT[role] for role in asked.columns}
-    return Rows(sql=selected("events", names, kinds), size=len(table) * BYTES_PER_ROW, what=what, kinds=kinds)
+    return Rows(sql=selected(relation, names, kinds), size=size, what=what, kinds=kinds)
 
 
-def _adapter(source: object) -> Callable[[Any, Asked, str], Any] | None:
+def _adapter(source: object) -> _Adapter | None:
     names = {(base.__module__.split(".")[0], base.__name__) for base in type(source).__mro__}
-    return next((adapter for name, adapter in _ADAPTERS.items() if name in names), None)
+    known = next((adapter for name, adapter in _ADAPTERS.items() if name in names), None)
+    return _arrow if known is None and hasattr(type(source), "__arrow_c_stream__") else known
 
 
 def _short(asked: Asked) -> dict[Any, str]:
     return {column: SHORT[role] for role, column in asked.columns.items()}
 
 
-def _arrow(source: Any, asked: Asked, what: str) -> Any:
-    _require(asked, source.column_names, what)
-    return source.select(list(_short(asked))).rename_columns(list(_short(asked).values()))
-
-
-def _polars(source: Any, asked: Asked, what: str) -> Any:
+def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
+    """An Arrow stream: pyarrow, Polars, Ibis and others, batch by batch."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise EventLogError(f"{what} is handed over through pyarrow, which is not installed: pip install pyarrow")
-    _require(asked, source.columns, what)
-    return source.select(list(_short(asked))).rename(_short(asked))
+        raise MissingExtra(f"{what} is handed over through pyarrow: install it with pip install 'dpselect[arrow]'")
+    arrow = importlib.import_module("pyarrow")
+    stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
+    names = list(stream.schema.names)
+    _require(asked, names, what)
+    places = {short: names.index(column) for column, short in _short(asked).items()}
+    schema = arrow.schema([stream.schema.field(place).with_name(short) for short, place in places.items()])
+
+    def batches() -> Iterator[Any]:
+        for batch in stream:
+            yield arrow.RecordBatch.from_arrays([batch.column(place) for place in places.values()], schema=schema)
+
+    engine.register("events", arrow.RecordBatchReader.from_batches(schema, batches()), what=what)
+    return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN
 
 
-def _pandas(source: Any, asked: Asked, what: str) -> Any:
+def _lazy(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
+    """A Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
+    _require(asked, guarded(what, lambda: source.collect_schema().names()), what)
+    target, short = engine.path("table"), _short(asked)
+    guarded(what, lambda: source.select(list(short)).rename(short).sink_parquet(target))
+    return _written(engine, target, what)
+
+
+def _relation(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
+    """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
+    _require(asked, guarded(what, lambda: list(source.columns)), what)
+    target = engine.path("table")
+    columns = ", ".join(f"{quoted(name)} AS {short}" for name, short in _short(asked).items())
+    guarded(what, lambda: source.project(columns).write_parquet(str(target)))
+    return _written(engine, target, what)
+
+
+def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
+    count = engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(target)})", what=what)[0][0]
+    return f"read_parquet({located(target)}, hive_partitioning = false)", int(count or 0) * BYTES_PER_ROW
+
+
+def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
     _require(asked, list(source.columns), what)
     table = source[list(_short(asked))].set_axis(list(_short(asked).values()), axis="columns")
     for role, column in asked.columns.items():
         if table[SHORT[role]].dtype == object:
             table = table.assign(**{SHORT[role]: _object_column(table[SHORT[role]], role, column, what)})
-    return table
+    engine.register("events", table, what=what)
+    return "events", len(table) * BYTES_PER_ROW
 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:
@@ -94,8 +131,9 @@ def _require(asked: Asked, names: Sequence[object], what: str) -> None:
             raise no_column(field, column, names, what)
 
 
-_ADAPTERS: dict[tuple[str, str], Callable[[Any, Asked, str], Any]] = {
-    ("pyarrow", "Table"): _arrow,
+_ADAPTERS: Final[dict[tuple[str, str], _Adapter]] = {
     ("pandas", "DataFrame"): _pandas,
-    ("polars", "DataFrame"): _polars,
+    ("polars", "LazyFrame"): _lazy,
+    ("_duckdb", "DuckDBPyRelation"): _relation,
+    ("duckdb", "DuckDBPyRelation"): _relation,
 }

@@ -129,12 +129,13 @@ def test_bad_options(tmp_path: Path, options: dict[str, Any], words: str) -> Non
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
-    """A missing file, a directory, a device, a pattern and an address are each told apart from a log."""
+    """A missing file, a folder without logs, a device, a pattern of nothing and an address are each told apart from a log."""
     written(tmp_path, "a.csv", GOOD)
     refused(tmp_path / "b.csv", "does not exist")
-    refused(str(tmp_path / "*.csv"), "does not exist")
-    refused("https://example.org/log.csv", "'https://example.org/log.csv' does not exist")
-    refused(tmp_path, "is a directory")
+    refused(str(tmp_path / "*.tsv"), "holds no file")
+    refused(f"https://user:{SECRET}@example.org/log.csv?*", "begin with https:// are not read")
+    refused(tmp_path, "holds no file .* format=")
+    refused([tmp_path], "is a directory")
     refused("/dev/null", "not a regular file", format="csv")
 
 
@@ -169,7 +170,9 @@ def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
         (pl.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
         (pa.table({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
         (pl.DataFrame({"u": [2**100], "i": [SECRET]}, schema={"u": pl.Int128, "i": pl.String}), "cannot be read"),
-        (pl.LazyFrame({"u": [1], "i": [SECRET]}), "collect a LazyFrame"),
+        (pl.LazyFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
+        (pl.LazyFrame({"u": ["a"], "i": [SECRET]}).with_columns(pl.col("u").cast(pl.Int64)), "cannot be read"),
+        ([1, SECRET], "builtins.list"),
         (pa.table({"u": pa.array([], pa.string()), "i": pa.array([], pa.string())}), "no event"),
         ({"u": [1], "i": [SECRET]}, "builtins.dict"),
         (None, "NoneType"),

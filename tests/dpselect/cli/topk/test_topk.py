@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
+from dpselect.cli import app
 
 # With a budget of 400 the noise has scale below 0.03 and gaps are 194 and more: a wrong winner is less likely than e^-1000.
 CERTAIN = ("--epsilon", "400", "--delta", "1e-6")
@@ -205,3 +207,34 @@ def test_clipped_counts_are_released_by_a_histogram(ask: Any, catalogue: Path) -
     refused = ask("--k", 2, *CERTAIN, "--clip", "1")
     assert refused.exit_code == 2
     assert "--max-items-per-user" in refused.stderr
+
+
+def _choice(result: Any) -> str:
+    assert (result.exit_code, result.stderr) == (0, "")
+    (label,) = json.loads(result.stdout)["selection"]["labels"]
+    return str(label)
+
+
+def test_a_log_in_several_places(run: Any, log: Path, tmp_path: Path) -> None:
+    """Several files, a pattern, a folder and standard input are one log; what comes in is there for a second look too."""
+    asked = ["--user", "person", "--item", "shop", "--k", "1", *CERTAIN, "--json"]
+    lines = log.read_text().splitlines(keepends=True)
+    for name, part in (("a", lines[1:900]), ("b", lines[900:])):
+        (tmp_path / f"{name}.part.csv").write_text("".join([lines[0], *part]))
+    for source in ([tmp_path / "a.part.csv", tmp_path / "b.part.csv"], [f"{tmp_path}/*.part.csv"]):
+        assert _choice(run("topk", *source, *asked)) == "hit"
+    for clip in ((), ("--items-per-user", "81")):
+        words = ["topk", "-", *asked, "--format", "csv", *clip]
+        assert _choice(CliRunner().invoke(app, words, input=log.read_text())) == "hit"
+    refused = CliRunner().invoke(app, ["topk", "-", *asked], input=log.read_text())
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "standard input" in refused.stderr
+
+
+def test_an_address_is_not_repeated(run: Any) -> None:
+    """A password in an address stands in no message."""
+    for address in ("postgresql://ann:secret@/none?host=/nowhere", "mysql://ann:secret@host/name"):
+        words = ("--table", "log") if address.startswith("post") else ()
+        result = run("topk", address, "--user", "u", "--item", "i", "--k", 1, "--epsilon", 2, "--delta", 1e-6, *words)
+        assert result.exit_code == 1
+        assert "secret" not in result.stderr

@@ -1,0 +1,124 @@
+"""A table or a query of PostgreSQL, by SQLAlchemy URL. Needs the extra `dpselect[postgres]`.
+
+The server sends the columns once, by COPY in a read-only transaction; users are bounded and clipped here. It
+could bound them itself, but then a second dialect would have to keep the same items of a user, to the letter, and a log that is
+large would be sorted on a server that has other work; COPY is one sequential scan. The stream lies on disk, not in memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from accounting import AccountingError, MissingExtra
+from dpselect.errors import EventLogError
+from dpselect.events.columns import SHORT, by_name
+from dpselect.events.rows import Given, Rows, described, literal, located, selected
+
+if TYPE_CHECKING:
+    from dpselect.events.engine import Engine
+
+_SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
+_NULL = r"\N"  # unquoted; all text is quoted
+# Types by the object number that PostgreSQL has for them, as the engine's.
+_TYPES: Mapping[int, str] = {
+    **{16: "BOOLEAN", 17: "BLOB", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 25: "VARCHAR", 1042: "VARCHAR", 1043: "VARCHAR"},
+    **{19: "VARCHAR", 2950: "UUID", 700: "FLOAT", 701: "DOUBLE", 1700: "DOUBLE"},
+    **{1082: "DATE", 1114: "TIMESTAMP", 1184: "TIMESTAMP WITH TIME ZONE", 114: "JSON", 3802: "JSON"},
+}
+
+
+def accepts(given: Given) -> bool:
+    """A postgresql:// URL, as text or as SQLAlchemy's."""
+    return _url(given.source) is not None
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of `table` (perhaps schema.table), or of `query`.
+
+    Raises:
+        EventLogError: neither or both are named; the server cannot be reached, refuses, or has no such table or column; a column
+            is neither integers nor text.
+        MissingExtra: psycopg is not installed.
+    """
+    given.require_no_format("a database")
+    given.require_no_header("a database")
+    if (given.table is None) == (given.query is None):
+        raise EventLogError("a database needs table= or query= (--table, --query), and not both: what to read of it")
+    what = f"table {given.table!r}" if given.table is not None else "the query"
+    try:
+        psycopg = importlib.import_module("psycopg")
+    except ImportError:
+        raise MissingExtra("PostgreSQL is read by psycopg: install it with pip install 'dpselect[postgres]'") from None
+    return _copied(engine, given, psycopg, what)
+
+
+def _url(source: object) -> str | None:
+    text = source.render_as_string(hide_password=False) if hasattr(source, "render_as_string") else source
+    return text if isinstance(text, str) and text.startswith(_SCHEMES) else None
+
+
+def _copied(engine: Engine, given: Given, psycopg: Any, what: str) -> Rows:
+    failure = None
+    try:
+        with psycopg.connect(**_connection(given)) as connection:
+            connection.read_only = True
+            with connection.cursor() as cursor:
+                return _streamed(engine, given, psycopg.sql, cursor, what)
+    except AccountingError as error:
+        failure = str(error)
+    except psycopg.Error as error:
+        # Its message may quote the data, the query or the password; the name of what went wrong does not.
+        failure = (
+            f"{what} cannot be read from the database: {type(error).__name__}; check the address, the names and the permissions"
+        )
+    raise EventLogError(failure)
+
+
+def _connection(given: Given) -> dict[str, Any]:
+    """What psycopg connects with: the parts of the URL as SQLAlchemy reads them."""
+    sqlalchemy = importlib.import_module("sqlalchemy")
+    try:
+        url = sqlalchemy.make_url(_url(given.source))
+        parts = url.translate_connect_args(username="user", database="dbname")
+        return {**parts, **{name: ",".join(value) if isinstance(value, tuple) else value for name, value in url.query.items()}}
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        parts = None
+    raise EventLogError("the database's address cannot be read: write postgresql://user@host/name")
+
+
+def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) -> Rows:
+    if given.table is not None:
+        log = sql.SQL("SELECT * FROM {}").format(sql.Identifier(*given.table.split(".")))
+    else:
+        log = sql.SQL((given.query or "").rstrip().rstrip(";"))
+    cursor.execute(sql.SQL("SELECT * FROM ({}\n) AS log LIMIT 0").format(log))
+    names, types = [column.name for column in cursor.description], [column.type_code for column in cursor.description]
+    places = by_name(given.asked, names, what)
+    stored = {role: _stored(cursor, types[place]) for role, place in places.items()}
+    kinds = described(list(stored.items()), given.asked, what)
+    columns = sql.SQL(", ").join(sql.Identifier(names[place]) for place in places.values())
+    target, quoted = engine.unused("database"), [names[places[role]] for role in places if stored[role] == "VARCHAR"]
+    force = sql.SQL(", FORCE_QUOTE ({})").format(sql.SQL(", ").join(map(sql.Identifier, quoted))) if quoted else sql.SQL("")
+    copy = sql.SQL("COPY (SELECT {} FROM ({}\n) AS log) TO STDOUT (FORMAT csv, ENCODING 'UTF8', NULL '\\N'{})")
+    with cursor.copy(copy.format(columns, log, force)) as stream, target.open("xb") as file:
+        for block in stream:
+            file.write(block)
+    declared = ", ".join(f"'{SHORT[role]}': '{kind}'" for role, kind in stored.items())
+    relation = (
+        f"read_csv({located(target)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "
+        f"escape = '\"', nullstr = {literal(_NULL)}, allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
+        "new_line = '\\n', hive_partitioning = false)"
+    )
+    text = selected(relation, {role: SHORT[role] for role in stored}, kinds)
+    return Rows(sql=text, size=target.stat().st_size, what=what, kinds=kinds)
+
+
+def _stored(cursor: Any, number: int) -> str:
+    """The engine's type for a column: an enumeration's values are text."""
+    if number in _TYPES:
+        return "VARCHAR" if _TYPES[number] == "UUID" else _TYPES[number]
+    cursor.execute("SELECT typtype = 'e' FROM pg_type WHERE oid = %s", (number,))
+    found = cursor.fetchone()
+    return "VARCHAR" if found is not None and found[0] else f"number {number} of PostgreSQL"

@@ -1,0 +1,134 @@
+"""Several files as one log: a list of paths, a pattern, or a folder. Names of folders may hold columns (day=2024-07-14)."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import unquote
+
+from dpselect.errors import EventLogError
+from dpselect.events.columns import SHORT, Asked
+from dpselect.events.doors import delimited, jsonl, parquet
+from dpselect.events.doors.files import checked, suffix_format
+from dpselect.events.rows import Given, Kinds, Rows, Source, literal
+
+if TYPE_CHECKING:
+    from dpselect.events.engine import Engine
+
+FILES: Final[tuple[Source, ...]] = (delimited, jsonl, parquet)
+_MOST_FILES = 10_000
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def accepts(given: Given) -> bool:
+    """A list or tuple of paths, a pattern that is not itself the name of a file, or a folder."""
+    source = given.source
+    if isinstance(source, list | tuple):
+        return all(isinstance(path, str | os.PathLike) for path in source)
+    return isinstance(source, str | os.PathLike) and "\0" not in str(source) and (Path(source).is_dir() or _is_pattern(source))
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """All rows of all files, which must have these columns and agree on their kinds; in the order of the files' names.
+
+    Of a folder the Parquet files are read, at any depth, or those of the format stated; what begins with a dot or an underscore
+    is left alone. For a file in a folder or found by a pattern, key=value in the name of a folder on its way is a column of text.
+
+    Raises:
+        EventLogError: there is no such file, or more than 10,000; one cannot be read, or its columns are of another kind.
+    """
+    given.require_no_query()
+    found = _found(given)
+    if not found:
+        raise EventLogError(f"{_shown(given.source)} holds no file to read: a folder of other files than Parquet needs format=")
+    if len(found) > _MOST_FILES:
+        raise EventLogError(f"{_shown(given.source)} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them")
+    parts = [_one(engine, given, path, known) for path, known in found]
+    what = f"{_shown(given.source)} ({len(parts):,} file{'s' if len(parts) > 1 else ''})"
+    columns = ", ".join(SHORT[role] for role in given.asked.columns)
+    whole = "*" if callable(parts[0].kinds) else columns
+    sql = " UNION ALL BY NAME ".join(f"SELECT {whole} FROM ({part.sql})" for part in parts)
+    return Rows(sql=sql, size=sum(part.size for part in parts), what=what, kinds=_agreed(parts))
+
+
+def _is_pattern(source: str | os.PathLike[str]) -> bool:
+    return glob.has_magic(str(source)) and "://" not in str(source) and not os.path.lexists(source)
+
+
+def _shown(source: object) -> str:
+    return f"{len(source)} files" if isinstance(source, list | tuple) else repr(str(source))
+
+
+def _found(given: Given) -> list[tuple[Path, dict[str, str | None]]]:
+    """The files, and the columns that their folders' names hold."""
+    source = given.source
+    if isinstance(source, list | tuple):
+        return [(Path(path), {}) for path in source]
+    root = Path(cast(str, source))
+    if root.is_dir():
+        kind = "parquet" if given.format == "auto" else given.format
+        files = [path for path in root.rglob("*") if suffix_format(path) == kind and _is_data(path.relative_to(root))]
+    else:
+        pattern, root = root, Path(*_fixed(root))
+        files = list(root.glob(str(pattern.relative_to(root))))
+    return [(path, _in_names(path.relative_to(root).parts[:-1])) for path in sorted(files) if not path.is_dir()]
+
+
+def _fixed(pattern: Path) -> Iterable[str]:
+    for part in pattern.parts:
+        if glob.has_magic(part):
+            return
+        yield part
+
+
+def _is_data(path: Path) -> bool:
+    return not any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _in_names(folders: Iterable[str]) -> dict[str, str | None]:
+    pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
+    return {unquote(key): None if value == _NULL else unquote(value) for key, value in pairs}
+
+
+def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | None]) -> Rows:
+    """The rows of one file."""
+    held = {role: known[str(column)] for role, column in given.asked.columns.items() if column in known}
+    asked: Asked = given.asked.without(held)
+    if not asked.columns:
+        raise EventLogError(f"{str(checked(path))!r}: all columns asked for stand in the names of folders, and none in the file")
+    alone = replace(given, source=path, asked=asked)
+    door = next(door for door in FILES if door.accepts(alone))
+    part = door.rows(engine, alone)
+    if not held:
+        return part
+    if callable(part.kinds):
+        raise EventLogError(
+            f"{part.what} is JSON lines, which columns in the names of folders do not go with: use Parquet or CSV"
+        )
+    texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
+    columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
+    return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=_ordered(given.asked, part.kinds))
+
+
+def _ordered(asked: Asked, kinds: Kinds) -> Kinds:
+    return {role: kinds.get(role, "str") for role in asked.columns}
+
+
+def _agreed(parts: list[Rows]) -> Kinds:
+    """The kinds that all files share, so that 7 and "7" stay two items.
+
+    Raises:
+        EventLogError: two files differ.
+    """
+    first = parts[0]
+    for other in parts[1:]:
+        if callable(first.kinds) != callable(other.kinds) or not (callable(first.kinds) or first.kinds == other.kinds):
+            raise EventLogError(
+                f'{other.what} holds columns of other types than {first.what}, and 7 and "7" would be counted apart: give all '
+                "files one format, and one type to each column"
+            )
+    return first.kinds  # type: ignore[return-value]

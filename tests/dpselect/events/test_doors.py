@@ -1,0 +1,270 @@
+"""Every door: the same counts, row for row, whatever the log lies in; streams stay streams; errors show nothing of the data."""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import psycopg
+import pyarrow as pa
+import pytest
+import sqlalchemy
+from event_oracle import bounded, distinct_users
+
+import accounting as acc
+from dpselect import events
+from dpselect.errors import EventLogError
+from dpselect.events.doors import tables
+
+SECRET = "SECRET42"
+_RANDOM = random.Random(1)
+LOG: list[tuple[Any, Any]] = [
+    (f"user {_RANDOM.randrange(40)}", _RANDOM.choice(["a", "b,\"c'", "\\N", "it\nem", "é", "007", "7"])) for _ in range(300)
+] + [(None, "a"), ("user 1", None)]
+NAMES = ("who", "Where ?")
+
+
+def frame(log: list[tuple[Any, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(log, schema=list(NAMES), orient="row")
+
+
+class Stream:
+    """An Arrow stream of any make, to be read once, in batches."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._held = [table]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._held.pop().__arrow_c_stream__(requested_schema)
+
+
+def _folder(log: list[tuple[Any, Any]], folder: Path) -> Path:
+    for number in range(3):
+        part = folder / "log" / f"n={number}"
+        part.mkdir(parents=True)
+        frame(log[number::3]).write_parquet(part / f"x{number}.parquet")
+    (folder / "log" / "_temporary").mkdir()
+    (folder / "log" / "_temporary" / "half.parquet").write_text("not whole")
+    return folder / "log"
+
+
+def _csv(log: list[tuple[Any, Any]], folder: Path) -> bytes:
+    target = folder / "one.csv"
+    frame(log).write_csv(target)
+    return target.read_bytes()
+
+
+def _several(log: list[tuple[Any, Any]], folder: Path) -> list[str | Path]:
+    (folder / "a.csv").write_bytes(_csv(log[:100], folder))
+    (folder / "b [1].csv").write_bytes(_csv(log[100:], folder))
+    return [folder / "a.csv", str(folder / "b [1].csv")]
+
+
+def _standard_input(log: list[tuple[Any, Any]], folder: Path) -> str:
+    sys.stdin = io.TextIOWrapper(io.BytesIO(_csv(log, folder)))
+    return "-"
+
+
+def _relation(log: list[tuple[Any, Any]], folder: Path) -> Any:
+    connection = duckdb.connect()
+    connection.register("held", frame(log).to_arrow())
+    return connection.sql("SELECT *, 1 AS unused FROM held")
+
+
+DOORS: dict[str, Callable[[list[tuple[Any, Any]], Path], Any]] = {
+    "pyarrow": lambda log, _: frame(log).to_arrow(),
+    "reader": lambda log, _: pa.RecordBatchReader.from_stream(frame(log)),
+    "capsule": lambda log, _: Stream(frame(log).to_arrow()),
+    "polars": lambda log, _: frame(log),
+    "polars lazy": lambda log, _: frame(log).lazy().with_columns(unused=1),
+    "pandas": lambda log, _: frame(log).to_pandas(),
+    "duckdb": _relation,
+    "folder": _folder,
+    "pattern": lambda log, folder: str(_folder(log, folder) / "n=*" / "*.parquet"),
+    "deep pattern": lambda log, folder: str(_folder(log, folder) / "**" / "x*.parquet"),
+    "files": _several,
+    "standard input": _standard_input,
+}
+READ = {"user": "who", "item": "Where ?"}
+
+
+def counts(source: Any, **options: Any) -> events.EventCounts:
+    return events.read(source, **{**READ, **options})
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_gives_the_same_counts(door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts, counts under a bound and clipped sums are those of Python's sets, and nulls are left out and counted."""
+    monkeypatch.setattr(sys, "stdin", sys.stdin)
+    options = {"format": "csv"} if door == "standard input" else {}
+    found = counts(DOORS[door](LOG, tmp_path), max_items_per_user=2, salt="s", clip=1.0, **options)
+    kept = bounded(LOG, 2, "s")
+    expected = dict(sorted(distinct_users(kept).items()))
+    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == expected
+    alone = counts(frame(LOG).to_arrow(), max_items_per_user=2, salt="s", clip=1.0)
+    assert found.clipped.tolist() == alone.clipped.tolist()
+    assert (found.report.rows, found.report.rows_left_out) == (302, 2)
+
+
+@pytest.mark.parametrize("door", ["pyarrow", "capsule", "polars lazy", "duckdb", "pandas", "pattern"])
+def test_integers_stay_integers(door: str, tmp_path: Path) -> None:
+    """64-bit integers pass every typed door unchanged."""
+    log: list[tuple[Any, Any]] = [(2**53 + 1, -(2**62)), (2**53, -(2**62)), (2**53, 7)]
+    found = counts(DOORS[door](log, tmp_path))
+    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == {-(2**62): 2, 7: 1}
+
+
+def test_names_of_folders_are_columns(tmp_path: Path) -> None:
+    """key=value on the way to a file is a column of text, its escapes undone; the null of partitions is a null."""
+    for value, users in (("a%2Fb", [1, 2]), ("07", [1]), ("__HIVE_DEFAULT_PARTITION__", [3])):
+        part = tmp_path / f"shop={value}"
+        part.mkdir()
+        pl.DataFrame({"u": users}).write_parquet(part / "x.parquet")
+    for source in (tmp_path, str(tmp_path / "shop=*" / "x.parquet")):
+        found = events.read(source, user="u", item="shop")
+        assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == {"07": 1, "a/b": 2}
+        assert found.report.rows_without_item == 1
+    (tmp_path / "shop=1" / "town=2").mkdir(parents=True)
+    pl.DataFrame({"u": [1]}).write_parquet(tmp_path / "shop=1" / "town=2" / "x.parquet")
+    with pytest.raises(EventLogError, match="none in the file"):
+        events.read(tmp_path / "shop=1", user="u", item="town") and events.read(
+            f"{tmp_path}/*/*/*.parquet", user="shop", item="town"
+        )
+
+
+def test_files_have_to_agree(tmp_path: Path) -> None:
+    """Integers in one file and text in another would make one item two: refused by the names of both."""
+    pl.DataFrame({"u": [1], "i": [7]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"u": [1], "i": ["7"]}).write_parquet(tmp_path / "b.parquet")
+    (tmp_path / "c.jsonl").write_text('{"u": 1, "i": 7}\n')
+    for other in ("b.parquet", "c.jsonl"):
+        with pytest.raises(EventLogError, match=rf"{other}.* other types .*a\.parquet"):
+            events.read([tmp_path / "a.parquet", tmp_path / other], user="u", item="i")
+    with pytest.raises(EventLogError, match="'i2' is not a column of parquet file"):
+        events.read(tmp_path, user="u", item="i2")
+
+
+def test_json_lines_in_several_files(tmp_path: Path) -> None:
+    """Types are judged over all files together."""
+    (tmp_path / "a.jsonl").write_text('{"u": 1, "i": 7}\n')
+    (tmp_path / "b.jsonl").write_text('{"u": 2, "i": 7}\n')
+    assert events.read(str(tmp_path / "?.jsonl"), user="u", item="i").counts.tolist() == [2]
+    (tmp_path / "c.jsonl").write_text('{"u": 2, "i": "7"}\n')
+    with pytest.raises(EventLogError, match="numbers and text"):
+        events.read(str(tmp_path / "?.jsonl"), user="u", item="i")
+
+
+def test_a_stream_is_never_whole_in_memory() -> None:
+    """Batches of an Arrow stream are asked for one by one, and gone when the next comes."""
+    import weakref
+
+    alive: list[weakref.ref[Any]] = []
+    most = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        for number in range(40):
+            batch = pa.RecordBatch.from_pydict({"u": list(range(number, number + 5000)), "i": ["a"] * 5000})
+            alive.append(weakref.ref(batch))
+            most = max(most, sum(one() is not None for one in alive))
+            yield batch
+
+    schema = pa.schema([("u", pa.int64()), ("i", pa.string())])
+    found = events.read(pa.RecordBatchReader.from_batches(schema, batches()), user="u", item="i", buckets=1)
+    assert found.counts.tolist() == [5039]
+    assert most <= 20
+
+
+def test_a_lazy_frame_is_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frame's own engine writes it out: nothing calls collect."""
+    monkeypatch.setattr(pl.LazyFrame, "collect", lambda *_, **__: pytest.fail("collected"))
+    assert events.read(pl.LazyFrame({"u": [1, 2], "i": ["a", "a"]}), user="u", item="i").counts.tolist() == [2]
+
+
+def test_arrow_streams_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pyarrow the error says what to install."""
+    monkeypatch.setattr(tables.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(acc.MissingExtra, match=r"dpselect\[arrow\]"):
+        events.read(pl.DataFrame({"u": [1], "i": [1]}), user="u", item="i")
+
+
+def refused(source: Any, words: str, **options: Any) -> None:
+    with pytest.raises(EventLogError, match=words) as caught:
+        events.read(source, **{"user": "u", "item": "i", **options})
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in str(error)
+        error = error.__context__
+
+
+def test_errors_of_streams_show_no_row() -> None:
+    """What a library says while it reads may quote a row, and is not passed on; the caller's relation may fail half-way."""
+    bad = pl.LazyFrame({"u": [1], "i": [SECRET]}).with_columns(pl.col("i").cast(pl.Int64))
+    refused(bad, "polars table cannot be read")
+    refused(duckdb.connect().sql(f"SELECT 1 AS u, CAST('{SECRET}' AS INTEGER) AS i"), "duckdb table cannot be read")
+    schema = pa.schema([("u", pa.int64()), ("i", pa.string())])
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"u": [1], "i": ["a"]})
+        raise ValueError(SECRET)
+
+    refused(pa.RecordBatchReader.from_batches(schema, broken()), "pyarrow table cannot be read")
+    refused(pa.chunked_array([[SECRET]]), "cannot be read")
+    refused([], "holds no file")
+    refused("-", "state format=")
+    refused(pl.DataFrame({"u": [1], "i": [1]}), "table='x' is for a database", table="x")
+
+
+@pytest.fixture(scope="module")
+def server(postgres: str) -> str:
+    """A database with the log as text and as integers, a domain, an enumeration, and a table nobody may read."""
+    driver = sqlalchemy.make_url(postgres)
+    with psycopg.connect(host=str(driver.query["host"]), user="postgres", dbname="postgres", autocommit=True) as link:
+        link.execute("CREATE SCHEMA IF NOT EXISTS door")
+        link.execute('CREATE TABLE door.log (who text, "Where ?" text, whole bigint, kind numeric)')
+        with link.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO door.log VALUES (%s, %s, %s, 1.5)", [(*event, number % 5) for number, event in enumerate(LOG)]
+            )
+            cursor.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
+            cursor.execute("CREATE TABLE moods (u int, i mood)")
+            cursor.execute("INSERT INTO moods VALUES (1, 'ok'), (2, 'ok'), (3, NULL)")
+            cursor.execute("CREATE TABLE nothing (u int, i text)")
+    return postgres
+
+
+def test_postgresql_gives_the_same_counts(server: str) -> None:
+    """A table, a query and an SQLAlchemy URL of a real server, text with quotes, line ends and a text \\N that is no null."""
+    expected = dict(sorted(distinct_users(bounded(LOG, 2, "s")).items()))
+    how = {"max_items_per_user": 2, "salt": "s"}
+    for source, what in (
+        (server, {"table": "door.log"}),
+        (sqlalchemy.make_url(server), {"query": 'SELECT "Where ?", who FROM door.log;'}),
+    ):
+        found = counts(source, **how, **what)
+        assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == expected
+        assert (found.report.rows, found.report.rows_left_out) == (302, 2)
+    numbers = counts(server, item="whole", table="door.log")
+    assert numbers.labels == (0, 1, 2, 3, 4)
+    assert events.read(server, user="u", item="i", table="moods").scores(["sad", "ok"]).values.tolist() == [0, 2]
+
+
+def test_postgresql_refusals(server: str) -> None:
+    """What is missing, wrong or forbidden is named by its kind; the server's words, which may quote data, are not passed on."""
+    refused(server, "table= or query=")
+    refused(server, "not both", table="a", query="b")
+    refused(server, "UndefinedTable", table="missing")
+    refused(server, "'u' is not a column of table 'door.log': its columns are 'who'", table="door.log")
+    refused(server, "item='kind' of .* type DOUBLE", table="door.log", user="who", item="kind")
+    refused(server, "InvalidTextRepresentation", query=f"SELECT 1 AS u, CAST('{SECRET}' AS int) AS i")
+    refused(server, "ReadOnlySqlTransaction|SyntaxError", query="DELETE FROM moods RETURNING u, i")
+    refused(server, "no event", table="nothing")
+    refused(server, "format='csv'", table="moods", format="csv")
+    refused("postgresql://nobody:SECRET42@/none?host=/nowhere", "OperationalError", table="t")
+    refused("mysql://ann:SECRET42@host/name?x=[1]", "begin with mysql:// are not read")
