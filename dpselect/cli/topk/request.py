@@ -31,7 +31,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
     planned = _planned(stated, base)
     releases = stated["releases"] or (base.releases if planned is not None else 1)
     return Question(
-        log=stated["events"][0] if len(stated["events"]) == 1 else tuple(stated["events"]),
+        log=_log(stated["events"]),
         user=_required(merged, "user", "[data]"),
         item=_required(merged, "item", "[data]"),
         k=_required(merged, "k", "[release]"),
@@ -69,6 +69,13 @@ def _declared(merged: Mapping[str, Any]) -> Budget | None:
 
     with Ledger.open(merged["ledger"], create=False) as ledger:
         return ledger.dataset(merged["dataset"]).budget
+
+
+def _log(events: list[str] | Path) -> str | tuple[str, ...] | Path:
+    """One source, or several files."""
+    if isinstance(events, Path):
+        return events
+    return events[0] if len(events) == 1 else tuple(events)
 
 
 def _merged(stated: Stated, base: Config) -> dict[str, Any]:
