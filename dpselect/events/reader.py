@@ -41,6 +41,8 @@ class Options(TypedDict, total=False):
     within: Sequence[Label] | NDArray[np.generic] | None
     format: Format
     header: bool | None
+    table: str | None
+    query: str | None
     buckets: int | None
     memory_limit: str | None
     progress: ProgressCallback | None
