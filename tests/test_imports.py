@@ -17,6 +17,7 @@ HEAVY = (
     "dp_accounting",
     "duckdb",
     "sqlalchemy",
+    "jinja2",
     "matplotlib",
     "pandas",
 )
@@ -39,8 +40,9 @@ def _loaded(code: str) -> set[str]:
         (f"import dpselect as dps\n{RELEASE}", set()),
         ("import accounting as acc\nacc.ZCDP(rho=0.1).epsilon(1e-6)", {"scipy.special"}),
         ("import accounting as acc\nacc.Ledger", {"sqlalchemy"}),
+        ("import dpselect.cli.ledger.command", {"sqlalchemy"}),
     ],
-    ids=["import", "curves", "a release", "a conversion", "ledger"],
+    ids=["import", "curves", "a release", "a conversion", "ledger", "ledger show"],
 )
 def test_an_import_loads_no_more_than_is_used(code: str, allowed: set[str]) -> None:
     """Heavy dependencies are loaded by what needs them: an import by none, dp-accounting only where it converts."""

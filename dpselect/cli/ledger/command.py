@@ -15,7 +15,6 @@ from accounting.files import new_file, read_text
 from accounting.ledger import Heads, InvalidEntry, Ledger, Receipt, Window
 from accounting.ledger.charging import new_key
 from accounting.relation import Relation
-from accounting.report import DELTAS, write_report
 from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
 from dpselect.cli.ledger import file as ledger_file
@@ -237,6 +236,8 @@ def report(
     _debug: options.Debug = False,
 ) -> None:
     """Write one self-contained page for an auditor. It needs no network."""
+    from accounting.report import DELTAS, write_report  # the other verbs need no template engine
+
     store = ledger_file.read(config).url_or(url)
     require_targets({"--output": output}, store)
     with Ledger.open(store, create=False) as ledger:
