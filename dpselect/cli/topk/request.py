@@ -47,6 +47,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
         period=tuple(merged["period"] or ()),
         planned=planned,
         releases=releases,
+        with_counts=bool(stated["with_counts"]),
         **{name: merged[name] for name in _PASSED_ON},
     )
 
