@@ -50,6 +50,7 @@ class Session:
         dataset: a dataset that the ledger declares; its relation must be that of every mechanism.
         period: the period(s) whose rows are read, where the dataset has a budget per period.
         actor: on whose behalf; by default the operating system's user.
+        team, purpose: whose work it is and what for, where the dataset has quotas by that.
 
     Raises:
         InvalidRequest: ledger is no Ledger.
@@ -66,7 +67,14 @@ class Session:
     """
 
     def __init__(
-        self, ledger: Ledger, dataset: str, *, period: str | Sequence[str] | None = None, actor: str | None = None
+        self,
+        ledger: Ledger,
+        dataset: str,
+        *,
+        period: str | Sequence[str] | None = None,
+        actor: str | None = None,
+        team: str | None = None,
+        purpose: str | None = None,
     ) -> None:
         if not isinstance(ledger, Ledger):
             raise InvalidRequest(
@@ -77,11 +85,22 @@ class Session:
         self._dataset = ledger.dataset(dataset)
         self._period = period
         self._actor = actor
+        self._behalf: Terms = {"period": period, "actor": actor, "team": team, "purpose": purpose}
 
     @classmethod
-    def open(cls, url: str, dataset: str, *, period: str | Sequence[str] | None = None, actor: str | None = None) -> Self:
+    def open(
+        cls,
+        url: str,
+        dataset: str,
+        *,
+        period: str | Sequence[str] | None = None,
+        actor: str | None = None,
+        team: str | None = None,
+        purpose: str | None = None,
+    ) -> Self:
         """A session on the ledger at `url`, which must exist."""
-        return cls(Ledger.open(url, create=False), dataset, period=period, actor=actor)
+        ledger = Ledger.open(url, create=False)
+        return cls(ledger, dataset, period=period, actor=actor, team=team, purpose=purpose)
 
     @property
     def ledger(self) -> Ledger:
@@ -105,7 +124,8 @@ class Session:
             BudgetExceeded, Unaffordable: the budget does not allow it.
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        self._ledger.check(self._dataset.name, mechanism, count=count, period=self._period)
+        terms: Terms = {**self._behalf, "count": count}
+        self._ledger.check(self._dataset.name, mechanism, **terms)
 
     @overload
     def affordable(self, mechanism: Mechanism, *, one_by_one: Literal[False] = False) -> int: ...
@@ -114,7 +134,7 @@ class Session:
     def affordable(self, mechanism: Mechanism, *, one_by_one: Literal[True]) -> Affordable: ...
 
     def affordable(self, mechanism: Mechanism, *, one_by_one: bool = False) -> int:
-        """How many more runs of `mechanism` every period's remaining budget pays for; at most 10^12.
+        """How many more runs of `mechanism` every period's remaining budget, and every quota, pays for; at most 10^12.
 
         Args:
             one_by_one: False counts runs that are charged now as one item, as `select_many` and `schedule` do: a plan for all
@@ -125,10 +145,10 @@ class Session:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         same_relation(self._dataset.relation, require_mechanism(mechanism).relation)
-        totals, curve = self.totals(), mechanism.curve
+        totals, curve = self._ledger.room(self._dataset.name, **self._behalf), mechanism.curve
         if not one_by_one:
             return min(_runs(total, curve) for total in totals)
-        return min(affordable(total.budget, total.spent, curve, most=MOST_RUNS, period=total.period) for total in totals)
+        return min(affordable(total.budget, total.spent, curve, most=MOST_RUNS, period=_place(total)) for total in totals)
 
     def select(
         self,
@@ -200,8 +220,12 @@ class Session:
             raise InvalidRequest("best_of takes a RepeatAndSelect and a function that makes one run, without arguments")
         return self._release(mechanism, 1, notes, lambda: mechanism.run(function))
 
-    def schedule(self, plan: Plan, **notes: Unpack[Notes]) -> Schedule:
+    def schedule(self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[Notes]) -> Schedule:
         """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one item at its composed curve.
+
+        Args:
+            expires_in: seconds after which it is given back to whoever needs room, unless something was drawn by then.
+            notes: see `Notes`.
 
         Returns:
             The door to the plan's draws, for this process only.
@@ -211,7 +235,7 @@ class Session:
             AlreadyCharged: the key belongs to an earlier plan.
         """
         item = as_plan(plan)
-        receipt = self._once(self._ledger.reserve(self._dataset.name, item, **self._terms(1, notes)))
+        receipt = self._once(self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes)))
         return Schedule(self._ledger, self._dataset.name, receipt.key, item, self._actor)
 
     def _release(self, item: Chargeable, count: int, notes: Notes, draw: Callable[[], T]) -> T:
@@ -225,7 +249,7 @@ class Session:
         if RUNNING.get():
             raise InvalidRequest("a run of RepeatAndSelect may not be charged: the number of charges would tell that of the runs")
         require_known(notes, Notes)
-        return {**cast(Terms, notes), "count": count, "period": self._period, "actor": self._actor}
+        return {**self._behalf, **cast(Terms, notes), "count": count}
 
     def _once(self, receipt: Receipt) -> Receipt:
         if receipt.replayed:
@@ -237,6 +261,10 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self._ledger!r}, {self._dataset.name!r})"
+
+
+def _place(total: Total) -> str:
+    return f"quota {total.quota!r}, {total.period}" if total.quota else total.period
 
 
 def _runs(total: Total, curve: Curve) -> int:

@@ -20,6 +20,8 @@ from accounting.ledger.heads import Head, Heads, Signature
 from accounting.ledger.item import Chargeable, Terms
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import Action, Dataset, Entry, Receipt, State, Total
+from accounting.ledger.quota import Quota, Scope
+from accounting.ledger.quotas import Quotas, Standing
 from accounting.ledger.signatures import Rotation, SigningKey, Trust
 from accounting.ledger.summary import Share, Summary
 from accounting.ledger.verify import Verification
@@ -44,13 +46,17 @@ __all__ = [
     "LedgerUnavailable",
     "Chargeable",
     "Problem",
+    "Quota",
+    "Quotas",
     "Receipt",
     "Rotation",
     "SchemaMismatch",
+    "Scope",
     "Share",
     "SharedRows",
     "Signature",
     "SigningKey",
+    "Standing",
     "State",
     "Summary",
     "Terms",

@@ -28,10 +28,11 @@ Kind = Literal[
     "corrupt",
     "identity",
     "signature",
+    "quota",
 ]
 
 # A later version of the package may round a price a little further outward than the one that charged it.
-_SLACK = 10**9
+SLACK = 10**9
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Chain:
         """Check the next entry and step on to it, whatever is wrong with it."""
         for kind, message in (*self._place(entry), *self._content(entry)):
             yield Problem(self.dataset.name, entry.seq, kind, message)
-        self.spent[entry.period] = entry.spent
+        if entry.action != "quota":
+            self.spent[entry.period] = entry.spent
         self.seq, self.head = entry.seq, entry.hash
         self.entries += 1
 
@@ -81,6 +83,12 @@ class Chain:
     def _content(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         if entry.action not in ACTIONS:
             yield "action", "the entry's action is unknown"
+            return
+        if (entry.action == "quota") != (entry.quota is not None):
+            yield "quota", "the entry declares a quota without being one's declaration, or the other way round"
+        if entry.action == "quota":
+            if (entry.price, entry.spent) != (NOTHING, NOTHING):
+                yield "price", "a quota charges nothing"
             return
         yield from self._charged(entry)
         total = self.spent.get(entry.period, NOTHING).plus(entry.price)
@@ -106,7 +114,7 @@ class Chain:
 
 
 def _less(charged: int, due: int) -> bool:
-    return charged < due - 1 - due // _SLACK
+    return charged < due - 1 - due // SLACK
 
 
 def _pricer(budget: Budget) -> Callable[[str | None, int], Price]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from sqlalchemy import Connection
 
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import joined
-from accounting.ledger.errors import KeyConflict, SharedRows
-from accounting.ledger.item import Chargeable, Item, Terms, binding_of, read_item, require_known
-from accounting.ledger.model import Action, Dataset, Entry, Receipt
+from accounting.ledger.errors import InvalidEntry, KeyConflict, SharedRows
+from accounting.ledger.item import Item, binding_of
+from accounting.ledger.model import Action, Dataset, Entry, Receipt, Total
 from accounting.ledger.origin import Origin
+from accounting.ledger.quota import Quota, Who
+from accounting.ledger.request import Request
 from accounting.ledger.rows import (
     Declared,
     claim_rows,
@@ -24,50 +25,13 @@ from accounting.ledger.rows import (
     set_total,
     spent_in,
 )
+from accounting.ledger.scopes import Held, hold, in_force, price_in, revisions, spent_of
 from accounting.ledger.states import openings, state_of
-from accounting.ledger.stored_text import checked_name, optional_text
-from accounting.spending.budget import Budget, Price
+from accounting.spending.budget import NOTHING, Budget, Price
 from accounting.spending.equivalent import shortfall
 from accounting.spending.price import BudgetExceeded
 
 _NEVER = "0" * 64
-
-
-Opening = Literal["charge", "reserve"]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a caller asks to be charged; everything in it is checked already, apart from the periods and the relation."""
-
-    dataset: str
-    item: Item
-    action: Opening
-    key: str
-    periods: tuple[str, ...]
-    label: str | None
-    fingerprint: str | None
-    salt: str | None
-
-
-def read_request(action: Opening, dataset: str, item: Curve | Chargeable, terms: Terms) -> Request:
-    """What is asked, checked as far as that goes without the dataset; its periods are filled in when that is locked.
-
-    Raises:
-        InvalidArgument, InvalidEntry, RelationMismatch: a keyword is unknown, or a value is none that can be charged.
-    """
-    require_known(terms, Terms)
-    key = terms.get("key")
-    return Request(
-        dataset=checked_name("dataset", dataset),
-        item=read_item(item, terms.get("count", 1), terms.get("relation")),
-        action=action,
-        key=new_key() if key is None else checked_name("key", key),
-        periods=(),
-        label=optional_text("label", terms.get("label")),
-        fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
-        salt=optional_text("salt", terms.get("salt")),
-    )
 
 
 @dataclass(frozen=True)
@@ -82,29 +46,17 @@ class Step:
     item: Item | None = None
     fingerprint: str | None = None
     salt: str | None = None
-
-
-def new_key() -> str:
-    """A key for a charge whose caller has none."""
-    return uuid.uuid4().hex
-
-
-def require_distinct(keys: list[str]) -> None:
-    """Refuse a key that pays for two charges of one batch.
-
-    Raises:
-        KeyConflict: there is one.
-    """
-    if len(set(keys)) < len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise KeyConflict(f"key={twice!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged")
+    team: str | None = None
+    purpose: str | None = None
+    expires: str | None = None
+    quota: str | None = None
 
 
 def charge(connection: Connection, declared: Declared, request: Request, origin: Origin) -> Receipt:
     """Charge, or give back what the same key has charged before. `declared` is locked.
 
     Raises:
-        BudgetExceeded, Unaffordable: the budget does not allow it; nothing is charged.
+        BudgetExceeded, Unaffordable: the budget or a quota does not allow it; nothing is charged.
         RelationMismatch: the item's guarantee is for another relation than the dataset's, or states none.
         KeyConflict: the key was used for something else.
         SharedRows: the rows were charged under another name.
@@ -113,24 +65,59 @@ def charge(connection: Connection, declared: Declared, request: Request, origin:
     if earlier:
         joined(declared.dataset.relation, request.item.relation, begun=True)
         return _replay(declared.dataset, request, earlier)
-    price = require_room(connection, declared, request.item, request.periods)
+    who = Who(origin.actor, request.team, request.purpose)
+    price, held = require_room(connection, declared, request.item, request.periods, who)
     _claim(connection, declared, request)
     steps = [_first_step(request, period, price) for period in request.periods]
     written = append(connection, declared, steps, origin)
+    hold(connection, declared.id, held)
     return Receipt(request.dataset, request.key, state_of(written), tuple(written), replayed=False)
 
 
-def require_room(connection: Connection, declared: Declared, item: Item, periods: tuple[str, ...]) -> Price:
-    """The item's price, if every period can pay it.
+def require_room(
+    connection: Connection, declared: Declared, item: Item, periods: tuple[str, ...], who: Who
+) -> tuple[Price, list[Held]]:
+    """The item's price, if every period and every quota can pay it, and how the quotas' accounts stand then.
 
     Raises:
         BudgetExceeded, Unaffordable, RelationMismatch: as `charge`.
     """
     joined(declared.dataset.relation, item.relation, begun=True)
     price = declared.dataset.budget.price(item.whole)
+    held: list[Held] = []
+    for total in _budgets(connection, declared, periods):
+        _require_fit(total, price, item)
+    for total, seq, account in _quotas(connection, declared, periods, who):
+        due = price_in(total.budget, item.curve_json, item.count)
+        _require_fit(total, due, item)
+        held.append(Held(seq, account, total.spent.plus(due)))
+    return price, held
+
+
+def rooms(connection: Connection, declared: Declared, periods: tuple[str, ...], who: Who) -> list[Total]:
+    """Where everything stands that a charge is held against: the periods, then the quotas' accounts."""
+    return [*_budgets(connection, declared, periods), *(total for total, _, _ in _quotas(connection, declared, periods, who))]
+
+
+def _budgets(connection: Connection, declared: Declared, periods: tuple[str, ...]) -> Iterator[Total]:
     for period in periods:
-        _require_fit(declared.dataset, period, spent_in(connection, declared.id, period), price, item)
-    return price
+        yield Total(declared.dataset.name, period, declared.dataset.budget, spent_in(connection, declared.id, period))
+
+
+def _quotas(connection: Connection, declared: Declared, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Total, int, str]]:
+    """Each account of a quota that limits the charge, with the quota's entry and the account's name."""
+    for revision, limit in in_force(revisions(connection, declared.id)):
+        quota = revision.quota
+        _require_named(quota, who)
+        accounts = quota.accounts(declared.dataset.window, who, periods)
+        for account, spent in spent_of(connection, declared.id, revision.seq, accounts).items():
+            words = quota.account_in_words(account)
+            yield Total(declared.dataset.name, words, limit, spent, quota.name), revision.seq, account
+
+
+def _require_named(quota: Quota, who: Who) -> None:
+    if quota.by is not None and quota.of is None and getattr(who, quota.by) is None:
+        raise InvalidEntry(f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name whose charge it is")
 
 
 def append(connection: Connection, declared: Declared, steps: list[Step], origin: Origin) -> list[Entry]:
@@ -138,9 +125,12 @@ def append(connection: Connection, declared: Declared, steps: list[Step], origin
     written: list[Entry] = []
     seq, head = declared.seq, declared.head
     for step in steps:
-        spent = spent_in(connection, declared.id, step.period).plus(step.price)
+        if step.action == "quota":
+            spent = NOTHING
+        else:
+            spent = spent_in(connection, declared.id, step.period).plus(step.price)
+            set_total(connection, declared.id, step.period, spent)
         entry = _entry(declared.dataset.name, seq + 1, step, spent, origin, head)
-        set_total(connection, declared.id, step.period, spent)
         seq, head = entry.seq, entry.hash
         written.append(entry)
     insert_entries(connection, declared.id, written)
@@ -171,13 +161,18 @@ def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, pre
         "fingerprint": step.fingerprint,
         "salt": step.salt,
         "prev": prev,
+        "team": step.team,
+        "purpose": step.purpose,
+        "expires": step.expires,
+        "quota": step.quota,
     }
     unsealed = Entry(**fields, hash=_NEVER)  # type: ignore[arg-type]
     return Entry(**fields, hash=unsealed.expected_hash())  # type: ignore[arg-type]
 
 
 def _first_step(request: Request, period: str, price: Price) -> Step:
-    return Step(request.action, request.key, period, price, request.label, request.item, request.fingerprint, request.salt)
+    names = ("action", "key", "label", "item", "fingerprint", "salt", "team", "purpose", "expires")
+    return Step(period=period, price=price, **{name: getattr(request, name) for name in names})
 
 
 def _replay(dataset: Dataset, request: Request, earlier: list[Entry]) -> Receipt:
@@ -206,12 +201,13 @@ def _claim(connection: Connection, declared: Declared, request: Request) -> None
     )
 
 
-def _require_fit(dataset: Dataset, period: str, spent: Price, price: Price, item: Item) -> None:
-    budget = dataset.budget
+def _require_fit(total: Total, price: Price, item: Item) -> None:
+    budget, spent = total.budget, total.spent
     if budget.fits(spent, price):
         return
+    part = f", quota={total.quota!r} ({total.period})" if total.quota else f", period={total.period!r}" if total.period else ""
+    where = f"dataset={total.dataset!r}{part}"
     left, fit = budget.remaining(spent), would_fit(budget, spent, item)
-    where = f"dataset={dataset.name!r}" + (f", period={period!r}" if period else "")
     raise BudgetExceeded(
         f"{where}: {item.count} run(s) do not fit into what is left, {fit} run(s) would fit. {shortfall(budget, spent, price)}. "
         "Nothing was charged, nothing may be released.",

@@ -46,6 +46,7 @@ class Terms(TypedDict, total=False):
         fingerprint: of the rows; rows once charged to one dataset and period are refused under others. Not a plain hash of
             private data, which confirms guesses, but a snapshot's name or a keyed hash.
         salt: of the contribution bounding, as provenance. Never a seed of noise.
+        team, purpose: whose work it is and what for, where quotas count by that (`Quota`).
     """
 
     count: int
@@ -56,6 +57,8 @@ class Terms(TypedDict, total=False):
     actor: str | None
     fingerprint: str | None
     salt: str | None
+    team: str | None
+    purpose: str | None
 
 
 def require_known(given: Iterable[str], known: type) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Self, Unpack, final
@@ -12,14 +11,15 @@ from sqlalchemy import select
 
 from accounting.curves import Curve
 from accounting.ledger.chain import Problem
-from accounting.ledger.charging import Opening, charge, read_request, require_distinct, require_room
 from accounting.ledger.declaring import declare, new_dataset
 from accounting.ledger.errors import LedgerCorrupt
 from accounting.ledger.export import export_lines
 from accounting.ledger.heads import Heads, heads_of
-from accounting.ledger.item import Chargeable, Terms, read_item, require_known
+from accounting.ledger.item import Chargeable, Terms
 from accounting.ledger.model import Dataset, Entry, Receipt, Total
+from accounting.ledger.opening import expire, open_charges, require_charge, room
 from accounting.ledger.origin import Clock, origin, utc_now
+from accounting.ledger.quotas import Quotas
 from accounting.ledger.restore import import_lines
 from accounting.ledger.rows import (
     Declared,
@@ -137,26 +137,32 @@ class Ledger:
             Unaffordable: no budget of the dataset's form pays for such a curve.
             RelationMismatch, KeyConflict, SharedRows, UnknownDataset, InvalidEntry: as named.
         """
-        return self._open_charge("charge", dataset, item, terms)
+        return open_charges(self._store, self._clock, "charge", dataset, [(item, terms)])[0]
 
     def charge_all(self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]) -> list[Receipt]:
         """Charge several (item, terms) pairs in one transaction: all of them, or none if one does not fit. Raises as `charge`.
 
         A retry under the same keys charges nothing, so give every pair a key where a retry is possible.
         """
-        return self._open_charges("charge", dataset, charges)
+        return open_charges(self._store, self._clock, "charge", dataset, charges)
 
-    def reserve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
-        """Set budget aside, as `charge` does, while no data are read yet: then `commit` and read them, or `void`."""
-        return self._open_charge("reserve", dataset, item, terms)
+    def reserve(
+        self, dataset: str, item: Curve | Chargeable, *, expires_in: float | None = None, **terms: Unpack[Terms]
+    ) -> Receipt:
+        """Set budget aside, as `charge` does, while no data are read yet: then `commit` and read them, or `void`.
+
+        Args:
+            expires_in: seconds after which it can no longer be committed, and is given back when somebody needs room (`expire`).
+        """
+        return open_charges(self._store, self._clock, "reserve", dataset, [(item, terms)], expires_in)[0]
+
+    def expire(self, dataset: str, *, actor: str | None = None) -> list[Receipt]:
+        """Give back each reservation that was not committed in time. A charge that finds no room does so first."""
+        return expire(self._store, dataset, origin(actor, self._clock))
 
     def check(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> None:
         """Raise as `charge` would if it were made now, without charging: before a long computation."""
-        require_known(terms, Terms)
-        priced = read_item(item, terms.get("count", 1), terms.get("relation"))
-        with self._store.reader() as connection:
-            declared = find_dataset(connection, checked_name("dataset", dataset))
-            require_room(connection, declared, priced, checked_periods(declared.dataset.window, terms.get("period")))
+        require_charge(self._store, self._clock, dataset, item, terms)
 
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
         """State that data are about to be read for a reservation: from here on it cannot be voided.
@@ -187,28 +193,15 @@ class Ledger:
         """
         return self._follow("void", dataset, key, checked_name("reason", reason), checked_name("actor", actor))
 
-    def _open_charge(self, action: Opening, dataset: str, item: Curve | Chargeable, terms: Terms) -> Receipt:
-        return self._open_charges(action, dataset, [(item, terms)])[0]
-
-    def _open_charges(self, action: Opening, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]) -> list[Receipt]:
-        asked = [
-            (read_request(action, dataset, item, terms), terms.get("period"), origin(terms.get("actor"), self._clock))
-            for item, terms in charges
-        ]
-        require_distinct([request.key for request, _, _ in asked])
-        with self._store.writer() as connection:
-            declared = lock_dataset(connection, checked_name("dataset", dataset))
-            window = declared.dataset.window
-            return [
-                charge(connection, declared, replace(request, periods=checked_periods(window, period)), by)
-                for request, period, by in asked
-            ]
-
     def _follow(self, action: Following, dataset: str, key: str, label: str | None, actor: str | None) -> Receipt:
         by = origin(actor, self._clock)
         with self._store.writer() as connection:
             declared = lock_dataset(connection, checked_name("dataset", dataset))
             return follow(connection, declared, action, checked_name("key", key), label, by)
+
+    def quotas(self, dataset: str) -> Quotas:
+        """The limits within the dataset's budget: per person, team, purpose, or stretch of the data's time."""
+        return Quotas(self._store, self._clock, dataset)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -230,6 +223,10 @@ class Ledger:
             declared = find_dataset(connection, checked_name("dataset", dataset))
             rows = all_totals(connection, declared.id)
         return [Total(declared.dataset.name, period, declared.dataset.budget, spent) for period, spent in rows]
+
+    def room(self, dataset: str, **terms: Unpack[Terms]) -> list[Total]:
+        """Where every account stands that a charge on these terms is held against: its periods', then those of quotas."""
+        return room(self._store, self._clock, dataset, terms)
 
     def find(self, dataset: str, key: str) -> Receipt | None:
         """The charge under an idempotency key, in its present state; None if there is none."""

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, inspect, select, text
 
 from accounting.ledger import tables, triggers
 from accounting.ledger.errors import SchemaMismatch
+from accounting.ledger.model import LATER
 
 Step = Callable[[Connection], None]
 
@@ -28,7 +29,20 @@ def _shared_rows(connection: Connection) -> None:
     tables.metadata.create_all(connection, tables=[tables.fingerprints])
 
 
-STEPS: tuple[Step, ...] = (_base, _shared_rows)
+def _quotas(connection: Connection) -> None:
+    """Version 3 has quotas, and reservations that lapse."""
+    there = {column["name"] for column in inspect(connection).get_columns(tables.entries.name)}
+    for name in (name for name in LATER if name not in there):
+        kind = tables.entries.c[name].type.compile(connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE {tables.entries.name} ADD COLUMN {name} {kind}")
+    for index in tables.PARTIAL:
+        index.create(connection, checkfirst=True)
+    tables.metadata.create_all(connection, tables=[tables.scopes])
+    for statement in triggers.no_deletion(connection.dialect.name, tables.scopes.name):
+        connection.exec_driver_sql(statement)
+
+
+STEPS: tuple[Step, ...] = (_base, _shared_rows, _quotas)
 _VERSION = select(tables.meta.c.schema_version)
 
 

@@ -11,7 +11,7 @@ from accounting.relation import Relation
 from accounting.spending.budget import Budget, Price, Remaining
 from accounting.spending.equivalent import Equivalent, equivalent
 
-Action = Literal["charge", "reserve", "commit", "release", "void"]
+Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
 State = Literal["reserved", "committed", "released", "void"]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -55,7 +55,8 @@ class Dataset:
 class Entry:
     """One line of the ledger. `main` and `failure` are what it adds to the period's sum, `spent_*` the sum after it.
 
-    Units: 10^-12 nats of the budget's unit, and 10^-18 of failure probability. `label` of a void is its reason.
+    Units: 10^-12 nats of the budget's unit, and 10^-18 of failure probability. `label` of a void is its reason. `quota` is the
+    JSON of a quota that is declared here, `expires` when a reservation lapses.
     """
 
     dataset: str
@@ -79,10 +80,14 @@ class Entry:
     salt: str | None
     prev: str
     hash: str
+    team: str | None = None
+    purpose: str | None = None
+    expires: str | None = None
+    quota: str | None = None
 
     def expected_hash(self) -> str:
         """The hash of everything else in the entry, its predecessor's hash included."""
-        return canonical.digest(canonical.dumps({name: getattr(self, name) for name in HASHED}))
+        return canonical.digest(canonical.dumps({name: value for name, value in self.to_dict().items() if name != "hash"}))
 
     @property
     def price(self) -> Price:
@@ -95,12 +100,14 @@ class Entry:
         return Price(self.spent_main, self.spent_failure)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, as they are exported."""
-        return asdict(self)
+        """All fields, as they are hashed and exported: those of a later version only where they say something."""
+        said = {name: getattr(self, name) for name in ENTRY_FIELDS}
+        return {name: value for name, value in said.items() if value is not None or name not in LATER}
 
 
 ENTRY_FIELDS = tuple(field.name for field in fields(Entry))
-HASHED = tuple(name for name in ENTRY_FIELDS if name != "hash")
+# Fields that entries of schema versions 1 and 2 have not: left out where they are None, so that old hashes stay what they are.
+LATER = ("team", "purpose", "expires", "quota")
 
 
 @dataclass(frozen=True)
@@ -129,12 +136,16 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Total:
-    """Where one period of a dataset stands; `period` is "" where one budget covers all rows."""
+    """Where one period of a dataset stands; `period` is "" where one budget covers all rows.
+
+    `quota` names the quota whose account this is, `period` then says which, in words; "" for the dataset's own budget.
+    """
 
     dataset: str
     period: str
     budget: Budget
     spent: Price
+    quota: str = ""
 
     @property
     def remaining(self) -> Remaining:

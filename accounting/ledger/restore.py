@@ -15,7 +15,7 @@ from accounting.ledger.cross_checks import cross_checks
 from accounting.ledger.errors import ImportRefused, InvalidEntry, LedgerCorrupt
 from accounting.ledger.export import FORMAT, head_data
 from accounting.ledger.heads import Head
-from accounting.ledger.model import ENTRY_FIELDS, Entry
+from accounting.ledger.model import ENTRY_FIELDS, LATER, Entry
 from accounting.ledger.rows import (
     checked_types,
     claim_rows,
@@ -25,6 +25,7 @@ from accounting.ledger.rows import (
     set_head,
     set_total,
 )
+from accounting.ledger.scopes import hold, replay, revisions
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import LONGEST_JSON, checked_name, checked_text
 from accounting.ledger.tables import datasets, meta
@@ -142,7 +143,7 @@ class _Importer:
         self._chain = Chain(declared, genesis)
 
     def _entry(self, chain: Chain, data: dict[str, Any]) -> None:
-        if set(data) != set(ENTRY_FIELDS):
+        if set(data) | set(LATER) != set(ENTRY_FIELDS):
             raise InvalidEntry("an entry has other fields than it should")
         entry = Entry(**checked_types(data))
         _check_texts(data)
@@ -168,6 +169,8 @@ class _Importer:
         for period, spent in self._chain.spent.items():
             set_total(self._connection, self._dataset_id, period, spent)
         set_head(self._connection, self._dataset_id, self._chain.seq, self._chain.head)
+        declared = find_dataset(self._connection, self._chain.dataset.name)
+        hold(self._connection, declared.id, replay(self._connection, declared, revisions(self._connection, declared.id)).held())
         self._settle_claim(self._chain.dataset.name)
         self._heads[self._chain.dataset.name] = Head(self._chain.seq, self._chain.head)
         self._chain = None

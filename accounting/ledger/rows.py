@@ -77,7 +77,9 @@ _SET_HEAD = (
 )
 _INSERT = insert(entries)
 # Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a million entries.
-_OF_KEY = select(entries).where(entries.c.dataset_id == bindparam("mine"), entries.c.key == bindparam("wanted"))
+_OF_KEY = select(entries).where(
+    entries.c.dataset_id == bindparam("mine"), entries.c.key == bindparam("wanted"), entries.c.action != "quota"
+)
 
 
 def lock_dataset(connection: Connection, name: str) -> Declared:

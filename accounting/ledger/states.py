@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from accounting.ledger.errors import InvalidTransition
 from accounting.ledger.model import Action, Entry, State
 
-_AFTER: dict[Action, State] = {
+_AFTER: dict[str, State] = {
     "reserve": "reserved",
     "charge": "committed",
     "commit": "committed",

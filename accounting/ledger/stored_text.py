@@ -41,3 +41,8 @@ def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
 def optional_text(field: str, value: object) -> str | None:
     """`checked_text`, or None."""
     return None if value is None else checked_text(field, value)
+
+
+def optional_name(field: str, value: object) -> str | None:
+    """`checked_name`, or None."""
+    return None if value is None else checked_name(field, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text, literal_column
 
 metadata = MetaData()
 
@@ -58,8 +58,31 @@ entries = Table(
     Column("salt", Text),
     Column("prev", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
+    Column("team", Text),
+    Column("purpose", Text),
+    Column("expires", String(64)),
+    Column("quota", Text),
     # One step of a charge happens once; a retried one finds itself here.
     Index("dpledger_entries_key", "dataset_id", "key", "period", "action", unique=True),
+)
+
+# Few rows of many: what every charge asks for, and what a refused one does.
+_ACTION = entries.c.action
+IS_QUOTA = literal_column("'quota'") == _ACTION
+LAPSES = entries.c.expires.is_not(None)
+PARTIAL = (
+    Index("dpledger_entries_quotas", entries.c.dataset_id, entries.c.seq, sqlite_where=IS_QUOTA, postgresql_where=IS_QUOTA),
+    Index("dpledger_entries_expiring", entries.c.dataset_id, entries.c.expires, sqlite_where=LAPSES, postgresql_where=LAPSES),
+)
+
+scopes = Table(
+    "dpledger_scopes",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("quota", BigInteger, primary_key=True),
+    Column("account", Text, primary_key=True),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
 )
 
 fingerprints = Table(

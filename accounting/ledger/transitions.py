@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, exists, select
 
 from accounting.ledger.charging import Step, append
 from accounting.ledger.errors import ClaimConflict, InvalidTransition
 from accounting.ledger.model import Entry, Receipt
 from accounting.ledger.origin import Origin
 from accounting.ledger.rows import Declared, entries_of_key
+from accounting.ledger.scopes import give_back
 from accounting.ledger.states import is_done, openings, require, state_of
+from accounting.ledger.tables import entries
 from accounting.spending.budget import Price
 
 Following = Literal["commit", "release", "void"]
+_later = entries.alias("later")
+_LAPSED = (
+    select(entries.c.key, entries.c.expires)
+    .distinct()
+    .where(entries.c.dataset_id == bindparam("mine"), entries.c.expires <= bindparam("now"), entries.c.action == "reserve")
+    .where(
+        ~exists().where(
+            _later.c.dataset_id == entries.c.dataset_id, _later.c.key == entries.c.key, _later.c.action.in_(("commit", "void"))
+        )
+    )
+)
 
 
 def follow(connection: Connection, declared: Declared, action: Following, key: str, label: str | None, origin: Origin) -> Receipt:
@@ -36,9 +49,33 @@ def follow(connection: Connection, declared: Declared, action: Following, key: s
             )
         return Receipt(declared.dataset.name, key, state_of(earlier), done, replayed=True)
     require(action, state_of(earlier), key)
+    if action == "commit":
+        _require_in_time(earlier[0], origin)
     steps = [Step(action, key, entry.period, _price(action, entry), label) for entry in openings(earlier)]
     written = append(connection, declared, steps, origin)
+    if action == "void":
+        give_back(connection, declared, openings(earlier))
     return Receipt(declared.dataset.name, key, state_of(written), tuple(written), replayed=False)
+
+
+def _require_in_time(opening: Entry, origin: Origin) -> None:
+    if opening.expires is not None and origin.at >= opening.expires:
+        raise InvalidTransition(
+            f"key={opening.key!r} was reserved until {opening.expires} and not committed by then: read no data, reserve again"
+        )
+
+
+def lapse(connection: Connection, declared: Declared, origin: Origin) -> list[Receipt]:
+    """Void every reservation whose time is over. `declared` is locked.
+
+    Nothing was drawn under them: data are read after a commit only, and a commit and a void of one key exclude each other under
+    the lock, whatever the clocks say. A clock that runs ahead refuses a late commit; it never gives back what was drawn.
+    """
+    rows = connection.execute(_LAPSED, {"mine": declared.id, "now": origin.at})
+    return [
+        follow(connection, declared, "void", row.key, f"it was not committed before {row.expires}", origin)
+        for row in sorted(rows, key=lambda row: (row.expires, row.key))
+    ]
 
 
 def _price(action: Following, opening: Entry) -> Price:

@@ -14,6 +14,15 @@ def statements(dialect: str) -> Iterator[str]:
     return _sqlite() if dialect == "sqlite" else _postgresql()
 
 
+def no_deletion(dialect: str, table: str) -> Iterator[str]:
+    """DDL for one more table whose rows change and stay."""
+    if dialect == "sqlite":
+        yield _sqlite_trigger(f"{table}_no_delete", f"DELETE ON {table}")
+        return
+    yield _postgresql_trigger(f"{table}_no_delete", f"DELETE ON {table}", "ROW")
+    yield _postgresql_trigger(f"{table}_no_truncate", f"TRUNCATE ON {table}", "STATEMENT")
+
+
 def _sqlite() -> Iterator[str]:
     for table in (_ENTRIES, _DATASETS, _TOTALS):
         yield _sqlite_trigger(f"{table}_no_delete", f"DELETE ON {table}")

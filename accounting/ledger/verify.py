@@ -16,6 +16,7 @@ from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Head, Heads
 from accounting.ledger.model import Entry
 from accounting.ledger.rows import Declared, all_totals, entries_after
+from accounting.ledger.scopes import Held, Replay, Revision, all_held, revisions
 from accounting.ledger.signatures import Trust
 from accounting.ledger.store import Store
 from accounting.ledger.tables import datasets, meta
@@ -51,6 +52,8 @@ class _Snapshot:
 
     row: Row[Any]
     totals: list[tuple[str, Price]] | None
+    quotas: list[Revision] | None
+    held: list[Held]
 
 
 def verify(store: Store, heads: Heads | None, trust: Trust | None = None) -> Verification:
@@ -76,9 +79,12 @@ class _Counted:
 
 def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
     try:
-        return _Snapshot(row, all_totals(connection, row.id))
+        found, held = revisions(connection, row.id), all_held(connection, row.id)
+        return _Snapshot(row, all_totals(connection, row.id), [one for one in found if one.seq <= row.seq], held)
     except LedgerCorrupt:
-        return _Snapshot(row, None)
+        return _Snapshot(row, None, [], [])
+    except InvalidEntry:
+        return _Snapshot(row, all_totals(connection, row.id), None, [])
 
 
 def _problems(
@@ -127,19 +133,23 @@ def _dataset(store: Store, snapshot: _Snapshot, heads: Heads | None, counted: _C
     if heads is not None and head is None and declared.dataset.at < heads.at:
         message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
         yield Problem(name, None, "missing", message)
-    yield from _entries(store, declared, chain, head)
+    book = Replay(declared.dataset, snapshot.quotas or [])
+    yield from _entries(store, declared, chain, head, book)
     counted.entries += chain.entries
     counted.covered += 0 if head is None else min(head.seq, chain.entries)
     yield from _ends(declared, chain, snapshot.totals)
+    if snapshot.quotas is None or book.differs(snapshot.held):
+        yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
 
 
-def _entries(store: Store, declared: Declared, chain: Chain, head: Head | None) -> Iterator[Problem]:
+def _entries(store: Store, declared: Declared, chain: Chain, head: Head | None, book: Replay) -> Iterator[Problem]:
     yield from _at_head(chain, head)
     for entry in stream(store, declared):
         if isinstance(entry, Problem):
             yield entry
             break
         yield from chain.follow(entry)
+        yield from (Problem(chain.dataset.name, entry.seq, "quota", message) for message in book.follow(entry))
         yield from _at_head(chain, head)
     if head is not None and chain.seq < head.seq:
         message = f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was removed"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import date
+from datetime import date, timedelta
 from typing import Literal, get_args
 
 from accounting.ledger.errors import InvalidEntry
@@ -81,3 +81,56 @@ def _exists(window: Window, period: str) -> bool:
 
 def _shown(period: object) -> str:
     return repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
+
+
+def ordinal(window: Window, period: str) -> int:
+    """The period's number among all of its window: consecutive periods have consecutive numbers."""
+    year, rest = int(period[:4]), period[5:]
+    if window == "day":
+        return date.fromisoformat(period).toordinal()
+    if window == "week":
+        return date.fromisocalendar(year, int(rest[1:]), 1).toordinal() // 7
+    parts = {"month": 12, "quarter": 4, "year": 1}[window]
+    return year * parts + (int(rest.removeprefix("Q")) - 1 if rest else 0)
+
+
+def period_at(window: Window, number: int) -> str:
+    """The period of this number."""
+    if window in ("day", "week"):
+        return _of_day(window, date.fromordinal(number if window == "day" else number * 7 + 1))
+    parts = {"month": 12, "quarter": 4, "year": 1}[window]
+    year, rest = divmod(number, parts)
+    return f"{year:04d}" + {"month": f"-{rest + 1:02d}", "quarter": f"-Q{rest + 1}", "year": ""}[window]
+
+
+def enclosing(window: Window, period: str, wider: Window) -> set[str]:
+    """Every period of a wider window that some day of the period lies in: one, or two for a week at its border.
+
+    Raises:
+        InvalidEntry: the period is before the year 1 or after 9998, where there are no dates.
+    """
+    number = ordinal(window, period)
+    try:
+        first, after = (_first_day(window, step) for step in (number, number + 1))
+        return {_of_day(wider, first), _of_day(wider, after - timedelta(days=1))}
+    except (ValueError, OverflowError):
+        raise InvalidEntry(f"period={_shown(period)} has no dates that a quota could count by") from None
+
+
+def _first_day(window: Window, number: int) -> date:
+    if window in ("day", "week"):
+        return date.fromordinal(number if window == "day" else number * 7 + 1)
+    months = {"month": 1, "quarter": 3, "year": 12}[window]
+    year, month = divmod(number * months, 12)
+    return date(year, month + 1, 1)
+
+
+def _of_day(window: Window, day: date) -> str:
+    iso = day.isocalendar()
+    return {
+        "year": f"{day.year:04d}",
+        "quarter": f"{day.year:04d}-Q{(day.month + 2) // 3}",
+        "month": f"{day.year:04d}-{day.month:02d}",
+        "week": f"{iso.year:04d}-W{iso.week:02d}",
+        "day": day.isoformat(),
+    }[window]

@@ -25,7 +25,7 @@ class Affordable(int):
             release is free, or no budget of this form pays for it.
         reason: what is left, what one release takes, and how many each part pays for.
         remedy: what to change so that twice as many fit (one, where none does).
-        period: whose rows decide, where each period has a budget; "" for all rows.
+        period: whose rows decide, where each period has a budget, or which quota; "" for all rows.
     """
 
     runs_out: Part | None

@@ -11,10 +11,9 @@ from uuid import uuid4
 
 from accounting import Budget, Relation
 from dpselect import events
-from dpselect.calibration import fitted
+from dpselect.calibration import TopKRequest, fitted
 from dpselect.cli.output import told
-from dpselect.counts import COUNTS
-from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice
+from dpselect.defaults import Choice, default_choice
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events import EventCounts, Format, ProgressCallback
 from dpselect.events.clipping import Norm
@@ -22,7 +21,6 @@ from dpselect.events.doors import standard_input
 from dpselect.events.doors.files import temporary_folder
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
-from dpselect.request import TopKRequest
 from dpselect.scores import Scores
 from dpselect.second_look import SecondLook
 from dpselect.selection import Label, Selection
@@ -64,10 +62,11 @@ class Question:
     ledger: str | None = None
     dataset: str | None = None
     period: tuple[str, ...] = ()
+    team: str | None = None
+    purpose: str | None = None
     key: str | None = None
     planned: Mechanism | None = None
     releases: int = 1
-    with_counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,8 @@ def _session(question: Question) -> Session | None:
     if question.ledger is not None and question.dataset is not None:
         from dpselect.session import Session  # a release without a ledger does without a database
 
-        return Session.open(question.ledger, question.dataset, period=question.period or None)
+        terms = {"team": question.team, "purpose": question.purpose}
+        return Session.open(question.ledger, question.dataset, period=question.period or None, **terms)
     if question.ledger is not None or question.dataset is not None or question.period or question.key is not None:
         raise InvalidRequest("--ledger and --dataset go together: name both to charge a ledger (--period and --key are theirs)")
     return None
@@ -233,8 +233,6 @@ def configured(question: Question) -> Mechanism:
 
 def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
     clip, norm, limit = question.clip, _norm(question), question.max_items_per_user
-    if clip is not None and question.with_counts:
-        raise InvalidRequest(WHOLE_COUNTS)
     if question.planned is not None:
         return Choice(_checked(question.planned, question, catalogue), limit, clip, norm)
     request = TopKRequest(
@@ -244,7 +242,6 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
         kbar=question.kbar,
         noise=question.noise,
         releases=question.releases,
-        counts=COUNTS if question.with_counts else None,
     )
     if question.mechanism is None:
         stated = None if clip is None else norm
@@ -269,10 +266,6 @@ def _sensitivity(question: Question) -> Sensitivity:
 
 def _checked(planned: Mechanism, question: Question, catalogue: list[Label] | None) -> Mechanism:
     """The planned mechanism, if it can do what is asked; said before a long read."""
-    if question.with_counts and not planned.releases_values:
-        raise InvalidRequest(
-            f"{type(planned).__name__} was planned without counts: plan with --with-counts, or leave it out here"
-        )
     planned.covers.require(_sensitivity(question))
     if catalogue is None and not planned.takes_observed:
         raise DomainMismatch(

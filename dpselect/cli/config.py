@@ -93,6 +93,8 @@ class LedgerTable(Table):
     url: str = Field(description="sqlite:///FILE or postgresql://USER@HOST/NAME")
     dataset: str = Field(description="name of the dataset whose budget pays")
     period: tuple[str, ...] = Field(default=(), description="periods whose rows the log holds")
+    team: str | None = Field(default=None, description="whose work it is, where there are quotas by team")
+    purpose: str | None = Field(default=None, description="what for, where there are quotas by purpose")
     unit: str | None = Field(default=None, description="who is protected, in words")
 
 
@@ -113,7 +115,6 @@ class PlanTable(Table):
     unknown_domain: Flag | None = Field(default=None, description="true if there is no public catalogue of items")
     order: Flag | None = Field(default=None, description="true if the order has to be released, false if the set suffices")
     charged: Charged | None = Field(default=None, description="'together' or 'separately'")
-    with_counts: Flag | None = Field(default=None, description="true if noisy counts of the items are released too")
     rank_by: Criterion | None = Field(default=None, description="recall, exact_set, score_loss, released or in_place")
     rounds: Count | None = Field(
         default=None, ge=100, le=10_000_000, description="an integer from 100 to 10^7: simulated runs for each mechanism"

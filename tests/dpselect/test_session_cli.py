@@ -284,3 +284,38 @@ def test_every_verb_has_help(verb: str) -> None:
     done = CliRunner().invoke(app, [verb, "--help"])
     assert done.exit_code == 0
     assert verb == "keygen" or "--ledger" in done.output
+
+
+def test_quotas_from_the_shell(shell: Shell) -> None:
+    """Declared, shown, in the way of a charge, and withdrawn; what goes with --withdraw is its name."""
+    shell.run("quota", "--dataset", "clicks", "--name", "interns", "--epsilon", "0.5", "--by", "team", "--of", "interns")
+    shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns")
+    assert "quota='interns'" in shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns", status=1)
+    (quota,) = shown(shell)["quotas"]
+    assert (quota["name"], quota["accounts"][0]["spent"]["main"]) == ("interns", 4 * 10**11)
+    assert "interns: 0.4 spent, 0.09999 nats" in shell.run("show").replace("0.1 nats", "0.09999 nats")
+    assert "alone" in shell.run("quota", "--dataset", "clicks", "--name", "interns", "--withdraw", "--rho", "1", status=2)
+    shell.run("quota", "--dataset", "clicks", "--name", "interns", "--withdraw")
+    shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns")
+
+
+def test_a_batch_is_charged_as_a_whole(shell: Shell, tmp_path: Path) -> None:
+    """All lines or none; a retry charges nothing; a line that is wrong is named; a reservation may lapse."""
+    file = tmp_path / "batch.jsonl"
+    item = {"curve": json.loads(PURE), "relation": "add_remove"}
+
+    def charged(*lines: object, status: int = 0) -> str:
+        file.write_text("\n".join(json.dumps(line) for line in lines))
+        return shell.run("charge", "--dataset", "clicks", "--batch", str(file), "--label", "night", status=status)
+
+    assert "0 run(s) would fit" in charged(*({**item, "key": str(number)} for number in range(3)), status=1)
+    assert shown(shell)["periods"][0]["spent"]["main"] == 0
+    for wrong in (item, {**item, "key": "b", "colour": 1}, {"key": "b"}, 3):
+        assert "line 2" in charged({**item, "key": "a"}, wrong, status=1)
+    assert "count" in charged({**item, "key": "a"}, {**item, "key": "b", "count": 0}, status=1)
+    assert "2 charges are made" in charged({**item, "key": "a"}, {**item, "key": "b", "label": "mine"})
+    assert "2 of them by an earlier call" in charged({**item, "key": "a"}, {**item, "key": "b"})
+    data = shown(shell)
+    assert data["periods"][0]["spent"]["main"] == 8 * 10**11
+    assert [entry["label"] for entry in data["latest"]] == ["mine", "night"]
+    assert "--reserve" in shell.run("charge", "--dataset", "clicks", *BARE, "--expires-in", "9", status=2)

@@ -28,6 +28,8 @@ def affordable(
     ] = None,
     dataset: Annotated[str | None, Option("--dataset", help="Name of a dataset that the ledger declares.")] = None,
     period: Annotated[list[str] | None, Option("--period", help="Period whose rows are read; may be repeated.")] = None,
+    team: Annotated[str | None, Option("--team", help="As of topk.")] = None,
+    purpose: Annotated[str | None, Option("--purpose", help="As of topk.")] = None,
     config: Annotated[Path | None, Option("--config", help="The file that topk is given; options override what it says.")] = None,
     k: Annotated[int | None, Option("--k", min=1, help="How many items one release gives.")] = None,
     epsilon: options.Epsilon = None,
@@ -36,7 +38,6 @@ def affordable(
     releases: options.Releases = None,
     domain: Annotated[Path | None, Option("--domain", help="A public catalogue of items; without it, an unknown domain.")] = None,
     domain_column: Annotated[str | None, Option("--domain-column", metavar="COLUMN", help="Its column of items.")] = None,
-    with_counts: options.WithCounts = False,
     mechanism: Annotated[str | None, Option("--mechanism", metavar="KIND", help="Kind of mechanism. Default: as topk.")] = None,
     kbar: Annotated[int | None, Option("--kbar", min=1, help="As of topk.")] = None,
     max_items_per_user: Annotated[int | None, Option("--max-items-per-user", min=1, help="As of topk.")] = None,
@@ -59,7 +60,6 @@ def affordable(
         "releases",
         "domain",
         "domain_column",
-        "with_counts",
         "mechanism",
         "kbar",
         "max_items_per_user",
@@ -71,7 +71,8 @@ def affordable(
     name = dataset or file.dataset
     if name is None:
         raise InvalidRequest("no dataset is named: give --dataset, or a file with a [ledger] (--config)")
-    session = Session.open(file.url_or(url), name, period=period or file.period or None)
+    terms = {"team": team or file.team, "purpose": purpose or file.purpose}
+    session = Session.open(file.url_or(url), name, period=period or file.period or None, **terms)
     stated = {name: given[name] for name in names} | {"ledger": file.url_or(url), "dataset": name}
     release = _release(stated, config, session)
     found = _found(session, release)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from accounting import Curve
 from accounting.files import new_file, read_text
-from accounting.ledger import Heads, InvalidEntry, Ledger, Receipt, Window
-from accounting.ledger.charging import new_key
+from accounting.ledger import Heads, InvalidEntry, Ledger, Window
 from accounting.relation import Relation
 from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
@@ -21,8 +19,8 @@ from dpselect.cli.ledger import file as ledger_file
 from dpselect.cli.ledger import keys
 from dpselect.cli.ledger import text as ledger_text
 from dpselect.cli.ledger.affordable import affordable
-from dpselect.cli.output import NotShown, emit, require_targets, told
-from dpselect.errors import InvalidRequest
+from dpselect.cli.ledger.charge import Dataset, Url, charge, echo_receipt, quota
+from dpselect.cli.output import NotShown, emit, require_targets
 
 app = typer.Typer(
     name="ledger",
@@ -34,11 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Url = Annotated[
-    str,
-    typer.Option("--ledger", envvar="DPSELECT_LEDGER", help="sqlite:///FILE or postgresql://USER@HOST/NAME.", show_envvar=True),
-]
-Dataset = Annotated[str, typer.Option("--dataset", help="Name of a dataset that the ledger declares.")]
 Key = Annotated[str, typer.Option("--key", help="The charge's idempotency key.")]
 Output = Annotated[Path | None, typer.Option("--output", help="New file to write; standard output if left out.")]
 Config = Annotated[
@@ -48,7 +41,6 @@ OptionalUrl = Annotated[
     str | None,
     typer.Option("--ledger", envvar="DPSELECT_LEDGER", help="sqlite:///FILE or postgresql://USER@HOST/NAME.", show_envvar=True),
 ]
-_JSON = "The curve as JSON, or @FILE."
 
 
 @app.command()
@@ -81,55 +73,22 @@ def init(
         typer.echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 
 
-@app.command()
-def charge(
-    url: Url,
-    dataset: Dataset,
-    curve: Annotated[str | None, typer.Option("--curve", help=_JSON)] = None,
-    mechanism: Annotated[str | None, typer.Option("--mechanism", help=_JSON.replace("curve", "mechanism"))] = None,
-    relation: Annotated[
-        Relation | None, typer.Option("--relation", help="What a bare curve was proved for; a mechanism states its own.")
-    ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="How many times it runs.")] = 1,
-    key: Annotated[str | None, typer.Option("--key", help="Idempotency key: a retry with it charges nothing.")] = None,
-    period: Annotated[list[str] | None, typer.Option("--period", help="Period whose rows are read; may be repeated.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="What for. No private data: it is stored in clear.")] = None,
-    actor: Annotated[str | None, typer.Option("--actor", help="On whose behalf. Default: the system's user.")] = None,
-    fingerprint: Annotated[str | None, typer.Option("--fingerprint", help="Names the rows; not a plain hash of them.")] = None,
-    reserve: Annotated[bool, typer.Option("--reserve", help="Only reserve; then commit, or void before data are read.")] = False,
-    _debug: options.Debug = False,
-) -> None:
-    """Charge for a curve or mechanism that runs outside of this package, before it runs."""
-    item = _item(curve, mechanism)
-    key = key or new_key()  # known before the charge: whatever interrupts it can name it
-    with Ledger.open(url, create=False) as ledger, told(ledger, dataset, key):
-        call = ledger.reserve if reserve else ledger.charge
-        receipt = call(
-            dataset,
-            item,
-            relation=relation,
-            count=count,
-            key=key,
-            period=period or None,
-            label=label,
-            actor=actor,
-            fingerprint=fingerprint,
-        )
-    _echo_receipt(receipt)
+app.command()(charge)
+app.command()(quota)
 
 
 @app.command()
 def commit(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
     """State that data are about to be read for a reservation: it cannot be voided any more."""
     with Ledger.open(url, create=False) as ledger:
-        _echo_receipt(ledger.commit(dataset, key))
+        echo_receipt(ledger.commit(dataset, key))
 
 
 @app.command()
 def release(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
     """State that the result of a committed charge was handed out."""
     with Ledger.open(url, create=False) as ledger:
-        _echo_receipt(ledger.release(dataset, key))
+        echo_receipt(ledger.release(dataset, key))
 
 
 @app.command()
@@ -143,7 +102,7 @@ def void(
 ) -> None:
     """Give a reservation back for which no data were read."""
     with Ledger.open(url, create=False) as ledger:
-        _echo_receipt(ledger.void(dataset, key, actor=actor, reason=reason))
+        echo_receipt(ledger.void(dataset, key, actor=actor, reason=reason))
 
 
 @app.command()
@@ -179,7 +138,7 @@ def verify(
     _debug: options.Debug = False,
 ) -> None:
     """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
-    known, trusted = None if heads is None else Heads.from_json(_read(heads)), keys.trust(trust, rotation)
+    known, trusted = None if heads is None else Heads.from_json(read_text(heads, InvalidEntry)), keys.trust(trust, rotation)
     with Ledger.open(url, create=False) as ledger:
         found = ledger.verify(known, trusted)
     if as_json:
@@ -243,30 +202,3 @@ def report(
     with Ledger.open(store, create=False) as ledger:
         found = ledger.verify() if check else None
         write_report(ledger, output, deltas=delta or DELTAS, latest=latest, verification=found)
-
-
-def _item(curve: str | None, mechanism: str | None) -> Any:
-    if (curve is None) == (mechanism is None):
-        raise InvalidRequest("give either --curve or --mechanism: what is charged")
-    if curve is not None:
-        return Curve.from_json(_text(curve))
-    from dpselect.mechanisms import Mechanism  # a ledger is read without knowing mechanisms
-
-    return Mechanism.from_json(_text(mechanism or ""))
-
-
-def _text(argument: str) -> str:
-    return _read(Path(argument[1:])) if argument.startswith("@") else argument
-
-
-def _read(path: Path) -> str:
-    return read_text(path, InvalidEntry)
-
-
-def _echo_receipt(receipt: Receipt) -> None:
-    again = ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
-    words = f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}"
-    try:
-        emit(words + "\n")
-    except NotShown as error:
-        raise NotShown(f"{error}; what was done is done: {words}") from None

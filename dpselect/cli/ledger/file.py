@@ -19,6 +19,8 @@ class LedgerFile:
     relation: Relation = "add_remove"
     unit: str | None = None
     period: tuple[str, ...] = ()
+    team: str | None = None
+    purpose: str | None = None
 
     def url_or(self, stated: str | None) -> str:
         """The command line's URL, or the file's.
@@ -46,4 +48,5 @@ def read(path: Path | None) -> LedgerFile:
     if found.ledger is None:
         raise InvalidRequest(f"{str(path)!r} has no [ledger]: add one with url and dataset")
     ledger = found.ledger
-    return LedgerFile(ledger.url, ledger.dataset, found.budget, found.data.relation, ledger.unit, ledger.period)
+    stated = {name: getattr(ledger, name) for name in ("url", "dataset", "unit", "period", "team", "purpose")}
+    return LedgerFile(budget=found.budget, relation=found.data.relation, **stated)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from accounting.ledger import Entry, Ledger, Total, Verification
+from accounting.ledger import Entry, Ledger, Quota, Standing, Total, Verification
 from accounting.ledger.words import in_words, plain, rounded_down, rounded_up
 from accounting.page.amounts import failure_up, main_up, percent_up, shares
 from accounting.spending.budget import NOTHING, Budget
@@ -19,12 +19,15 @@ from accounting.spending.equivalent import equivalent
 from accounting.spending.price import in_words as in_words_of
 from dpselect.cli.printable import printable
 
+FULLEST = 5  # accounts of a quota that are listed
+
 
 def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console) -> None:
     """Where every dataset stands, and its latest entries."""
     for name in names:
         console.print(_standing(ledger, name))
         console.print(_units(ledger.dataset(name).budget), highlight=False)
+        console.print(*_quotas(ledger, name), sep="\n", highlight=False)
         if limit:
             console.print(*_latest(ledger.latest(name, limit)), sep="\n", soft_wrap=False)
         console.print()
@@ -59,6 +62,7 @@ def as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
         "budget": dataset.budget.model_dump(),
         "capacity": dataset.budget.capacity._asdict(),
         "periods": [_total(total) for total in _totals(ledger, name)],
+        "quotas": [_quota(quota, ledger.quotas(name).standing()) for quota in ledger.quotas(name).all()],
         "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
     }
 
@@ -67,6 +71,25 @@ def findings(found: Verification) -> dict[str, Any]:
     """What verify found as plain data."""
     problems = [{"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message} for p in found.problems]
     return {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "covered": found.covered, "problems": problems}
+
+
+def _quota(quota: Quota, standing: Iterable[Standing]) -> dict[str, Any]:
+    accounts = [
+        {"account": one.account, "spent": one.spent._asdict(), "remaining": one.remaining._asdict()}
+        for one in standing
+        if one.quota == quota
+    ]
+    return {**quota.model_dump(mode="json"), "accounts": accounts}
+
+
+def _quotas(ledger: Ledger, name: str) -> Iterator[Text]:
+    """Two lines for each quota and one for each of its fullest accounts."""
+    quotas = ledger.quotas(name)
+    for quota in quotas.all():
+        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {quota.limit!r}"))
+        for one in (one for one in quotas.standing(FULLEST) if one.quota == quota):
+            left = f"{rounded_down(one.remaining.main)} nats of {in_words_of(one.remaining.measure)}"
+            yield Text(printable(f"       {one.account}: {main_up(one.spent.main)} spent, {left} left"))
 
 
 def _totals(ledger: Ledger, name: str) -> list[Total]:

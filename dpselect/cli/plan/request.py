@@ -47,7 +47,6 @@ class PlanQuestion:
             "max_items_per_user": data.max_items_per_user,
             "charged": self.charged,
             "mechanisms": self.only or None,
-            "with_counts": bool(asked.with_counts),
         }
 
     def answer(self, progress: Progress | None = None) -> ReleasePlan:

@@ -49,7 +49,6 @@ def topk(
         str | None,
         Option("--domain-column", metavar="COLUMN", help="Column of the catalogue that holds the items, if it has several."),
     ] = None,
-    with_counts: options.WithCounts = False,
     mechanism: Annotated[
         str | None,
         Option("--mechanism", metavar="KIND", help="Kind of mechanism, one of those that 'dpselect mechanisms' lists."),
@@ -112,6 +111,8 @@ def topk(
         list[str] | None,
         Option("--period", help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated."),
     ] = None,
+    team: Annotated[str | None, Option("--team", help="Whose work it is, where the dataset has quotas by team.")] = None,
+    purpose: Annotated[str | None, Option("--purpose", help="What for, where it has quotas by purpose; stored in clear.")] = None,
     key: Annotated[
         str | None,
         Option(

@@ -45,9 +45,10 @@ def asked(stated: Stated, file: Path | None) -> Question:
         ledger=merged["ledger"],
         dataset=merged["dataset"],
         period=tuple(merged["period"] or ()),
+        team=merged["team"],
+        purpose=merged["purpose"],
         planned=planned,
         releases=releases,
-        with_counts=bool(stated["with_counts"]),
         **{name: merged[name] for name in _PASSED_ON},
     )
 
@@ -83,7 +84,8 @@ def _merged(stated: Stated, base: Config) -> dict[str, Any]:
     domain = None if base.data.domain is None else Path(base.data.domain)
     from_file: dict[str, Any] = {**dict(base.data), "domain": domain, "k": base.release.k}
     if base.ledger is not None:
-        from_file |= {"ledger": base.ledger.url, "dataset": base.ledger.dataset, "period": base.ledger.period}
+        from_file |= {"ledger": base.ledger.url}
+        from_file |= {name: getattr(base.ledger, name) for name in ("dataset", "period", "team", "purpose")}
     return from_file | {name: value for name, value in stated.items() if value is not None} | _absent(stated, from_file)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import create_engine
 
 import accounting as acc
-from accounting.ledger import Ledger, LedgerError, charging, ledger, rows
+from accounting.ledger import Ledger, LedgerError, charging, opening, rows
 from accounting.ledger.database import checked_url
 from accounting.ledger.store import Store
 from accounting.spending.price import BudgetExceeded
@@ -52,7 +52,7 @@ def opened(url: str, mutant: str) -> Ledger:
     if "unlocked" in mutant and not url.startswith("sqlite"):
         rows.LOCKED_DATASET = rows._DATASET
     if "unnumbered" in mutant:
-        ledger.lock_dataset = without_sequence(rows.lock_dataset)
+        opening.lock_dataset = without_sequence(rows.lock_dataset)
     if "unlocked" in mutant and url.startswith("sqlite"):
         parsed = checked_url(url)
         return Ledger(Store(create_engine(parsed, connect_args={"timeout": 30}), parsed))

@@ -9,7 +9,7 @@ import pytest
 from processes import fresh
 
 import accounting as acc
-from accounting.ledger import Ledger
+from accounting.ledger import Ledger, Quota
 
 pytestmark = pytest.mark.serial
 
@@ -18,6 +18,7 @@ def killed(url: str, outbox: Path, kills: int, mode: str) -> Counter[int]:
     """Run the killing script. Returns how many children died after so many releases."""
     with Ledger.open(url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1000.0), "add_remove")
+        ledger.quotas("clicks").declare(Quota(name="each", limit=acc.Budget(epsilon=500.0), by="actor"))
     done = fresh(Path(__file__).with_name("killed.py"), url, outbox, kills, mode)
     assert done.returncode == 0, done.stderr
     gained = [int(line) for line in done.stdout.split()]
@@ -55,7 +56,7 @@ def test_killed_at_random(tmp_path: Path, kills: int) -> None:
 def test_killed_at_every_step(tmp_path: Path) -> None:
     """A process killed at its n-th statement or commit, for every n of two whole releases of either kind."""
     url, outbox = f"sqlite:///{tmp_path / 'privacy.db'}", tmp_path / "outbox"
-    gained = killed(url, outbox, 240, "steps")
+    gained = killed(url, outbox, 320, "steps")
     assert min(gained[releases] for releases in (0, 1, 2)) >= 20
     last = check(url, outbox)
     assert min(last[action] for action in ("charge", "commit", "release")) >= 10, last

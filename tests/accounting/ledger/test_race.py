@@ -10,18 +10,21 @@ from processes import fresh
 from sqlalchemy import create_engine, func, select
 
 import accounting as acc
-from accounting.ledger import Ledger
+from accounting.ledger import Ledger, Quota
 from accounting.ledger.database import checked_url
 from accounting.ledger.tables import entries
+from accounting.spending.budget import Price
 
 pytestmark = pytest.mark.serial
 WORKERS, ATTEMPTS, CAP = 16, 40, 200
 
 
-def race(url: str, mutant: str = "none", attempts: int = ATTEMPTS) -> Counter[str]:
+def race(url: str, mutant: str = "none", attempts: int = ATTEMPTS, quota: Quota | None = None) -> Counter[str]:
     """Outcomes of all attempts, after declaring the dataset."""
     with Ledger.open(url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=CAP / 100), "add_remove")
+        ledger.create_dataset("clicks", acc.Budget(epsilon=CAP / 100 if quota is None else CAP), "add_remove")
+        if quota is not None:
+            ledger.quotas("clicks").declare(quota)
     done = fresh(Path(__file__).with_name("race.py"), url, WORKERS, attempts, mutant)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -44,6 +47,15 @@ def test_sixteen_processes_spend_exactly_the_budget(url: str) -> None:
     with Ledger.open(url, create=False) as ledger:
         assert stored(url) == CAP
         assert ledger.total("clicks").remaining.main == 0
+        assert ledger.verify().ok
+
+
+def test_sixteen_processes_spend_exactly_a_quota(url: str) -> None:
+    """The same at a quota of 60, within a budget that is never reached."""
+    quota = Quota(name="everybody", limit=acc.Budget(epsilon=0.6))
+    assert race(url, attempts=8, quota=quota) == {"charged": 60, "refused": WORKERS * 8 - 60}
+    with Ledger.open(url, create=False) as ledger:
+        assert [one.spent for one in ledger.quotas("clicks").standing()] == [Price(6 * 10**11, 0)]
         assert ledger.verify().ok
 
 

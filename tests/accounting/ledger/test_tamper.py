@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from intruders import intruder
 from sqlalchemy import Column, Connection, create_engine, delete, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
@@ -20,6 +20,7 @@ from accounting.ledger.database import checked_url
 from accounting.ledger.item import read_item
 from accounting.ledger.model import Entry
 from accounting.ledger.origin import origin, utc_now
+from accounting.ledger.request import Opening
 from accounting.ledger.rows import lock_dataset, read_entry
 from accounting.ledger.tables import datasets, entries, fingerprints, totals
 from accounting.spending.budget import Price
@@ -41,21 +42,6 @@ def kept(url: str) -> Iterator[Ledger]:
         ledger.release("clicks", "used")
         assert ledger.verify().ok
         yield ledger
-
-
-@contextmanager
-def intruder(url: str) -> Iterator[Connection]:
-    """A connection with the triggers dropped, as an owner of the store can."""
-    engine = create_engine(checked_url(url))
-    with engine.begin() as connection:
-        if connection.dialect.name == "sqlite":
-            names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars().all()
-            for name in names:
-                connection.exec_driver_sql(f"DROP TRIGGER {name}")
-        else:
-            connection.exec_driver_sql("DROP FUNCTION dpledger_refuse() CASCADE")
-        yield connection
-    engine.dispose()
 
 
 def kinds(ledger: Ledger, heads: Heads | None = None) -> set[str]:
@@ -213,11 +199,12 @@ def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, step: Step, kind: s
     assert kinds(kept) == {kind}
 
 
-def test_a_charge_beyond_the_budget_is_found(kept: Ledger) -> None:
+@pytest.mark.parametrize("action", ["charge", "reserve"])
+def test_a_charge_beyond_the_budget_is_found(kept: Ledger, action: Opening) -> None:
     """An entry that was written past the filter is reported, though its chain and its sums agree."""
     item = read_item(acc.PureDP(epsilon=100.0), 1, None)
     with kept._store.writer() as connection:
-        step = Step("charge", "greedy", "", Price(10**14, 0), None, item)
+        step = Step(action, "greedy", "", Price(10**14, 0), None, item)
         append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
     assert kinds(kept) == {"overspent"}
 

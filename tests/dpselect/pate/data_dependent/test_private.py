@@ -48,6 +48,15 @@ def test_it_is_not_copied_out(private: pate.UnsanitisedPrivacy, take: object) ->
         take(private)  # type: ignore[operator]
 
 
+def test_a_release_that_leaves_no_delta_is_refused_before_it_is_charged(private: pate.UnsanitisedPrivacy, tmp_path: Path) -> None:
+    """A failure that takes all of delta leaves nothing to state an epsilon at: refused before the charge, so nothing is lost."""
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
+    ledger.create_dataset("votes", acc.Budget(epsilon=50.0, delta=1e-2), "replace_one")
+    with pytest.raises(InvalidRequest, match="must exceed the release's failure"):
+        private.sanitised(order=8.0, delta=1e-5, failure=1e-5, session=dps.Session(ledger, "votes"))
+    assert list(ledger.entries("votes")) == []
+
+
 def test_accounting_refuses_it(private: pate.UnsanitisedPrivacy, tmp_path: Path) -> None:
     """Ledgers, sessions, accountants, budgets, calibration and curves take neither it nor the number that is published of it."""
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")

@@ -1,0 +1,224 @@
+"""Quotas of a dataset at work: what a charge must pass besides the budget, in the same transaction, and the same derived anew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from sqlalchemy import Connection, bindparam, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from accounting.curves import Curve
+from accounting.errors import AccountingError
+from accounting.ledger.chain import SLACK
+from accounting.ledger.errors import InvalidEntry
+from accounting.ledger.model import Dataset, Entry
+from accounting.ledger.origin import package_version
+from accounting.ledger.quota import Quota, Who, read_quota
+from accounting.ledger.rows import Declared, checked_types, entries_after
+from accounting.ledger.tables import IS_QUOTA, entries, scopes
+from accounting.spending.budget import NOTHING, Budget, Price
+
+_BLOCK = 2_000
+
+
+class Revision(NamedTuple):
+    """A quota as entry `seq` declares it, in force until the entry that replaces it."""
+
+    seq: int
+    quota: Quota
+    until: int | None = None
+
+
+class Held(NamedTuple):
+    """What an account of a revision has been charged."""
+
+    seq: int
+    account: str
+    spent: Price
+
+
+_DECLARED = select(entries.c.seq, entries.c.quota).where(entries.c.dataset_id == bindparam("mine"), IS_QUOTA)
+_SPENT = select(scopes.c.account, scopes.c.main, scopes.c.failure).where(
+    scopes.c.dataset_id == bindparam("mine"),
+    scopes.c.quota == bindparam("revision"),
+    scopes.c.account.in_(bindparam("accounts", expanding=True)),
+)
+
+
+def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
+    """Every quota that was ever declared, in order.
+
+    Raises:
+        InvalidEntry: one cannot be read: it was edited.
+    """
+    found: list[Revision] = []
+    latest: dict[str, int] = {}
+    for seq, text in sorted(tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})):
+        quota = read_quota(text)
+        if quota.name in latest:
+            before = latest[quota.name]
+            found[before] = found[before]._replace(until=seq)
+        latest[quota.name] = len(found)
+        found.append(Revision(seq, quota))
+    return found
+
+
+def in_force(declared: Iterable[Revision]) -> list[tuple[Revision, Budget]]:
+    """Those that limit a charge now."""
+    return [(one, one.quota.limit) for one in declared if one.until is None and one.quota.limit is not None]
+
+
+@lru_cache(maxsize=1024)
+def price_in(limit: Budget, curve: str, count: int) -> Price:
+    """What a charge costs in an account with this limit, which is a filter of its own.
+
+    Raises:
+        Unaffordable: no limit of this form pays for such a curve.
+    """
+    return limit.price(count * Curve.from_json(curve))
+
+
+def spent_of(connection: Connection, dataset_id: int, revision: int, accounts: list[str]) -> dict[str, Price]:
+    """What the accounts have been charged so far."""
+    rows = connection.execute(_SPENT, {"mine": dataset_id, "revision": revision, "accounts": accounts})
+    found = {row.account: Price(**checked_types({"main": row.main, "failure": row.failure})) for row in rows}
+    return {account: found.get(account, NOTHING) for account in accounts}
+
+
+def all_held(connection: Connection, dataset_id: int) -> list[Held]:
+    """Every account of every revision."""
+    rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
+    return [Held(row.quota, row.account, Price(**checked_types({"main": row.main, "failure": row.failure}))) for row in rows]
+
+
+def hold(connection: Connection, dataset_id: int, held: list[Held]) -> None:
+    """Write accounts as they stand from now on."""
+    if not held:
+        return
+    rows = [{"dataset_id": dataset_id, "quota": seq, "account": account, **spent._asdict()} for seq, account, spent in held]
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(scopes)
+    new = {"main": statement.excluded.main, "failure": statement.excluded.failure}
+    keys = [scopes.c.dataset_id, scopes.c.quota, scopes.c.account]
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=new), rows)
+
+
+def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, ...]) -> None:
+    """Take a voided reservation out of the accounts that it counts to."""
+    periods = [entry.period for entry in opening]
+    for revision, limit in in_force(revisions(connection, declared.id)):
+        accounts = revision.quota.accounts(declared.dataset.window, who_of(opening[0]), periods)
+        spent = spent_of(connection, declared.id, revision.seq, accounts)
+        back = returned(limit, opening[0]).times(-1)
+        hold(connection, declared.id, [Held(revision.seq, account, spent[account].plus(back)) for account in accounts])
+
+
+def who_of(entry: Entry) -> Who:
+    """On whose behalf a charge was made."""
+    return Who(entry.actor, entry.team, entry.purpose)
+
+
+def returned(limit: Budget, opening: Entry) -> Price:
+    """What a void takes out: never more than another version of the package may have put in."""
+    price = price_in(limit, opening.curve or "", opening.count)
+    if opening.package == package_version():
+        return price
+    return Price(*(max(0, part - 1 - part // SLACK) for part in price))
+
+
+@dataclass
+class _Account:
+    spent: Price = NOTHING
+    doubt: int = 0
+
+
+@dataclass
+class Replay:
+    """The accounts of all revisions, derived anew from a dataset's entries in order.
+
+    Memory grows with the accounts and with reservations that are open, not with the entries.
+    """
+
+    dataset: Dataset
+    revisions: list[Revision]
+    accounts: dict[tuple[int, str], _Account] = field(default_factory=lambda: defaultdict(_Account))
+    _open: dict[str, Entry] = field(default_factory=dict)
+    _step: tuple[str, str] = ("", "")
+    _first: Entry | None = None
+    _touched: set[tuple[int, str]] = field(default_factory=set)
+
+    def follow(self, entry: Entry) -> Iterator[str]:
+        """Count the next entry; what does not hold, in words."""
+        if not self.revisions or entry.action in ("release", "quota"):
+            return
+        if entry.action == "commit":
+            self._open.pop(entry.key, None)
+            return
+        if (entry.key, entry.action) != self._step:  # a charge of several periods is several entries, and counts once
+            self._begin(entry)
+        first = self._first
+        for revision in self.revisions:
+            if first is not None and (revision.until is None or entry.seq < revision.until):
+                yield from self._count(revision, entry, first)
+
+    def _begin(self, entry: Entry) -> None:
+        self._step, self._touched = (entry.key, entry.action), set()
+        self._first = self._open.pop(entry.key, None) if entry.action == "void" else entry
+        if entry.action == "reserve":
+            self._open[entry.key] = entry
+
+    def _count(self, revision: Revision, entry: Entry, first: Entry) -> Iterator[str]:
+        quota, limit = revision.quota, revision.quota.limit
+        if limit is None:
+            return
+        try:
+            new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, who_of(first), [entry.period])]
+            price = (
+                returned(limit, first).times(-1) if entry.action == "void" else price_in(limit, first.curve or "", first.count)
+            )
+        except AccountingError as error:
+            yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
+            return
+        for place in set(new) - self._touched:
+            account = self.accounts[place]
+            account.spent, account.doubt = account.spent.plus(price), account.doubt + _doubt(first, price)
+            if price.main >= 0 and entry.seq > revision.seq and not limit.fits(NOTHING, account.spent):
+                yield f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
+        self._touched |= set(new)
+
+    def held(self) -> list[Held]:
+        """The accounts as they stand."""
+        return [Held(seq, name, account.spent) for (seq, name), account in self.accounts.items()]
+
+    def differs(self, stored: Iterable[Held]) -> bool:
+        """Whether what the store holds is something else, beyond what versions of the package may differ by."""
+        given = {(one.seq, one.account): one.spent for one in stored}
+        return given.keys() != self.accounts.keys() or any(
+            abs(have - due) > account.doubt
+            for place, account in self.accounts.items()
+            for have, due in zip(given[place], account.spent, strict=True)
+        )
+
+
+def _doubt(opening: Entry, price: Price) -> int:
+    """How much another version of the package may have priced it otherwise; the same one prices exactly so."""
+    return 0 if opening.package == package_version() else 1 + max(map(abs, price)) // SLACK
+
+
+def replay(connection: Connection, declared: Declared, wanted: list[Revision]) -> Replay:
+    """What the entries in the store make of these revisions.
+
+    Raises:
+        InvalidEntry: an entry cannot be counted to one of them, or a charge was beyond it.
+    """
+    book, seq = Replay(declared.dataset, wanted), 0
+    while wanted and (batch := entries_after(connection, declared, seq, declared.seq, _BLOCK)):
+        for entry in batch:
+            for problem in book.follow(entry):
+                raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
+        seq = batch[-1].seq
+    return book

@@ -1,0 +1,355 @@
+"""Limits within a dataset's budget: per person, team, purpose and stretch of the data's time, passed in one transaction."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from intruders import intruder
+from sqlalchemy import delete, insert, update
+
+import accounting as acc
+import dpselect as dps
+from accounting.ledger import ImportRefused, InvalidEntry, InvalidTransition, Ledger, Quota
+from accounting.ledger.charging import Step, append
+from accounting.ledger.origin import origin, utc_now
+from accounting.ledger.rows import lock_dataset
+from accounting.ledger.tables import entries, scopes
+from accounting.ledger.windows import enclosing, ordinal, period_at
+from accounting.spending.budget import NOTHING, Price
+
+TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
+
+
+def limited(name: str = "limit", epsilon: float = 0.2, **scope: object) -> Quota:
+    """A quota of pure epsilon."""
+    return Quota(name=name, limit=acc.Budget(epsilon=epsilon), **scope)  # type: ignore[arg-type]
+
+
+def charge(ledger: Ledger, dataset: str = "clicks", curve: acc.Curve = TENTH, **terms: object) -> None:
+    """Charge a curve under add_remove."""
+    ledger.charge(dataset, curve, relation="add_remove", **terms)  # type: ignore[arg-type]
+
+
+def spent(ledger: Ledger, dataset: str = "clicks") -> dict[tuple[str, str], float]:
+    """Where every account of every quota stands, in tenths of a nat."""
+    return {(one.quota.name, one.account): one.spent.main / 10**11 for one in ledger.quotas(dataset).standing()}
+
+
+@pytest.fixture
+def daily(url: str) -> Ledger:
+    """A dataset with a budget of epsilon = 1 for each day's rows, and a quota of 1 for every 30 days."""
+    ledger = Ledger.open(url)
+    ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove", window="day")
+    ledger.quotas("visits").declare(limited("month", 1.0, rolling=30))
+    return ledger
+
+
+def test_a_charge_passes_every_scope_or_none(ledger: Ledger) -> None:
+    """What one quota refuses is charged nowhere: neither to the dataset nor to another quota. The error names the quota."""
+    ledger.quotas("clicks").declare(limited("interns", 0.1, by="team", of="interns"))
+    ledger.quotas("clicks").declare(limited("each", 0.5, by="actor"))
+    charge(ledger, team="interns", actor="ada")
+    with pytest.raises(acc.BudgetExceeded, match=r"quota='interns' \(interns\).*0 run") as refused:
+        charge(ledger, team="interns", actor="ada")
+    assert refused.value.spent == Price(10**11, 0)
+    with pytest.raises(acc.BudgetExceeded, match=r"quota='each' \(ada\)"):
+        charge(ledger, curve=HALF, actor="ada")
+    assert ledger.total("clicks").spent == Price(10**11, 0)
+    charge(ledger, curve=HALF, actor="bob", team="staff")
+    assert spent(ledger) == {("interns", "interns"): 1.0, ("each", "ada"): 1.0, ("each", "bob"): 5.0}
+    assert ledger.verify().ok
+
+
+def test_a_quota_allows_nothing_that_the_budget_does_not(ledger: Ledger) -> None:
+    """However large, it is a limit and no allowance."""
+    ledger.quotas("clicks").declare(limited("generous", 100.0, by="purpose"))
+    charge(ledger, curve=acc.PureDP(epsilon=1.0), purpose="research")
+    with pytest.raises(acc.BudgetExceeded) as refused:
+        charge(ledger, purpose="research")
+    assert "quota" not in str(refused.value)
+
+
+def test_who_is_limited_is_named(ledger: Ledger) -> None:
+    """Where each team has a limit, a charge that names none is refused: leaving the name out is no way around it."""
+    ledger.quotas("clicks").declare(limited(by="team"))
+    with pytest.raises(InvalidEntry, match="team is missing"):
+        charge(ledger)
+    assert ledger.total("clicks").spent == NOTHING
+
+
+def test_every_thirty_days_hold_their_limit(daily: Ledger) -> None:
+    """A charge counts to each of the 30 windows of its day, one that reads many days once to each; no window overflows."""
+    charge(daily, "visits", HALF, period="2024-03-10")
+    charge(daily, "visits", HALF, period=["2024-03-31", "2024-04-05"])  # together with the first in the windows from 03-02 on
+    for day in ("2024-03-20", "2024-03-08", "2024-04-07"):
+        with pytest.raises(acc.BudgetExceeded, match="quota='month'"):
+            charge(daily, "visits", TENTH, period=day)
+    charge(daily, "visits", HALF, period="2024-05-05")  # 30 days after 04-05, which the window before ends at
+    with pytest.raises(acc.BudgetExceeded, match="30 periods from 2024-04-05"):
+        charge(daily, "visits", acc.PureDP(epsilon=0.6), period="2024-05-04")
+    fullest = {one.account: one.spent.main for one in daily.quotas("visits").standing(most=1)}
+    assert list(fullest.values()) == [10**12]
+    assert daily.verify().ok
+
+
+def test_rolling_sums_are_those_of_a_slow_count(daily: Ledger) -> None:
+    """Every account is the sum of the charges that touch its 30 days, each once."""
+    daily.quotas("visits").declare(limited("month", 9.0, rolling=30))
+    start, charges = date(2024, 1, 20), []
+    for number in range(12):
+        days = {start + timedelta(days=step) for step in (number * 5, number * 5 + number % 4, number * 9 % 40)}
+        charges.append(days)
+        charge(daily, "visits", TENTH, period=[day.isoformat() for day in days])
+    for account, tenths in ((account, tenths) for (_, account), tenths in spent(daily, "visits").items()):
+        first = date.fromisoformat(account.removeprefix("30 periods from "))
+        window = {first + timedelta(days=step) for step in range(30)}
+        assert tenths == sum(1 for days in charges if days & window), account
+
+
+@pytest.mark.parametrize(
+    ("window", "wider", "period", "expected"),
+    [
+        ("day", "month", "2024-02-29", {"2024-02"}),
+        ("day", "week", "2024-12-30", {"2025-W01"}),
+        ("week", "month", "2024-W18", {"2024-04", "2024-05"}),
+        ("week", "year", "2020-W53", {"2020", "2021"}),
+        ("month", "quarter", "2024-12", {"2024-Q4"}),
+        ("quarter", "year", "2024-Q4", {"2024"}),
+    ],
+)
+def test_periods_lie_in_wider_ones(window: acc.ledger.Window, wider: acc.ledger.Window, period: str, expected: set[str]) -> None:
+    """A week at a border lies in both months: whose rows they are cannot be told, so both pay."""
+    assert enclosing(window, period, wider) == expected
+    assert period_at(window, ordinal(window, period)) == period
+    assert ordinal(window, period_at(window, ordinal(window, period) + 1)) == ordinal(window, period) + 1
+
+
+def test_calendar_windows_within_a_budget_per_day(daily: Ledger) -> None:
+    """Each month's rows together have a limit, and so have all rows ever."""
+    daily.quotas("visits").declare(limited("month", 9.0, rolling=30))
+    daily.quotas("visits").declare(limited("calendar", 0.6, window="month"))
+    daily.quotas("visits").declare(limited("ever", 1.1, window="whole"))
+    charge(daily, "visits", HALF, period=["2024-01-30", "2024-01-31"])
+    with pytest.raises(acc.BudgetExceeded, match=r"quota='calendar' \(2024-01\)"):
+        charge(daily, "visits", HALF, period=["2024-01-01", "2024-02-01"])
+    charge(daily, "visits", HALF, period="2024-02-01")
+    with pytest.raises(acc.BudgetExceeded, match=r"quota='ever' \(all rows\)"):
+        charge(daily, "visits", HALF, period="2024-03-01")
+
+
+def test_what_was_charged_before_counts(ledger: Ledger) -> None:
+    """A quota that is declared late starts with what its scope has spent, reservations included and voided ones not."""
+    charge(ledger, actor="ada")
+    charge(ledger, actor="bob")
+    ledger.reserve("clicks", TENTH, relation="add_remove", actor="ada", key="open")
+    ledger.reserve("clicks", TENTH, relation="add_remove", actor="ada", key="gone")
+    ledger.void("clicks", "gone", actor="eve", reason="no data")
+    ledger.quotas("clicks").declare(limited(by="actor", of="ada"), actor="dpo")
+    assert spent(ledger) == {("limit", "ada"): 2.0}
+    ledger.void("clicks", "open", actor="eve", reason="no data")
+    assert spent(ledger) == {("limit", "ada"): 1.0}
+    charge(ledger, actor="ada")
+    with pytest.raises(acc.BudgetExceeded, match="quota"):
+        charge(ledger, actor="ada")
+    assert ledger.verify().ok
+
+
+def test_a_quota_is_replaced_and_withdrawn_on_record(ledger: Ledger) -> None:
+    """Each declaration is an entry of the chain with who made it; the same one again adds none; what was spent stays spent."""
+    quotas = ledger.quotas("clicks")
+    first = quotas.declare(limited(epsilon=0.1), actor="dpo")
+    assert quotas.declare(limited(epsilon=0.1)) == first
+    charge(ledger)
+    quotas.declare(limited(epsilon=0.3), actor="dpo")
+    charge(ledger, key="second")
+    assert spent(ledger) == {("limit", "all rows"): 2.0}
+    quotas.withdraw("limit", actor="dpo")
+    assert (quotas.all(), spent(ledger)) == ([], {})
+    charge(ledger, curve=HALF)
+    with pytest.raises(InvalidEntry, match="nothing to withdraw"):
+        quotas.withdraw("limit")
+    actions = [(entry.action, entry.actor) for entry in ledger.entries("clicks") if entry.action == "quota"]
+    assert actions == [("quota", "dpo")] * 3
+    assert ledger.total("clicks").spent == Price(7 * 10**11, 0)
+    assert ledger.verify().ok
+
+
+def test_a_quota_is_a_filter_of_its_own(sqlite_url: str) -> None:
+    """It may be in another unit than the dataset's budget, with its own price; what it can never pay is refused by name."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove")
+        ledger.quotas("clicks").declare(Quota(name="rho", limit=acc.Budget(rho=0.02)))
+        charge(ledger)
+        (one,) = ledger.quotas("clicks").standing()
+        assert one.spent == acc.Budget(rho=0.02).price(TENTH)
+        ledger.quotas("clicks").declare(limited("pure", 1.0))
+        with pytest.raises(acc.Unaffordable):
+            charge(ledger, curve=acc.ZCDP(rho=0.001))
+        ledger.quotas("clicks").withdraw("pure")
+        charge(ledger, curve=acc.ZCDP(rho=0.001))
+        with pytest.raises(InvalidEntry, match="entry 5: the charge cannot be counted to quota='pure'"):
+            ledger.quotas("clicks").declare(limited("pure", 0.9))
+
+
+def test_a_whole_plan_does_not_hide_in_a_window(url: str) -> None:
+    """A plan that takes a day's budget as a whole (F5) costs a wider quota its own price: never what another filter charged."""
+    plan, day = 30 * acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6)
+    assert day.price(plan) == day.capacity
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("visits", day, "add_remove", window="day")
+        wide = Quota(name="month", limit=acc.Budget(epsilon=2.0, delta=1e-6), rolling=30)
+        ledger.quotas("visits").declare(wide)
+        charge(ledger, "visits", plan, period="2024-01-01")
+        assert wide.limit is not None
+        assert {one.spent for one in ledger.quotas("visits").standing()} == {wide.limit.price(plan)}
+
+
+@pytest.mark.parametrize(
+    ("scope", "rule"),
+    [
+        ({"of": "ada"}, "by"),
+        ({"rolling": 30, "window": "month"}, "two quotas"),
+        ({"rolling": 1}, "rolling"),
+        ({"by": "mood"}, "by"),
+        ({"name": " x"}, "name"),
+        ({"by": "actor", "of": ""}, "name"),
+    ],
+)
+def test_quotas_that_mean_nothing_are_refused(scope: dict[str, object], rule: str) -> None:
+    """With the field that is wrong."""
+    with pytest.raises(InvalidEntry, match=rule):
+        limited(**{"name": "limit", **scope})  # type: ignore[arg-type]
+
+
+def test_a_quota_fits_its_datasets_window(ledger: Ledger, daily: Ledger) -> None:
+    """Rows without periods have no windows, and no window is narrower than what charges say."""
+    with pytest.raises(InvalidEntry, match="no periods"):
+        ledger.quotas("clicks").declare(limited(rolling=30))
+    daily.create_dataset("months", acc.Budget(epsilon=1.0), "add_remove", window="month")
+    with pytest.raises(InvalidEntry, match="narrower"):
+        daily.quotas("months").declare(limited(window="week"))
+    with pytest.raises(acc.InvalidArgument, match="Quota"):
+        ledger.quotas("clicks").declare("limit")  # type: ignore[arg-type]
+
+
+def test_a_reservation_lapses_and_makes_room(url: str) -> None:
+    """Not committed in time, it is refused its commit and given back to the budget and its quotas when somebody needs room."""
+    now = [datetime(2024, 1, 1, tzinfo=UTC)]
+    with Ledger.open(url, clock=lambda: now[0]) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.quotas("clicks").declare(limited(epsilon=0.5))
+        ledger.reserve("clicks", HALF, relation="add_remove", key="late", expires_in=60)
+        ledger.reserve("clicks", acc.PureDP(epsilon=0.0), relation="add_remove", key="used", expires_in=60)
+        ledger.commit("clicks", "used")
+        with pytest.raises(acc.BudgetExceeded):
+            charge(ledger, curve=HALF)
+        now[0] += timedelta(seconds=60)
+        with pytest.raises(InvalidTransition, match="reserved until 2024-01-01T00:01:00"):
+            ledger.commit("clicks", "late")
+        assert ledger.total("clicks").spent.main == 5 * 10**11  # refused before the draw; nothing is given back by that
+        charge(ledger, curve=HALF, key="next")
+        with pytest.raises(InvalidTransition, match="void"):
+            ledger.commit("clicks", "late")
+        assert [entry.action for entry in ledger.latest("clicks", 2)] == ["charge", "void"]
+        assert ledger.commit("clicks", "used").replayed  # committed in time: never given back
+        assert ledger.expire("clicks") == []
+        assert ledger.verify().ok
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "60", True])
+def test_a_reservation_expires_after_some_time(ledger: Ledger, seconds: object) -> None:
+    """A time that is none is refused, and nothing is reserved."""
+    with pytest.raises(InvalidEntry, match="expires_in"):
+        ledger.reserve("clicks", TENTH, relation="add_remove", expires_in=seconds)  # type: ignore[arg-type]
+    assert ledger.total("clicks").spent == NOTHING
+
+
+@pytest.fixture
+def kept(ledger: Ledger) -> Ledger:
+    """A ledger with two quotas, charges on both, a replaced quota and a voided reservation."""
+    quotas = ledger.quotas("clicks")
+    quotas.declare(limited("each", 0.3, by="actor"), actor="dpo")
+    quotas.declare(limited("ever", 0.5), actor="dpo")
+    charge(ledger, actor="ada", key="first")
+    ledger.reserve("clicks", TENTH, relation="add_remove", actor="bob", key="plan")
+    quotas.declare(limited("each", 0.4, by="actor"), actor="dpo")
+    ledger.void("clicks", "plan", actor="eve", reason="no data")
+    charge(ledger, actor="bob", team="growth", purpose="research")
+    assert ledger.verify().ok
+    return ledger
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        update(entries).where(entries.c.seq == 1).values(quota=limited("each", 0.9, by="actor").model_dump_json()),
+        update(entries).where(entries.c.seq == 1).values(quota="{}"),
+        update(entries).where(entries.c.seq == 3).values(team="growth"),
+        update(entries).where(entries.c.seq == 7).values(purpose=None),
+        update(entries).where(entries.c.seq == 4).values(expires="2024-01-01T00:00:00.000000+00:00"),
+        update(scopes).where(scopes.c.account == '["bob", ""]').values(main=0),
+        update(scopes).where(scopes.c.account == '["", ""]').values(main=scopes.c.main - 1),
+        delete(scopes).where(scopes.c.account == '["", ""]'),
+        insert(scopes).values(dataset_id=1, quota=1, account='["eve", ""]', main=0, failure=0),
+    ],
+)
+def test_edits_of_quotas_and_their_sums_are_found(kept: Ledger, url: str, edit: object) -> None:
+    """The declaration is under the chain's hash, and each sum is derived anew."""
+    with intruder(url) as connection:
+        connection.execute(edit)  # type: ignore[call-overload]
+    assert {problem.kind for problem in kept.verify().problems} & {"hash", "quota"}
+
+
+def test_a_charge_past_a_quota_is_found(kept: Ledger, url: str) -> None:
+    """Somebody who writes an entry with the right hashes and totals, but leaves the quota out: the sums, and the excess, show."""
+    with intruder(url) as connection:
+        declared = lock_dataset(connection, "clicks")
+        item = acc.ledger.item.read_item(acc.PureDP(epsilon=0.35), 1, "add_remove")
+        step = Step("charge", "sneaked", "", declared.dataset.budget.price(item.whole), None, item)
+        append(connection, declared, [step], origin("bob", utc_now))
+    found = {(problem.kind, problem.seq) for problem in kept.verify().problems}
+    assert ("quota", 8) in found
+    assert ("quota", None) in found
+
+
+def test_quotas_survive_export_and_import(kept: Ledger, tmp_path: Path) -> None:
+    """The copy has the same quotas, sums and heads; an export in which a quota was raised after the fact is refused."""
+    heads = kept.export(tmp_path / "ledger.jsonl")
+    with Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        copy.import_(tmp_path / "ledger.jsonl")
+        assert spent(copy) == spent(kept)
+        assert copy.verify(heads).ok
+        with pytest.raises(acc.BudgetExceeded, match="quota='ever'"):
+            charge(copy, curve=HALF, actor="zoe")
+    edited = tmp_path / "edited.jsonl"
+    edited.write_text((tmp_path / "ledger.jsonl").read_text().replace('"growth"', '"sales"'))
+    with Ledger.open(f"sqlite:///{tmp_path / 'other.db'}") as other, pytest.raises(ImportRefused, match="hash"):
+        other.import_(edited)
+
+
+def test_a_session_knows_its_quotas(sqlite_url: str) -> None:
+    """How many more counts the quotas of its team, a release passes them, and a schedule's reservation lapses."""
+    mechanism, scores = dps.ExponentialMechanism(epsilon=0.1), dps.Scores([3, 1, 2], sensitivity=dps.Sensitivity())
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.quotas("clicks").declare(limited("teams", 0.2, by="team"))
+        session = dps.Session(ledger, "clicks", team="growth", purpose="research")
+        more = session.affordable(mechanism, one_by_one=True)
+        assert (int(more), session.affordable(mechanism), more.period) == (2, 2, "quota 'teams', growth")
+        session.select(mechanism, scores)
+        assert [(entry.action, entry.purpose) for entry in ledger.entries("clicks")][:2] == [
+            ("quota", None),
+            ("charge", "research"),
+        ]
+        plan = session.schedule([(1, mechanism)], expires_in=1e-6)
+        with pytest.raises(InvalidTransition, match="reserved until"):
+            plan.select(mechanism, scores)
+        with pytest.raises(InvalidEntry, match="team is missing"):
+            dps.Session(ledger, "clicks").select(mechanism, scores)
+        session.select(mechanism, scores)  # the plan's reservation has lapsed and makes room
+        assert session.affordable(mechanism) == 0
+        with pytest.raises(acc.BudgetExceeded, match="quota='teams'"):
+            session.require(mechanism)
