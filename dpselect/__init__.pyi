@@ -31,6 +31,7 @@ from .mechanisms import ExponentialMechanism as ExponentialMechanism
 from .mechanisms import FirstStable as FirstStable
 from .mechanisms import GaussianGap as GaussianGap
 from .mechanisms import GroupedScores as GroupedScores
+from .mechanisms import JointQuantiles as JointQuantiles
 from .mechanisms import JointTopK as JointTopK
 from .mechanisms import LargeGap as LargeGap
 from .mechanisms import LargeMargin as LargeMargin

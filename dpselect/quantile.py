@@ -19,6 +19,47 @@ from dpselect.sensitivity import Sensitivity
 _MOST_POINTS, _MOST_PARTS = 2**53, 10**6
 
 
+def share_of(q: float) -> Fraction:
+    """The decimal that prints a share.
+
+    Raises:
+        ValueError: it has more than six digits.
+    """
+    share = Fraction(repr(q))
+    if share.denominator > _MOST_PARTS:
+        raise ValueError(f"q={q} has more than six decimals: round it")
+    return share
+
+
+def points_of(low: float, high: float, step: float) -> int:
+    """How many points low, low + step, ... there are up to high.
+
+    Raises:
+        ValueError: the bounds are in the wrong order, or there are more than 2^53 points.
+    """
+    if not low < high:
+        raise ValueError(f"low={low} must be less than high={high}: they are public bounds of the numbers")
+    if Fraction(high) - Fraction(low) >= Fraction(step) * (_MOST_POINTS - 1):
+        raise ValueError(f"step={step} makes more than 2^53 points between low and high: take wider steps")
+    return int((Fraction(high) - Fraction(low)) // Fraction(step)) + 1
+
+
+def places_of(values: ArrayLike, low: float, high: float, step: float) -> NDArray[np.int64]:
+    """(users,) the last point that is not above each number, numbers outside moved to the bounds: a map of each number alone.
+
+    Raises:
+        InvalidScores: not a one-dimensional array of finite numbers.
+    """
+    try:
+        numbers = np.asarray(values if np.size(values) else np.empty(0), dtype=np.float64)
+    except (ValueError, TypeError):
+        raise InvalidScores("values must be numbers, one per user") from None
+    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise InvalidScores("values must be a one-dimensional array of finite numbers, one per user: clean them first")
+    places = np.floor((np.clip(numbers, low, high) - low) / step)
+    return np.clip(places, 0, points_of(low, high, step) - 1).astype(np.int64)
+
+
 @final
 class Quantile(Frozen):
     """The question "where does a share q of the users lie below?", for any mechanism that selects one item by scores.
@@ -54,27 +95,19 @@ class Quantile(Frozen):
 
     @model_validator(mode="after")
     def _is_a_grid(self) -> Self:
-        if not self.low < self.high:
-            raise ValueError(f"low={self.low} must be less than high={self.high}: they are public bounds of the numbers")
-        if Fraction(self.high) - Fraction(self.low) >= Fraction(self.step) * (_MOST_POINTS - 1):
-            raise ValueError(f"step={self.step} makes more than 2^53 points between low and high: take wider steps")
-        if self._share.denominator > _MOST_PARTS:
-            raise ValueError(f"q={self.q} has more than six decimals: round it")
+        points_of(self.low, self.high, self.step)
+        share_of(self.q)
         return self
-
-    @property
-    def _share(self) -> Fraction:
-        return Fraction(repr(self.q))
 
     @property
     def points(self) -> int:
         """How many candidates there are, a public number."""
-        return int((Fraction(self.high) - Fraction(self.low)) // Fraction(self.step)) + 1
+        return points_of(self.low, self.high, self.step)
 
     @property
     def sensitivity(self) -> Sensitivity:
         """What one user changes, in the scores' unit: configure the mechanism with it."""
-        share = self._share
+        share = share_of(self.q)
         if self.relation == "replace_one":
             return Sensitivity(linf=share.denominator, relation="replace_one")
         return Sensitivity(linf=max(share.numerator, share.denominator - share.numerator), monotone=False)
@@ -85,26 +118,15 @@ class Quantile(Frozen):
         Raises:
             InvalidScores: not a one-dimensional array of finite numbers.
         """
-        places, counts = np.unique(self._places(values), return_counts=True)
+        places, counts = np.unique(places_of(values, self.low, self.high, self.step), return_counts=True)
         # Runs of points with the same number of users below: up to and with each place that somebody is at.
         ends = np.append(places + 1, self.points)
         below = np.concatenate([[0], np.cumsum(counts)])
         runs = np.diff(ends, prepend=0)
-        share = self._share
+        share = share_of(self.q)
         distance = np.abs(share.denominator * below - share.numerator * int(counts.sum()))
         kept = runs > 0
         return Scores.grouped(-distance[kept], runs[kept], sensitivity=self.sensitivity, kind="utilities")
-
-    def _places(self, values: ArrayLike) -> NDArray[np.int64]:
-        """(users,) the last point that is not above each number: a map of each number alone."""
-        try:
-            numbers = np.asarray(values if np.size(values) else np.empty(0), dtype=np.float64)
-        except (ValueError, TypeError):
-            raise InvalidScores("values must be numbers, one per user") from None
-        if numbers.ndim != 1 or not np.isfinite(numbers).all():
-            raise InvalidScores("values must be a one-dimensional array of finite numbers, one per user: clean them first")
-        places = np.floor((np.clip(numbers, self.low, self.high) - self.low) / self.step)
-        return np.clip(places, 0, self.points - 1).astype(np.int64)
 
     def value(self, selection: Selection) -> float:
         """The selected point, in the unit of the numbers.

@@ -7,6 +7,7 @@ from .combine.per_group import PerGroup as PerGroup
 from .combine.repeat_and_select import Best as Best
 from .combine.repeat_and_select import RepeatAndSelect as RepeatAndSelect
 from .combine.with_values import WithValues as WithValues
+from .joint.quantiles import JointQuantiles as JointQuantiles
 from .joint.top_k import JointTopK as JointTopK
 from .noisy_max.exponential_mechanism import ExponentialMechanism as ExponentialMechanism
 from .noisy_max.oneshot import OneshotTopK as OneshotTopK

@@ -32,3 +32,8 @@ CASES += [
         (dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.02, l0=1), "observed"),
     )
 ]
+
+CASES += [
+    Case(dps.JointQuantiles(quantiles=quantiles, low=0, high=2, step=1, epsilon=1.5, relation=relation), ((3, 3),))
+    for quantiles, relation in (((0.5,), "add_remove"), ((0.25, 0.75), "replace_one"), ((0.2, 0.5, 0.9), "add_remove"))
+]

@@ -1,0 +1,207 @@
+"""Several quantiles of one number per user, in one draw."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import Field, model_validator
+
+from accounting import BoundedRange, Relation
+from accounting.frozen import Positive, Probability, Real
+from dpselect.errors import InvalidMechanism, InvalidRequest, InvalidScores
+from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.joint.tuples import Indices, Tuples
+from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, Traits
+from dpselect.quantile import places_of, points_of, share_of
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+_MOST_QUANTILES, _MOST_USERS = 100, 2**40
+
+
+@final
+class JointQuantiles(Mechanism):
+    """Several quantiles at once by one exponential mechanism over rising tuples of points (Gillenwater, Joseph, Kulesza 2021).
+
+    One number per user on a public grid: `scores(values)` counts users per point, `select` draws a tuple of points, exactly, and
+    `values(selection)` puts it into the numbers' unit. A tuple cuts the users into parts; its loss is how many users too many or
+    too few these have, summed up. Guarantee: BoundedRange(epsilon), however many quantiles, Theorem W7.
+
+    Args:
+        quantiles: rising shares in (0, 1), decimals of at most six digits; 0.5 for the median.
+        low, high: public bounds, in the unit of the numbers; numbers outside of them are moved to them.
+        step: distance of the points, > 0, in the same unit.
+        epsilon: nats, > 0.
+        relation: "add_remove" or "replace_one".
+
+    Example:
+        >>> import dpselect as dps
+        >>> quartiles = dps.JointQuantiles(quantiles=(0.25, 0.5, 0.75), low=0, high=120, step=1, epsilon=1.0)
+        >>> ages = [*range(20, 60)] * 50
+        >>> low, middle, high = quartiles.values(quartiles.select(quartiles.scores(ages)))
+        >>> 26 <= low <= 34 <= middle <= 46 <= high <= 54
+        True
+    """
+
+    kind: Literal["joint_quantiles"] = "joint_quantiles"
+    traits: ClassVar[Traits] = Traits(
+        answers="quantiles",
+        noise=EPSILON,
+        ordered=True,
+        most=lambda mechanism: len(mechanism.quantiles),
+        domain="public",
+        zeros=True,
+        groups=True,
+    )
+    quantiles: tuple[Probability, ...] = Field(
+        min_length=1, max_length=_MOST_QUANTILES, description="rising shares in (0, 1), at most 100"
+    )
+    low: Real = Field(description="a finite public number")
+    high: Real = Field(description="a finite public number > low")
+    step: Positive = Field(description="a finite number > 0")
+    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
+    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+
+    @model_validator(mode="after")
+    def _is_a_grid(self) -> Self:
+        points_of(self.low, self.high, self.step)
+        if any(after <= before for before, after in itertools.pairwise(map(share_of, self.quantiles))):
+            raise ValueError("quantiles must rise strictly: sort them, and ask for each once")
+        if sum(self._parts) > 10**6:
+            raise ValueError("quantiles have no common denominator up to 10^6: round them")
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity.of_counts(self.neighbours, 1)
+
+    @property
+    def curve(self) -> BoundedRange:
+        return BoundedRange(epsilon=self.epsilon)
+
+    @property
+    def points(self) -> int:
+        """How many candidates there are, a public number."""
+        return points_of(self.low, self.high, self.step)
+
+    @property
+    def least_candidates(self) -> int:
+        return self.points
+
+    @property
+    def most_candidates(self) -> int:
+        return self.points
+
+    @property
+    def _parts(self) -> list[int]:
+        """The shares of the users between quantiles, over their least common denominator, which they add up to."""
+        shares = [Fraction(0), *map(share_of, self.quantiles), Fraction(1)]
+        whole = math.lcm(*(share.denominator for share in shares))
+        return [int((after - before) * whole) for before, after in itertools.pairwise(shares)]
+
+    @property
+    def rate(self) -> float:
+        """Nats per unit of loss, in parts of a user: epsilon over the range of what one user changes, rounded down.
+
+        Raises:
+            InvalidMechanism: that is 0.
+        """
+        parts = self._parts
+        span = 4 * (sum(parts) if self.neighbours == "replace_one" else sum(parts) - min(parts))
+        quotient = min(self.epsilon / span, sys.float_info.max)
+        rate = quotient if Fraction(quotient) * span <= Fraction(self.epsilon) else math.nextafter(quotient, 0.0)
+        if rate == 0.0:
+            raise InvalidMechanism(f"epsilon={self.epsilon} beside a range of {span} is below the least float: raise it")
+        return rate
+
+    def scores(self, values: ArrayLike) -> Scores:
+        """The private number of users at every point, for (users,) numbers: exactly one per user; there may be none.
+
+        Raises:
+            InvalidScores: not a one-dimensional array of finite numbers.
+        """
+        places, counts = np.unique(places_of(values, self.low, self.high, self.step), return_counts=True)
+        ends = np.append(places, self.points)
+        gaps = np.diff(ends, prepend=-1) - 1
+        held = np.zeros(2 * len(places) + 1, dtype=np.int64)
+        held[1::2] = counts
+        many = np.ones_like(held)
+        many[0::2] = gaps
+        kept = many > 0
+        return Scores.grouped(held[kept], many[kept], sensitivity=self.covers)
+
+    def values(self, selection: Selection) -> tuple[float, ...]:
+        """The selected points, one per quantile, in the unit of the numbers.
+
+        Raises:
+            InvalidRequest: the selection is not of as many points of this grid.
+        """
+        chosen = selection.indices
+        if len(chosen) != len(self.quantiles) or not all(0 <= point < self.points for point in chosen):
+            raise InvalidRequest("selection must be of this mechanism's points, one per quantile")
+        return tuple(self.low + self.step * point for point in chosen)
+
+    def _check_stated(self) -> None:
+        _ = self.rate  # refused before a charge, not at the draw
+
+    def _check_scores(self, scores: Scores) -> None:
+        values = scores.values
+        if not (values == np.floor(values)).all():
+            raise InvalidScores("quantiles need whole numbers of users at every point")
+        many = 1 if scores.multiplicities is None else scores.multiplicities
+        if float((values.astype(np.float64) * many).sum()) > _MOST_USERS:
+            raise InvalidScores("quantiles are of at most 2^40 users")
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return release(scores, self._tuples(scores).draw(source), ordered=True, requested=len(self.quantiles))
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        rows = [self._tuples(Scores(row, sensitivity=self.covers)).draw(source) for row in matrix]
+        return Selections(np.array(rows, dtype=np.int64), ordered=True, requested=len(self.quantiles))
+
+    def _tuples(self, scores: Scores) -> Tuples:
+        parts, users, (below, points) = self._parts, _users(scores), _runs(scores)
+        return Tuples(below * sum(parts), points, tuple(part * users for part in parts), sum(parts) * users, self.rate)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        enumerable(math.comb(self.points + len(self.quantiles) - 1, len(self.quantiles)))
+        counts = scores.dense().astype(np.int64)
+        tuples = list(itertools.combinations_with_replacement(range(self.points), len(self.quantiles)))
+        losses = np.array([self._loss(counts, chosen) for chosen in tuples], dtype=np.float64)
+        weights = np.exp(-self.rate * (losses - losses.min()))
+        return dict(zip(tuples, (weights / weights.sum()).tolist(), strict=True))
+
+    def _loss(self, counts: Indices, chosen: tuple[int, ...]) -> int:
+        """Users too many or too few in all parts, in parts of a user, by the definition."""
+        below, users, parts = np.concatenate([[0], np.cumsum(counts)]), int(counts.sum()), self._parts
+        cuts = [0, *(int(below[point]) for point in chosen), users]
+        between = [after - before for before, after in itertools.pairwise(cuts)]
+        return sum(abs(sum(parts) * held - part * users) for held, part in zip(between, parts, strict=True))
+
+
+def _users(scores: Scores) -> int:
+    many = np.ones(len(scores.values), dtype=np.int64) if scores.multiplicities is None else scores.multiplicities
+    return int((scores.values.astype(np.int64) * many).sum())
+
+
+def _runs(scores: Scores) -> tuple[Indices, Indices]:
+    """(runs,) users below the points of each run, and how many points it has: a run ends with a point that somebody is at."""
+    counts = scores.values.astype(np.int64)
+    many = np.ones_like(counts) if scores.multiplicities is None else scores.multiplicities
+    # Of points with users each is a run's end by itself.
+    repeated = np.where(counts > 0, many, 1)
+    counts, many = np.repeat(counts, repeated), np.repeat(np.where(counts > 0, 1, many), repeated)
+    ends = np.flatnonzero(counts > 0)
+    points = np.diff(np.concatenate([[0], np.cumsum(many)[ends], [many.sum()]]))
+    below = np.concatenate([[0], np.cumsum(counts[ends])])
+    kept = points > 0
+    return below[kept].astype(np.int64), points[kept].astype(np.int64)

@@ -1,0 +1,202 @@
+"""Theorem W7: several quantiles over all small data sets, at attained pairs, and as they are drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpselect as dps
+from dpselect.divergence import log_ratio
+from dpselect.mechanisms.joint import tuples as tuples_module
+from dpselect.mechanisms.joint.tuples import _Balls, _Logarithms
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mechanism_laws import misfit
+from test_quantile import neighbours
+
+SEVERAL = ((0.5,), (0.25, 0.5), (0.2, 0.4, 0.9))
+
+
+def joint(quantiles: Any, relation: Any = "add_remove", epsilon: float = 1.0) -> dps.JointQuantiles:
+    """Four points."""
+    return dps.JointQuantiles(quantiles=quantiles, low=0, high=3, step=1, epsilon=epsilon, relation=relation)
+
+
+def losses(mechanism: dps.JointQuantiles, data: list[int]) -> np.ndarray:
+    """Of all rising tuples, by the definition in the paper: users too many or too few, in parts of a user."""
+    cuts, found = [0.0, *mechanism.quantiles, 1.0], []
+    shares = [Fraction(repr(b)) - Fraction(repr(a)) for a, b in itertools.pairwise(cuts)]
+    whole = math.lcm(*(share.denominator for share in shares))
+    for chosen in itertools.combinations_with_replacement(range(4), len(mechanism.quantiles)):
+        edges = [-1, *chosen, 9]
+        held = [sum(max(a, 0) <= x < b for x in data) for a, b in itertools.pairwise(edges)]
+        found.append(sum(abs(whole * (h - share * len(data))) for h, share in zip(held, shares, strict=True)))
+    return np.array([int(loss) for loss in found])
+
+
+@pytest.mark.parametrize("quantiles", SEVERAL)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_range_is_exact(quantiles: Any, relation: str) -> None:
+    """No neighbour moves two losses further against each other, some pair that far; the rate is epsilon over it, rounded down."""
+    mechanism = joint(quantiles, relation, epsilon=0.7)
+    most, pairs = 0, neighbours(relation)
+    for first, second in pairs[:: 1 if len(quantiles) < 3 else 9]:
+        most = max(most, int(np.ptp(losses(mechanism, second) - losses(mechanism, first))))
+    span = Fraction(0.7) / Fraction(mechanism.rate)
+    assert 0 <= span - round(span) < Fraction(1, 10**12)
+    assert most <= round(span)
+    if len(quantiles) < 3:
+        assert most == round(span)
+
+
+def test_three_quantiles_reach_their_range() -> None:
+    """With more users than small data sets have: the new one is in the part of the least share, the moved one changes parts."""
+    added, moved = (joint((0.2, 0.4, 0.9), relation) for relation in ("add_remove", "replace_one"))
+    first = [0] * 5 + [1] * 5 + [2] * 12
+    assert np.ptp(losses(added, [*first, 3]) - losses(added, first)) == 36 == round(1 / added.rate)
+    first, second = [0] * 9 + [1] * 8 + [2] * 3, [0] * 9 + [1] * 7 + [2] * 4
+    assert np.ptp(losses(moved, second) - losses(moved, first)) == 40 == round(1 / moved.rate)
+
+
+@pytest.mark.parametrize("quantiles", SEVERAL)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_no_pair_is_told_apart_beyond_the_curve(quantiles: Any, relation: str) -> None:
+    """Exact log-ratios of small data sets stay within epsilon, and those of one side and the other add up to it at most."""
+    mechanism = joint(quantiles, relation)
+    laws = {}
+    for pair in neighbours(relation)[:: 3 if relation == "add_remove" else 7]:
+        for data in map(tuple, pair):
+            if data not in laws:
+                laws[data] = np.array([list(mechanism.probabilities(mechanism.scores(data)).values())])
+        p, q = (laws[tuple(data)] for data in pair)
+        assert float(log_ratio(p, q)[0]) + float(log_ratio(q, p)[0]) <= 1 + 1e-9
+
+
+def test_one_quantile_has_the_law_of_the_exponential_mechanism() -> None:
+    """W3 and W7 agree to the last digits, under both relations."""
+    for q, relation, data in itertools.product((0.5, 0.3), ("add_remove", "replace_one"), ([], [0, 0, 3], [1, 1, 2, 3])):
+        single = dps.Quantile(q=q, low=0, high=3, step=1, relation=relation)
+        mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=single.sensitivity)
+        alone = mechanism.probabilities(single.scores(data))
+        both = joint((q,), relation).probabilities(joint((q,), relation).scores(data))
+        assert [both[(point,)] for point in range(4)] == pytest.approx([alone[point] for point in range(4)], rel=1e-12)
+
+
+DATA = ([], [0, 0, 0], [0, 0, 3, 3, 2], [1, 3, 3, 3, 3, 3])
+
+
+@pytest.mark.parametrize("quantiles", [(0.5,), (0.25, 0.5), (0.2, 0.4, 0.6, 0.9)])
+@pytest.mark.parametrize("data", DATA, ids=str)
+def test_sums_are_those_of_all_tuples(quantiles: Any, data: list[int]) -> None:
+    """How many quantiles share the last run, and which it is: in logarithms within their error, in balls to 15 digits."""
+    mechanism = joint(quantiles, epsilon=9.0)
+    held = mechanism._tuples(mechanism.scores(data))
+    ends = np.cumsum(held.points)
+    expected = np.zeros((len(quantiles), len(ends)))
+    for chosen, loss in zip(
+        itertools.combinations_with_replacement(range(4), len(quantiles)), losses(mechanism, data), strict=True
+    ):
+        runs = np.searchsorted(ends, chosen, side="right")
+        expected[(runs == runs[-1]).sum() - 1, runs[-1]] += math.exp(-mechanism.rate * loss)
+    logs = _Logarithms(held.rate)
+    found = held._ways(logs, held._entering(logs), len(quantiles), len(ends))
+    assert np.exp(found) == pytest.approx(expected, rel=1e-12)
+    assert 0 < logs.error < 1e-11
+    balls = _Balls(held.rate)
+    sure = held._ways(balls, held._entering(balls), len(quantiles), len(ends))
+    assert np.array([[float(one.mid()) for one in row] for row in sure]) == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("rng", [np.random.default_rng(20261122), None])
+@pytest.mark.parametrize("quantiles", [(0.5,), (0.25, 0.5, 0.75)])
+def test_it_is_drawn_as_its_law_says(rng: Any, quantiles: Any) -> None:
+    """Tuples within runs and across, by both samplers, singly and in rows (false alarm 1e-9 each)."""
+    mechanism = joint(quantiles, epsilon=4.0)
+    scores = mechanism.scores([0, 0, 3, 3, 3])
+    law: Any = mechanism.probabilities(scores)
+    assert misfit([mechanism.select(scores, rng=rng).indices for _ in range(600)], law) > 1e-9
+    rows = mechanism.select_many(np.tile(scores.dense(), (400, 1)), rng=rng)
+    assert misfit([row.indices for row in rows], law) > 1e-9
+
+
+def test_balls_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where logarithms decide nothing, ball arithmetic draws from the same law (false alarm 1e-9)."""
+    monkeypatch.setattr(tuples_module, "_ROUNDING", 0.3)
+    mechanism = joint((0.3, 0.6), epsilon=4.0)
+    scores = mechanism.scores([0, 1, 1, 3])
+    law: Any = mechanism.probabilities(scores)
+    rng = np.random.default_rng(6)
+    assert misfit([mechanism.select(scores, rng=rng).indices for _ in range(250)], law) > 1e-9
+
+
+def test_grouped_and_dense_scores_are_the_same_data() -> None:
+    """Runs are read off counts of counts as off counts: groups of points with users, of points without, at either end."""
+    mechanism = joint((0.5,))
+    for counts in itertools.product((0, 1, 3), repeat=4):
+        dense = mechanism._tuples(dps.Scores(counts, sensitivity=mechanism.covers))
+        values, many = zip(*((value, len(list(run))) for value, run in itertools.groupby(counts)), strict=True)
+        grouped = mechanism._tuples(dps.Scores.grouped(values, many, sensitivity=mechanism.covers))
+        data = [point for point, count in enumerate(counts) for _ in range(count)]
+        listed = mechanism._tuples(mechanism.scores(data))
+        assert dense.below.tolist() == grouped.below.tolist() == listed.below.tolist()
+        assert dense.points.tolist() == grouped.points.tolist() == listed.points.tolist()
+        assert dense.end == grouped.end == listed.end
+        assert int(dense.points.sum()) == 4
+
+
+def test_many_points_and_users_are_near_the_true_quantiles() -> None:
+    """A thousand users on 10^12 points, nine deciles: each within what 60 users span, but for a chance below e^-12."""
+    values = np.random.default_rng(3).normal(50, 10, 1000)
+    shares = tuple(round(0.1 * i, 1) for i in range(1, 10))
+    deciles = dps.JointQuantiles(quantiles=shares, low=0, high=1000, step=1e-9, epsilon=4.0)
+    found = deciles.values(deciles.select(deciles.scores(values)))
+    low, high = np.quantile(values, np.array(shares) - 0.06), np.quantile(values, np.array(shares) + 0.06)
+    assert (low < found).all()
+    assert (found < high).all()
+    assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"quantiles": ()},
+        {"quantiles": (0.5, 0.5)},
+        {"quantiles": (0.5, 0.25)},
+        {"quantiles": (0.0, 0.5)},
+        {"quantiles": (0.1234567,)},
+        {"low": 3},
+        {"step": 1e-300},
+        {"epsilon": 0},
+    ],
+)
+def test_wrong_settings_are_refused(fields: dict[str, Any]) -> None:
+    """Numbers outside their domain raise InvalidMechanism."""
+    usual: dict[str, Any] = {"quantiles": (0.5,), "low": 0, "high": 3, "step": 1, "epsilon": 1.0}
+    with pytest.raises(dps.InvalidMechanism):
+        dps.JointQuantiles(**{**usual, **fields})
+
+
+def test_wrong_numbers_are_refused() -> None:
+    """NaN, fractions of users, other grids, tinier epsilons, foreign selections: before anything is drawn."""
+    mechanism = joint((0.5, 0.75))
+    with pytest.raises(dps.InvalidScores):
+        mechanism.scores([np.nan])
+    refused = (([0.5, 1, 1, 1], dps.InvalidScores), ([1, 2, 3], dps.InvalidRequest), ([2**41, 0, 0, 0], dps.InvalidScores))
+    for counts, error in refused:
+        with pytest.raises(error):
+            mechanism.check(dps.Scores(counts, sensitivity=mechanism.covers))
+    with pytest.raises(dps.SensitivityMismatch):
+        mechanism.check(dps.Scores([1, 2, 3, 4], sensitivity=dps.Sensitivity()))
+    with pytest.raises(dps.InvalidMechanism, match="raise it"):
+        joint((0.5,), epsilon=5e-324).check(mechanism.scores([1]))
+    for indices in ((4, 5), (0,), ()):
+        with pytest.raises(dps.InvalidRequest):
+            mechanism.values(dps.Selection(indices=indices, ordered=True))
+    assert mechanism.values(dps.Selection(indices=(1, 3), ordered=True)) == (1.0, 3.0)
