@@ -12,6 +12,7 @@ from accounting.ledger.errors import (
     LedgerCorrupt,
     LedgerError,
     LedgerUnavailable,
+    MirrorConflict,
     SchemaMismatch,
     SharedRows,
     UnknownDataset,
@@ -19,6 +20,7 @@ from accounting.ledger.errors import (
 from accounting.ledger.heads import Head, Heads, Signature
 from accounting.ledger.item import Chargeable, Terms
 from accounting.ledger.ledger import Ledger
+from accounting.ledger.mirror import Mirror
 from accounting.ledger.model import Action, Dataset, Entry, Receipt, State, Total
 from accounting.ledger.quota import Quota, Scope
 from accounting.ledger.quotas import Quotas, Standing
@@ -45,6 +47,8 @@ __all__ = [
     "LedgerError",
     "LedgerUnavailable",
     "Chargeable",
+    "Mirror",
+    "MirrorConflict",
     "Problem",
     "Quota",
     "Quotas",

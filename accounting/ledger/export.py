@@ -12,7 +12,7 @@ from accounting.files import new_file
 from accounting.ledger import canonical
 from accounting.ledger.chain import Problem
 from accounting.ledger.errors import LedgerCorrupt
-from accounting.ledger.heads import Head, Heads
+from accounting.ledger.heads import Head, Heads, Signature
 from accounting.ledger.rows import Declared, all_datasets
 from accounting.ledger.store import Store
 from accounting.ledger.verify import stream
@@ -46,6 +46,11 @@ def _opened(target: Path | str | IO[str]) -> AbstractContextManager[IO[str]]:
     return nullcontext(target)
 
 
+def signature_data(signatures: tuple[Signature, ...]) -> dict[str, Any]:
+    """Signatures as JSON data; nothing if there are none."""
+    return {"signatures": [{"key": one.key, "signature": one.signature} for one in signatures]} if signatures else {}
+
+
 def head_data(heads: dict[str, Head]) -> dict[str, Any]:
     """Heads by name, as JSON data."""
     return {name: {"seq": head.seq, "hash": head.hash} for name, head in heads.items()}
@@ -59,4 +64,4 @@ def _lines(store: Store, heads: Heads, declared: list[Declared]) -> Iterator[dic
             if isinstance(entry, Problem):
                 raise LedgerCorrupt(f"dataset={row.dataset.name!r} breaks off at entry {entry.seq}: run verify")
             yield {"type": "entry"} | entry.to_dict()
-    yield {"type": "end", "datasets": head_data(heads.datasets)}
+    yield {"type": "end", "datasets": head_data(heads.datasets)} | signature_data(heads.signatures)

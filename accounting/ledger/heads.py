@@ -61,7 +61,9 @@ class Heads:
         identity, at = data.get("ledger_id"), data.get("at")
         if not isinstance(identity, str) or not isinstance(at, str):
             raise InvalidEntry("these heads do not say of which ledger they are, and when they were taken: the file was cut")
-        return cls(identity, at, {name: _head(head) for name, head in chains.items()}, _signatures(data.get("signatures", [])))
+        return cls(
+            identity, at, {name: _head(head) for name, head in chains.items()}, read_signatures(data.get("signatures", []))
+        )
 
 
 def _head(data: object) -> Head:
@@ -70,7 +72,12 @@ def _head(data: object) -> Head:
     return Head(data["seq"], data["hash"])
 
 
-def _signatures(data: object) -> tuple[Signature, ...]:
+def read_signatures(data: object) -> tuple[Signature, ...]:
+    """Signatures from JSON data.
+
+    Raises:
+        InvalidEntry: they are something else.
+    """
     if not isinstance(data, list) or not all(isinstance(one, dict) and set(one) == {"key", "signature"} for one in data):
         raise InvalidEntry("signatures of heads are a list of key and signature: the file was edited")
     if not all(isinstance(text, str) for one in data for text in one.values()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Self, Unpack, final
@@ -31,7 +31,7 @@ from accounting.ledger.rows import (
     lock_dataset,
     spent_in,
 )
-from accounting.ledger.signatures import Trust
+from accounting.ledger.signatures import SigningKey, Trust
 from accounting.ledger.states import openings, state_of
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import checked_name, optional_text
@@ -264,21 +264,22 @@ class Ledger:
             identity = connection.execute(select(meta.c.ledger_id)).scalar_one()
             return heads_of(identity, origin(None, self._clock).at, all_datasets(connection))
 
-    def verify(self, heads: Heads | None = None, trust: Trust | None = None) -> Verification:
+    def verify(self, heads: Heads | Sequence[Heads] | None = None, trust: Trust | None = None) -> Verification:
         """Re-derive everything from the entries; with `heads`, find also a tail cut off; with `trust`, check who signed them."""
         return verify(self._store, heads, trust)
 
-    def export(self, target: Path | str | IO[str]) -> Heads:
-        """Write all of the ledger as JSON lines, and return its heads."""
-        return export_lines(self._store, self.heads(), target)
+    def export(self, target: Path | str | IO[str], key: SigningKey | None = None) -> Heads:
+        """Write all of the ledger as JSON lines, signed with `key` if there is one, and return its heads."""
+        heads = self.heads()
+        return export_lines(self._store, heads if key is None else key.sign(heads), target)
 
-    def import_(self, source: Path | str | IO[str]) -> int:
-        """Add the datasets of an exported ledger, after checking all of it. Returns the number of entries.
+    def import_(self, source: Path | str | IO[str], trust: Trust | None = None) -> int:
+        """Add the datasets of an exported ledger, after checking all of it, and with `trust` who signed it. Returns its entries.
 
         Raises:
             ImportRefused: it does not verify, or a dataset of it exists here; nothing was imported.
         """
-        return import_lines(self._store, source)
+        return import_lines(self._store, source, trust)
 
     def close(self) -> None:
         """Give connections back. The ledger opens new ones when it is used again."""

@@ -14,7 +14,7 @@ from accounting.ledger.chain import Chain
 from accounting.ledger.cross_checks import cross_checks
 from accounting.ledger.errors import ImportRefused, InvalidEntry, LedgerCorrupt
 from accounting.ledger.export import FORMAT, head_data
-from accounting.ledger.heads import Head
+from accounting.ledger.heads import Head, Heads, read_signatures
 from accounting.ledger.model import ENTRY_FIELDS, LATER, Entry
 from accounting.ledger.rows import (
     checked_types,
@@ -26,6 +26,7 @@ from accounting.ledger.rows import (
     set_total,
 )
 from accounting.ledger.scopes import hold, replay, revisions
+from accounting.ledger.signatures import Trust
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import LONGEST_JSON, checked_name, checked_text
 from accounting.ledger.tables import datasets, meta
@@ -35,7 +36,7 @@ _BATCH = 500
 _LONGEST_IDENTITY = 64
 
 
-def import_lines(store: Store, source: Path | str | IO[str]) -> int:
+def import_lines(store: Store, source: Path | str | IO[str], trust: Trust | None = None) -> int:
     """Import in one transaction. Returns the number of entries.
 
     Raises:
@@ -43,7 +44,7 @@ def import_lines(store: Store, source: Path | str | IO[str]) -> int:
     """
     try:
         with _opened(source) as file, store.writer() as connection:
-            return _Importer(connection).run(_numbered(file))
+            return _Importer(connection, trust).run(_numbered(file))
     except OSError as error:
         raise ImportRefused(f"the export cannot be opened ({type(error).__name__}); nothing was imported") from None
 
@@ -82,8 +83,9 @@ def _refusal(number: int, message: str) -> ImportRefused:
 class _Importer:
     """The state between lines: which dataset is being read, its chain, and entries not yet written."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, trust: Trust | None) -> None:
+        self._connection, self._trust = connection, trust
+        self._origin = ("", "")
         self._heads: dict[str, Head] = {}
         self._chain: Chain | None = None
         self._dataset_id = 0
@@ -127,6 +129,7 @@ class _Importer:
         if self._connection.execute(select(datasets.c.id)).first() is None:
             # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on being its heads.
             self._connection.execute(update(meta).values(ledger_id=identity))
+        self._origin = (identity, str(data.get("at")))
         self._stage = "body"
 
     def _dataset(self, data: dict[str, Any]) -> None:
@@ -199,8 +202,12 @@ class _Importer:
 
     def _end(self, data: dict[str, Any]) -> None:
         self._finish()
+        signatures = read_signatures(data.pop("signatures", []))
         if data != {"datasets": head_data(self._heads)}:
             raise InvalidEntry("the end line's heads are not those of the entries: lines were removed or added")
+        signed = Heads(*self._origin, self._heads, signatures)
+        for why in () if self._trust is None else self._trust.problems(signed):
+            raise InvalidEntry(why)
         self._stage = "end"
 
 

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 _ENTRIES, _DATASETS, _TOTALS = "dpledger_entries", "dpledger_datasets", "dpledger_totals"
 _FIXED = ("id", "name", "declaration", "genesis")
 _MESSAGE = "the ledger is append-only"
+_REFUSE = (
+    "CREATE FUNCTION dpledger_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN RAISE EXCEPTION '{_MESSAGE}' USING ERRCODE = 'integrity_constraint_violation'; END $$"
+)
 
 
 def statements(dialect: str) -> Iterator[str]:
@@ -23,6 +27,16 @@ def no_deletion(dialect: str, table: str) -> Iterator[str]:
     yield _postgresql_trigger(f"{table}_no_truncate", f"TRUNCATE ON {table}", "STATEMENT")
 
 
+def append_only(dialect: str, table: str) -> Iterator[str]:
+    """DDL for one table of a database of its own, whose rows never change."""
+    if dialect == "sqlite":
+        yield _sqlite_trigger(f"{table}_no_update", f"UPDATE ON {table}")
+    else:
+        yield _REFUSE.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
+        yield _postgresql_trigger(f"{table}_no_update", f"UPDATE ON {table}", "ROW")
+    yield from no_deletion(dialect, table)
+
+
 def _sqlite() -> Iterator[str]:
     for table in (_ENTRIES, _DATASETS, _TOTALS):
         yield _sqlite_trigger(f"{table}_no_delete", f"DELETE ON {table}")
@@ -35,10 +49,7 @@ def _sqlite_trigger(name: str, when: str) -> str:
 
 
 def _postgresql() -> Iterator[str]:
-    yield (
-        "CREATE FUNCTION dpledger_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN RAISE EXCEPTION '{_MESSAGE}' USING ERRCODE = 'integrity_constraint_violation'; END $$"
-    )
+    yield _REFUSE
     for table in (_ENTRIES, _DATASETS, _TOTALS):
         yield _postgresql_trigger(f"{table}_no_delete", f"DELETE ON {table}", "ROW")
         yield _postgresql_trigger(f"{table}_no_truncate", f"TRUNCATE ON {table}", "STATEMENT")

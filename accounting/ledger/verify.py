@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,8 +14,8 @@ from accounting.ledger import canonical
 from accounting.ledger.chain import Chain, Problem
 from accounting.ledger.cross_checks import cross_checks
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
-from accounting.ledger.heads import Head, Heads
-from accounting.ledger.model import Entry
+from accounting.ledger.heads import Heads
+from accounting.ledger.model import Dataset, Entry
 from accounting.ledger.rows import Declared, all_totals, entries_after
 from accounting.ledger.scopes import Held, Replay, Revision, all_held, revisions
 from accounting.ledger.signatures import Trust
@@ -56,19 +57,37 @@ class _Snapshot:
     held: list[Held]
 
 
-def verify(store: Store, heads: Heads | None, trust: Trust | None = None) -> Verification:
+def verify(store: Store, heads: Heads | Sequence[Heads] | None, trust: Trust | None = None) -> Verification:
     """Check all datasets; entries that are written meanwhile are left to the next run.
 
     Raises:
         InvalidEntry: keys are trusted, and there are no heads that they could have signed.
     """
-    if trust is not None and heads is None:
+    if trust is not None and not heads:
         raise InvalidEntry("trusted keys are those of heads: give the heads as well")
     with store.reader() as connection:
         snapshots = [_snapshot(connection, row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
-    counted = _Counted()
-    problems = tuple(islice(_problems(store, snapshots, heads, counted, trust), MOST_PROBLEMS))
+    counted, kept = _Counted(), _Kept(() if heads is None else (heads,) if isinstance(heads, Heads) else heads)
+    problems = tuple(islice(_problems(store, snapshots, kept, counted, trust), MOST_PROBLEMS))
     return Verification(len(snapshots), counted.entries, problems, None if heads is None else counted.covered)
+
+
+class _Kept:
+    """Heads that were kept elsewhere: what they say of each dataset, by entry."""
+
+    def __init__(self, heads: Sequence[Heads]) -> None:
+        self.heads = heads
+        self.hashes: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for name, head in (pair for one in heads for pair in one.datasets.items()):
+            self.hashes[name][head.seq].add(head.hash)
+
+    def latest(self, name: str) -> int:
+        """The last entry of the dataset that they vouch for; -1 for none."""
+        return max(self.hashes[name], default=-1) if name in self.hashes else -1
+
+    def left_out(self, dataset: Dataset) -> bool:
+        """Whether some were taken after the dataset was declared, and do not name it."""
+        return any(dataset.name not in one.datasets and dataset.at < one.at for one in self.heads)
 
 
 class _Counted:
@@ -87,27 +106,25 @@ def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
         return _Snapshot(row, all_totals(connection, row.id), None, [])
 
 
-def _problems(
-    store: Store, snapshots: list[_Snapshot], heads: Heads | None, counted: _Counted, trust: Trust | None
-) -> Iterator[Problem]:
-    for why in () if trust is None or heads is None else trust.problems(heads):
+def _problems(store: Store, snapshots: list[_Snapshot], kept: _Kept, counted: _Counted, trust: Trust | None) -> Iterator[Problem]:
+    for why in () if trust is None else (why for one in kept.heads for why in trust.problems(one)):
         yield Problem(_LEDGER, None, "signature", why)
-    yield from _store(store, heads)
+    yield from _store(store, kept)
     names = {snapshot.row.name for snapshot in snapshots}
-    for name in () if heads is None else heads.datasets:
+    for name in kept.hashes:
         if name not in names:
             yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")
     for snapshot in snapshots:
-        yield from _dataset(store, snapshot, heads, counted)
+        yield from _dataset(store, snapshot, kept, counted)
     with store.reader() as connection:
         yield from _across(connection)
 
 
-def _store(store: Store, heads: Heads | None) -> Iterator[Problem]:
+def _store(store: Store, kept: _Kept) -> Iterator[Problem]:
     """What concerns the store as a whole: which ledger it is, and whether its pages are sound, those outside of entries too."""
     with store.reader() as connection:
         identity = connection.execute(select(meta.c.ledger_id)).scalar()
-        if heads is not None and heads.ledger_id != identity:
+        if any(one.ledger_id != identity for one in kept.heads):
             yield Problem(
                 _LEDGER, None, "identity", "the heads are those of another ledger: name the one that they were taken of"
             )
@@ -118,7 +135,7 @@ def _store(store: Store, heads: Heads | None) -> Iterator[Problem]:
                     return
 
 
-def _dataset(store: Store, snapshot: _Snapshot, heads: Heads | None, counted: _Counted) -> Iterator[Problem]:
+def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) -> Iterator[Problem]:
     name, text = str(snapshot.row.name), snapshot.row.declaration
     try:
         declared = Declared(snapshot.row)
@@ -129,35 +146,35 @@ def _dataset(store: Store, snapshot: _Snapshot, heads: Heads | None, counted: _C
     chain = Chain(declared.dataset, canonical.digest(text))
     if chain.head != declared.genesis or declared.dataset.name != name:
         yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
-    head = heads.datasets.get(name) if heads is not None else None
-    if heads is not None and head is None and declared.dataset.at < heads.at:
+    if kept.left_out(declared.dataset):
         message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
         yield Problem(name, None, "missing", message)
     book = Replay(declared.dataset, snapshot.quotas or [])
-    yield from _entries(store, declared, chain, head, book)
+    yield from _entries(store, declared, chain, kept, book)
     counted.entries += chain.entries
-    counted.covered += 0 if head is None else min(head.seq, chain.entries)
+    counted.covered += max(0, min(kept.latest(name), chain.entries))
     yield from _ends(declared, chain, snapshot.totals)
     if snapshot.quotas is None or book.differs(snapshot.held):
         yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
 
 
-def _entries(store: Store, declared: Declared, chain: Chain, head: Head | None, book: Replay) -> Iterator[Problem]:
-    yield from _at_head(chain, head)
+def _entries(store: Store, declared: Declared, chain: Chain, kept: _Kept, book: Replay) -> Iterator[Problem]:
+    hashes, latest = kept.hashes.get(chain.dataset.name, {}), kept.latest(chain.dataset.name)
+    yield from _at_head(chain, hashes)
     for entry in stream(store, declared):
         if isinstance(entry, Problem):
             yield entry
             break
         yield from chain.follow(entry)
         yield from (Problem(chain.dataset.name, entry.seq, "quota", message) for message in book.follow(entry))
-        yield from _at_head(chain, head)
-    if head is not None and chain.seq < head.seq:
-        message = f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was removed"
+        yield from _at_head(chain, hashes)
+    if chain.seq < latest:
+        message = f"the exported head is entry {latest}, and the ledger ends before it: its tail was removed"
         yield Problem(chain.dataset.name, chain.seq + 1, "head", message)
 
 
-def _at_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
-    if head is not None and chain.seq == head.seq and chain.head != head.hash:
+def _at_head(chain: Chain, hashes: Mapping[int, set[str]]) -> Iterator[Problem]:
+    if hashes.get(chain.seq, {chain.head}) != {chain.head}:
         yield Problem(chain.dataset.name, chain.seq, "head", "the chain differs from the exported head: it was rewritten")
 
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from accounting.files import new_file, read_text
-from accounting.ledger import Heads, InvalidEntry, Ledger, Window
+from accounting.files import new_file
+from accounting.ledger import Heads, Ledger, Mirror, Window
 from accounting.relation import Relation
 from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
@@ -132,13 +132,14 @@ app.command()(keys.keygen)
 def verify(
     url: Url,
     heads: Annotated[Path | None, typer.Option("--heads", help="What `dpselect ledger heads` wrote earlier.")] = None,
+    mirror: Annotated[str | None, typer.Option("--mirror", help="All heads that were kept there: a file or a URL.")] = None,
     trust: keys.Trusted = None,
     rotation: keys.Rotations = None,
     as_json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
     """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
-    known, trusted = None if heads is None else Heads.from_json(read_text(heads, InvalidEntry)), keys.trust(trust, rotation)
+    known, trusted = keys.kept(heads, mirror), keys.trust(trust, rotation)
     with Ledger.open(url, create=False) as ledger:
         found = ledger.verify(known, trusted)
     if as_json:
@@ -151,11 +152,28 @@ def verify(
 
 
 @app.command()
-def heads(url: Url, output: Output = None, sign: keys.Sign = None, _debug: options.Debug = False) -> None:
-    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify."""
+def heads(
+    url: Url,
+    output: Output = None,
+    sign: keys.Sign = None,
+    mirror: Annotated[
+        str | None,
+        typer.Option("--mirror", help="Also append them here: a file, or the URL of a database that others own."),
+    ] = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify.
+
+    A mirror refuses heads that are behind what it has seen: the ledger was cut, rewritten, or restored from an old copy.
+    """
     require_targets({"--output": output}, url)
     with Ledger.open(url, create=False) as ledger:
-        text = keys.signed(ledger.heads(), sign).to_json() + "\n"
+
+        def take() -> Heads:
+            return keys.signed(ledger.heads(), sign)
+
+        found = take() if mirror is None else Mirror.open(mirror).keep(take)
+    text = found.to_json() + "\n"
     if output is None:
         emit(text)
         return
@@ -164,24 +182,33 @@ def heads(url: Url, output: Output = None, sign: keys.Sign = None, _debug: optio
 
 
 @app.command("export")
-def export_(url: Url, output: Output = None, _debug: options.Debug = False) -> None:
-    """Write the whole ledger as JSON lines."""
+def export_(url: Url, output: Output = None, sign: keys.Sign = None, _debug: options.Debug = False) -> None:
+    """Write the whole ledger as JSON lines, signed if a key is given."""
+    key = keys.private(sign)
     require_targets({"--output": output}, url)
     with Ledger.open(url, create=False) as ledger:
         if output is not None:
-            ledger.export(output)
+            ledger.export(output, key)
             return
         if sys.stdout is None:
             raise NotShown("standard output is closed: name a file with --output")
-        ledger.export(sys.stdout)
+        ledger.export(sys.stdout, key)
         emit("")
 
 
 @app.command("import")
-def import_(url: Url, source: Annotated[Path, typer.Argument(help="What export wrote.")], _debug: options.Debug = False) -> None:
-    """Verify an exported ledger and add its datasets here: all of it or nothing."""
+def import_(
+    url: Url,
+    source: Annotated[Path, typer.Argument(help="What export wrote.")],
+    trust: keys.Trusted = None,
+    rotation: keys.Rotations = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Verify an exported ledger, and who signed it, and add its datasets here: all of it or nothing."""
+    trusted = keys.trust(trust, rotation)
     with Ledger.open(url) as ledger:
-        typer.echo(f"{ledger.import_(source)} entries imported and verified")
+        signer = "" if trusted is None else "; a trusted key signed them"
+        typer.echo(f"{ledger.import_(source, trusted)} entries imported and verified{signer}")
 
 
 @app.command()

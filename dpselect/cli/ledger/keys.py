@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.files import PRIVATE, new_file, read_text
-from accounting.ledger import Heads, InvalidEntry, Rotation, SigningKey, Trust
+from accounting.ledger import Heads, InvalidEntry, Mirror, Rotation, SigningKey, Trust
 from dpselect.cli import options
 from dpselect.cli.output import require_targets
 from dpselect.errors import InvalidRequest
@@ -54,12 +54,23 @@ def keygen(
     typer.echo(key.public)
 
 
-def signed(heads: Heads, file: Path | None) -> Heads:
-    """The heads with a signature, if a key is given in a file or in the environment; the file goes first."""
-    if file is not None:
-        return _read_key(file).sign(heads)
+def private(file: Path | None) -> SigningKey | None:
+    """The key in a file, or else in the environment; None where there is neither."""
     text = os.environ.get(VARIABLE)
-    return SigningKey.from_pem(text).sign(heads) if text else heads
+    return _read_key(file) if file is not None else SigningKey.from_pem(text) if text else None
+
+
+def signed(heads: Heads, file: Path | None) -> Heads:
+    """The heads with a signature, if a key is given."""
+    key = private(file)
+    return heads if key is None else key.sign(heads)
+
+
+def kept(file: Path | None, mirror: str | None) -> list[Heads] | None:
+    """What --heads and --mirror hold; None without them."""
+    found = [] if file is None else [Heads.from_json(read_text(file, InvalidEntry))]
+    found += [] if mirror is None else Mirror.open(mirror).heads()
+    return found if file is not None or mirror is not None else None
 
 
 def trust(keys: Sequence[str] | None, rotations: Sequence[Path] | None) -> Trust | None:
@@ -76,13 +87,13 @@ def trust(keys: Sequence[str] | None, rotations: Sequence[Path] | None) -> Trust
     return Trust(keys, [Rotation.from_json(read_text(path, InvalidEntry)) for path in rotations or ()])
 
 
-def signer_in_words(heads: Heads | None, trusted: Trust | None) -> str | None:
+def signer_in_words(heads: Sequence[Heads] | None, trusted: Trust | None) -> str | None:
     """What was found out about who signed, for people; None without heads."""
     if heads is None or trusted is not None:
         return None if heads is None else "the heads were held against the trusted keys"
-    if not heads.signatures:
+    if not all(one.signatures for one in heads):
         return "the heads are not signed: they are worth what the place is worth where they were kept"
-    names = ", ".join(one.key[:16] + "..." for one in heads.signatures)
+    names = ", ".join(sorted({f"{signature.key[:16]}..." for one in heads for signature in one.signatures}))
     return f"the signature was not checked (it names key {names}): give the public key that you trust with --trust"
 
 

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from intruders import intruder
+from sqlalchemy import create_engine, delete, select, text, update
+from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
-from accounting.ledger import Head, Heads, InvalidEntry, Ledger, Rotation, Signature, SigningKey, Trust
+from accounting.ledger import (
+    Head,
+    Heads,
+    ImportRefused,
+    InvalidEntry,
+    Ledger,
+    Mirror,
+    MirrorConflict,
+    Rotation,
+    Signature,
+    SigningKey,
+    Trust,
+)
+from accounting.ledger.tables import datasets, entries
 
 KEY, NEXT, THIEF = (SigningKey(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in (1, 2, 3))
 HEADS = Heads("l" * 32, "2026-03-01T00:00:00.000000+00:00", {"clicks": Head(7, "a" * 64)})
@@ -145,3 +162,89 @@ def test_trust_needs_a_key() -> None:
     """To trust nobody is no check."""
     with pytest.raises(InvalidEntry, match="no key is trusted"):
         Trust([])
+
+
+TENTH = acc.PureDP(epsilon=0.1)
+
+
+@pytest.fixture(params=["file", "database"])
+def target(request: pytest.FixtureRequest, tmp_path: Path, url: str) -> str:
+    """Where a mirror is kept; a PostgreSQL ledger's beside a database of the same server."""
+    if request.param == "file":
+        return str(tmp_path / "mirror.jsonl")
+    return f"sqlite:///{tmp_path / 'mirror.db'}" if url.startswith("sqlite") else str(request.getfixturevalue("postgres_url"))
+
+
+def cut(url: str, seq: int) -> None:
+    """Take the ledger back to an entry, as a restored copy is: sound in itself."""
+    with intruder(url) as connection:
+        connection.execute(delete(entries).where(entries.c.seq > seq))
+        last = connection.execute(select(entries.c.hash).where(entries.c.seq == seq)).scalar_one()
+        connection.execute(update(datasets).values(seq=seq, head=last))
+        connection.execute(text(f"UPDATE dpledger_totals SET main = {seq} * 100000000000"))
+
+
+def test_a_mirror_notices_a_ledger_that_went_back(ledger: Ledger, url: str, target: str) -> None:
+    """It keeps every head; a ledger that was cut is refused, and stays convicted when it has grown past the last."""
+    mirror = Mirror.open(target)
+    for _ in range(3):
+        ledger.charge("clicks", TENTH, relation="add_remove")
+        mirror.keep(lambda: KEY.sign(ledger.heads()))
+    kept, trust = Mirror.open(target).heads(), Trust([KEY.public])
+    assert [heads.datasets["clicks"].seq for heads in kept] == [1, 2, 3]
+    assert (ledger.verify(kept, trust).ok, ledger.verify(kept).covered) == (True, 3)
+    assert {one.kind for one in ledger.verify([*kept, ledger.heads()], trust).problems} == {"signature"}
+    cut(url, 1)
+    assert ledger.verify().ok, "without heads nothing shows"
+    with pytest.raises(MirrorConflict, match="has seen entry 3"):
+        mirror.keep(ledger.heads)
+    for _ in range(3):
+        ledger.charge("clicks", TENTH, relation="add_remove", label="made up")
+    assert {(one.kind, one.seq) for one in ledger.verify(kept).problems} == {("head", 2), ("head", 3)}
+    assert len(mirror.heads()) == 3
+
+
+def test_a_mirror_belongs_to_one_ledger_and_is_not_edited(ledger: Ledger, tmp_path: Path, postgres_url: str) -> None:
+    """Another ledger's heads are refused; the database refuses to change what it keeps; an empty one vouches for nothing."""
+    for url in (f"sqlite:///{tmp_path / 'mirror.db'}", postgres_url):
+        mirror = Mirror.open(url)
+        with pytest.raises(InvalidEntry, match="no mirror"):
+            mirror.heads()
+        mirror.keep(ledger.heads)
+        with Ledger.open(f"sqlite:///{tmp_path / 'other.db'}") as other, pytest.raises(MirrorConflict, match="another ledger"):
+            mirror.keep(other.heads)
+        for statement in ("UPDATE dpledger_mirror SET heads = ''", "DELETE FROM dpledger_mirror"):
+            engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+            with pytest.raises(DBAPIError, match="append-only"), engine.begin() as connection:
+                connection.execute(text(statement))
+            engine.dispose()
+    (tmp_path / "empty").touch()
+    with pytest.raises(InvalidEntry, match="holds no heads"):
+        Mirror.open(tmp_path / "empty").heads()
+    (tmp_path / "torn").write_text(HEADS.to_json()[:50])
+    with pytest.raises(InvalidEntry, match="line 1 of the mirror"):
+        Mirror.open(tmp_path / "torn").heads()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_signed_export_comes_back(ledger: Ledger, tmp_path: Path) -> None:
+    """Import checks who signed what it has re-derived; an export that was edited or that somebody else signed is refused."""
+    ledger.charge("clicks", TENTH, relation="add_remove", label="daily")
+    whole, plain = tmp_path / "ledger.jsonl", tmp_path / "plain.jsonl"
+    heads = ledger.export(whole, KEY)
+    ledger.export(plain)
+    later = tmp_path / "later.jsonl"
+    later.write_text(whole.read_text().replace(heads.at, LATER))
+    attempts = [(whole, Trust([THIEF.public]), "no trusted key"), (plain, Trust([KEY.public]), "not signed")]
+    attempts += [(later, Trust([KEY.public]), "does not match")]
+    for number, (file, trust, why) in enumerate(attempts):
+        with Ledger.open(f"sqlite:///{tmp_path / f'{number}.db'}") as other:
+            with pytest.raises(ImportRefused, match=why):
+                other.import_(file, trust)
+            assert other.datasets() == []
+    with Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        assert copy.import_(whole, Trust([KEY.public])) == 1
+        assert copy.verify(heads, Trust([KEY.public])).ok
+        copy.export(tmp_path / "again.jsonl", KEY)
+    first, again = (file.read_text().splitlines()[1:-1] for file in (whole, tmp_path / "again.jsonl"))
+    assert first == again
