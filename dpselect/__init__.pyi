@@ -7,9 +7,10 @@ from . import planning as planning
 from . import ranking as ranking
 from . import sampling as sampling
 from . import verify as verify
-from .calibration import TopKRequest as TopKRequest
 from .calibration import calibrated as calibrated
 from .calibration import fitted as fitted
+from .counts import Interval as Interval
+from .counts import interval as interval
 from .defaults import Choice as Choice
 from .defaults import default_choice as default_choice
 from .defaults import default_mechanism as default_mechanism
@@ -56,6 +57,7 @@ from .planning import ReleasePlan as ReleasePlan
 from .planning import Shape as Shape
 from .planning import plan as plan
 from .quantile import Quantile as Quantile
+from .request import TopKRequest as TopKRequest
 from .scores import Scores as Scores
 from .second_look import SecondLook as SecondLook
 from .selection import Selection as Selection

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, cast, final
+from typing import Any, cast
 
-from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
 from accounting import AccountingError, Budget, CalibrationError, Curve, RelationMismatch, calibrate
-from accounting.frozen import Count, Frozen
 from dpselect import mechanisms
+from dpselect.counts import Counted, takes_its_own, without_counts
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.base import MECHANISMS
 from dpselect.mechanisms.traits import INSTEAD, Knob, fields_of
 from dpselect.noise import NoiseName
-from dpselect.sensitivity import Sensitivity
+from dpselect.request import TopKRequest
 
 Family = Callable[[float], Mechanism]
 Bracket = tuple[float, float]
@@ -26,45 +25,6 @@ Bracket = tuple[float, float]
 # grid is below 2 % of the threshold.
 _SHARES = (0.75, 0.9, 0.5, 1.0)  # the usual winner first: another is searched only where it may beat it
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
-
-
-@final
-class TopKRequest(Frozen):
-    """What is public about a release of the top k.
-
-    Args:
-        k: how many items, >= 1.
-        sensitivity: what one user may change; distinct-user counts under add_remove by default.
-        candidates: size of the public catalogue; None if the candidates are read off the log, an unknown domain.
-        kbar: how many of the most popular items compete, for mechanisms that have such a number; None is `default_kbar(k)`, or k
-            for mechanisms that choose themselves how many to release.
-        noise: name of the noise, for mechanisms that leave a choice; None is the mechanism's default or, if it has none,
-            exponential for a pure budget and gumbel otherwise.
-        releases: how many such releases share the budget, each charged by itself as a ledger charges them. Each then has as
-            much noise as `Budget.how_many` asks for, and an equal part of the budget's chance of failure. 1: one has all of it.
-
-    Raises:
-        InvalidRequest: a value is outside its domain, or k exceeds candidates.
-    """
-
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
-    k: Count = Field(description="an integer >= 1")
-    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
-    candidates: Count | None = Field(default=None, description="the size of the public catalogue, or None")
-    kbar: Count | None = Field(default=None, description="an integer >= k, or None")
-    noise: NoiseName | None = Field(default=None, description="the name of a noise, or None")
-    releases: Count = Field(default=1, description="an integer >= 1")
-
-    @property
-    def charges(self) -> int | None:
-        """For `calibrated`: how many charges share the budget; None where one release may have all of it."""
-        return self.releases if self.releases > 1 else None
-
-    @model_validator(mode="after")
-    def _can_fill_k(self) -> Self:
-        if self.candidates is not None and self.candidates < self.k:
-            raise ValueError(f"k={self.k} items cannot come out of a catalogue of {self.candidates}: ask for fewer")
-        return self
 
 
 def calibrated(family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6), *, charges: int | None = None) -> Mechanism:
@@ -113,8 +73,9 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     _require_complete(member, set(settings))
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     bracket, best = knob.bracket(request.sensitivity.range), None
+    counted = None if request.counts is None else Counted.of(request, budget)
     for split in _splits(member, budget, request.charges):
-        family = _family(member, {**settings, **split}, request)
+        family = _family(member, {**settings, **split}, request, counted)
         if best is None or _may_beat(best, family, budget, split):
             found = _affordable(family, budget, bracket, request.charges)
             best = min((one for one in (best, found) if one is not None), key=_height, default=None)
@@ -165,11 +126,12 @@ def mechanism_class(kind: str) -> type[Mechanism]:
 
 
 def noise_settings(mechanism: Mechanism) -> tuple[str, float]:
-    """The name of the field that sets the noise of `mechanism`, and its value.
+    """The name of the field that sets the noise of `mechanism` (of a selection, that beside its counts), and its value.
 
     Raises:
         InvalidRequest: no single field does.
     """
+    mechanism = without_counts(mechanism)
     knob = knob_of(type(mechanism))
     return knob.field, getattr(mechanism, knob.field)
 
@@ -200,6 +162,8 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
         **member.traits.usual(request.k),
         **({} if request.kbar is None else {"kbar": request.kbar}),
     }
+    if request.counts is not None and takes_its_own(member, public):
+        public["values"] = True
     return {name: value for name, value in public.items() if name in fields and value is not None}
 
 
@@ -252,14 +216,14 @@ def _splits(member: type[Mechanism], budget: Budget, charges: int | None) -> lis
     return [{failure: budget.delta if share == 1 else float(f"{share * budget.delta:.12g}")} for share in shares]
 
 
-def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequest) -> Family:
+def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequest, counted: Counted | None) -> Family:
     knob = knob_of(member).field
 
     def family(parameter: float) -> Mechanism:
         mechanism = member.model_validate({**settings, knob: parameter})
         _require_relation(mechanism, request)
         _require_domain(member, request, takes_observed=mechanism.takes_observed)
-        return mechanism
+        return mechanism if counted is None else counted.beside(mechanism)
 
     return family
 
@@ -293,9 +257,9 @@ def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Bud
 
 def _may_beat(best: Mechanism, family: Family, budget: Budget, split: Mapping[str, float]) -> bool:
     """Whether the budget pays for as high a threshold as that of `best`, with this split of delta: a single cost."""
-    surprise, height = -math.log(next(iter(split.values()))), _height(best)
+    surprise, height, rising = -math.log(next(iter(split.values()))), _height(best), knob_of(type(without_counts(best))).rising
     try:
-        level = family(surprise / height if knob_of(type(best)).rising else height / surprise)
+        level = family(surprise / height if rising else height / surprise)
     except (AccountingError, ValueError, ArithmeticError):
         return True  # outside the family's domain, which says nothing
     return budget.covers(budget.cost(level.curve))
@@ -303,6 +267,7 @@ def _may_beat(best: Mechanism, family: Family, budget: Budget, split: Mapping[st
 
 def _height(mechanism: Mechanism) -> float:
     """How high the threshold lies up to a constant, by which the splits of one mechanism are compared."""
+    mechanism = without_counts(mechanism)
     failure, (_, amount) = mechanism.traits.failure, noise_settings(mechanism)
     if failure is None:
         return 0.0

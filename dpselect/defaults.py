@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, final
 
 from accounting import AccountingError, Budget
-from dpselect.calibration import TopKRequest, calibrated, fitted
+from dpselect.calibration import calibrated, fitted
+from dpselect.counts import without_counts
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, OneshotTopK, PeelingTopK, SparseHistogram
 from dpselect.noise import NoiseName
+from dpselect.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
 Norm = Literal["l1", "l2"]
 
 GENEROUS = 300
 """Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
+
+WHOLE_COUNTS = (
+    "a clip goes with no counts: clipped scores are sums of shares. Leave out --clip (clip=) or --with-counts (counts=)"
+)
 
 # Of a release in two steps: the share of the budget (mu squared) that goes to the discovery, how many items it is for, as a
 # multiple of k, and the clip of the second look. Chosen on published logs, docs/choosing.md; with so few items a user is not
@@ -89,6 +95,8 @@ def default_choice(
             "--clip without a catalogue needs --max-items-per-user (max_items_per_user in the library), which may be generous "
             "(300 for example): what a user with any number of items brings in alone cannot be hidden"
         )
+    if clip is not None and request.counts is not None:
+        raise InvalidRequest(WHOLE_COUNTS)
     clipped = _clipped(budget, request, max_items_per_user, clip, norm, items_per_user)
     if clip is not None:
         return clipped or _refused(budget)
@@ -136,7 +144,7 @@ def _clipped(
     """One noisy vector of clipped counts; None where the budget pays for none, or something else is asked for."""
     norm = norm or ("l1" if budget.form == "pure" else "l2")
     noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
-    if request.kbar is not None or request.noise not in (None, noise):
+    if request.kbar is not None or request.noise not in (None, noise) or request.counts is not None:
         return None
     most = limit or (GENEROUS if request.candidates is None else None)
     # Where a second look follows, the first clip only has to find; the tightest is best at that.
@@ -205,6 +213,7 @@ def _least(found: list[Mechanism | None]) -> Mechanism | None:
 
 def _height(mechanism: Mechanism) -> float:
     """The threshold, or the standard deviation of the noise, in score units."""
+    mechanism = without_counts(mechanism)
     if isinstance(mechanism, LimitedDomain):
         return mechanism.margin
     if isinstance(mechanism, DiscoverThenSelect):

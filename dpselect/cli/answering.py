@@ -11,9 +11,10 @@ from uuid import uuid4
 
 from accounting import Budget, Relation
 from dpselect import events
-from dpselect.calibration import TopKRequest, fitted
+from dpselect.calibration import fitted
 from dpselect.cli.output import told
-from dpselect.defaults import Choice, default_choice
+from dpselect.counts import COUNTS
+from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events import EventCounts, Format, ProgressCallback
 from dpselect.events.clipping import Norm
@@ -21,6 +22,7 @@ from dpselect.events.doors import standard_input
 from dpselect.events.doors.files import temporary_folder
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
+from dpselect.request import TopKRequest
 from dpselect.scores import Scores
 from dpselect.second_look import SecondLook
 from dpselect.selection import Label, Selection
@@ -67,6 +69,7 @@ class Question:
     key: str | None = None
     planned: Mechanism | None = None
     releases: int = 1
+    with_counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,8 @@ def configured(question: Question) -> Mechanism:
 
 def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
     clip, norm, limit = question.clip, _norm(question), question.max_items_per_user
+    if clip is not None and question.with_counts:
+        raise InvalidRequest(WHOLE_COUNTS)
     if question.planned is not None:
         return Choice(_checked(question.planned, question, catalogue), limit, clip, norm)
     request = TopKRequest(
@@ -242,6 +247,7 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
         kbar=question.kbar,
         noise=question.noise,
         releases=question.releases,
+        counts=COUNTS if question.with_counts else None,
     )
     if question.mechanism is None:
         stated = None if clip is None else norm
@@ -266,6 +272,10 @@ def _sensitivity(question: Question) -> Sensitivity:
 
 def _checked(planned: Mechanism, question: Question, catalogue: list[Label] | None) -> Mechanism:
     """The planned mechanism, if it can do what is asked; said before a long read."""
+    if question.with_counts and not planned.releases_values:
+        raise InvalidRequest(
+            f"{type(planned).__name__} was planned without counts: plan with --with-counts, or leave it out here"
+        )
     planned.covers.require(_sensitivity(question))
     if catalogue is None and not planned.takes_observed:
         raise DomainMismatch(

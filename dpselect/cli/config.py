@@ -115,6 +115,7 @@ class PlanTable(Table):
     unknown_domain: Flag | None = Field(default=None, description="true if there is no public catalogue of items")
     order: Flag | None = Field(default=None, description="true if the order has to be released, false if the set suffices")
     charged: Charged | None = Field(default=None, description="'together' or 'separately'")
+    with_counts: Flag | None = Field(default=None, description="true if noisy counts of the items are released too")
     rank_by: Criterion | None = Field(default=None, description="recall, exact_set, score_loss, released or in_place")
     rounds: Count | None = Field(
         default=None, ge=100, le=10_000_000, description="an integer from 100 to 10^7: simulated runs for each mechanism"

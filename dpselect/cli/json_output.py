@@ -11,6 +11,7 @@ from accounting import Budget
 from dpselect.cli.answering import Answer
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words
 from dpselect.cli.text import LEFT_OUT, recorded
+from dpselect.counts import interval
 from dpselect.selection import Selection
 
 
@@ -20,6 +21,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
     return {
         "dpselect": dpselect.__version__,
         "selection": _selection(answer.selection),
+        "intervals": None if (around := interval(mechanism)) is None else asdict(around),
         "guarantee": _guarantee(guarantee(mechanism, question.budget), question.budget),
         "planned_releases": None if question.planned is None and question.releases == 1 else question.releases,
         "mechanism": json.loads(mechanism.to_json()),

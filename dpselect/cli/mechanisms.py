@@ -15,11 +15,12 @@ from rich.text import Text
 
 from accounting import Relation
 from accounting.registry import kind_of
-from dpselect.calibration import TopKRequest, mechanism_class, supports
+from dpselect.calibration import mechanism_class, supports
 from dpselect.cli import json_output, options
 from dpselect.cli.text import facts
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, members
+from dpselect.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
 

@@ -48,6 +48,14 @@ Releases = Annotated[
     ),
 ]
 
+WithCounts = Annotated[
+    bool,
+    typer.Option(
+        "--with-counts",
+        help="Also release a noisy number of users of every item, with an interval; it takes a part of the budget.",
+    ),
+]
+
 
 def budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
     """The budget that the options state.

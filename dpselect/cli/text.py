@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from rich.console import Group, RenderableType
@@ -13,6 +14,7 @@ from accounting import Budget
 from dpselect.cli.answering import Answer, Question
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words, route_in_words
 from dpselect.cli.printable import printable, rounded_up
+from dpselect.counts import Interval, interval, without_counts
 from dpselect.mechanisms import Mechanism
 from dpselect.selection import Label, Selection
 
@@ -37,7 +39,7 @@ def shown(answer: Answer, notes: Mapping[Label, str] | None = None) -> Renderabl
     return Group(
         Text(f"Private top {question.k} of {_column(question.item)}, by distinct {_column(question.user)}", style="bold"),
         Text(),
-        _items(selection, notes),
+        _items(selection, notes, interval(answer.mechanism), whole=answer.reading.clip is None),
         Text(),
         Text(outcome(selection)),
         Text(),
@@ -82,7 +84,7 @@ def budget_in_words(budget: Budget, releases: int = 1) -> str:
     return f"{main}{delta}, for {share}"
 
 
-def _items(selection: Selection, notes: Mapping[Label, str] | None) -> RenderableType:
+def _items(selection: Selection, notes: Mapping[Label, str] | None, around: Interval | None, *, whole: bool) -> RenderableType:
     labels = selection.labels if selection.labels is not None else selection.indices
     if not labels:
         return Text("  (no item was released)")
@@ -90,15 +92,33 @@ def _items(selection: Selection, notes: Mapping[Label, str] | None) -> Renderabl
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
     table.add_column()
     values = selection.values
-    heads = ("rank" if selection.ordered else "", "item", "" if values is None else "noisy value", "")
+    heads = ["rank" if selection.ordered else "", "item", "", "", ""]
+    if values is not None:
+        heads[2] = "users (noisy)" if whole else "noisy value"
+        heads[3] = "" if around is None else f"{100 * around.confidence:g} % interval"
     table.add_row(*(Text(word, style="bold") for word in heads))
     for place, label in enumerate(labels):
         mark = str(place + 1) if selection.ordered else "-"
-        value = "" if values is None else f"{values[place]:,.6f}".rstrip("0").rstrip(".")
-        table.add_row(Text(mark), Text(printable(label)), Text(value), Text((notes or {}).get(label, ""), style="dim"))
+        value, between = ("", "") if values is None else _value(values[place], around, whole=whole)
+        note = Text((notes or {}).get(label, ""), style="dim")
+        table.add_row(Text(mark), Text(printable(label)), Text(value), Text(between), note)
     return Padding(table, (0, 0, 0, 2))
+
+
+def _value(value: float, around: Interval | None, *, whole: bool) -> tuple[str, str]:
+    """A noisy score and the interval around it; counts in whole users, the interval rounded outward and never below 0."""
+    if not whole:
+        ends = () if around is None else (value - around.half_width, value + around.half_width)
+        return _short(value), " to ".join(map(_short, ends))
+    ends = () if around is None else (max(0, math.floor(value - around.half_width)), math.ceil(value + around.half_width))
+    return f"{value:,.0f}", " to ".join(f"{end:,}" for end in ends)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
 def _column(name: str) -> str:
@@ -135,10 +155,13 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         norm = "a Euclidean" if answer.reading.norm == "l2" else "an l1"
         size = f"{norm} norm of at most {answer.reading.clip:g}"
         yield "clipped", f"each user's counts scaled to {size}; values are sums of these shares"
+    if (around := interval(mechanism)) is not None:
+        yield "intervals", f"{around.half_width:.6g} either way; {around.words()}"
 
 
 def noise_in_words(mechanism: Mechanism) -> str:
     """The amount of noise, fresh from the operating system."""
+    mechanism = without_counts(mechanism)
     knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"
     if knob is None:
         return f"as configured, {source}"

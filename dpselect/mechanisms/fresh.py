@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import NoiseName, by_name
 from dpselect.outcome import cells
@@ -28,6 +29,19 @@ def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler)
     exactly (Theorem X7): the low bits of a float64 sum would show the noise (Mironov 2012).
     """
     return source.rounded(held.clip(-_LARGEST, _LARGEST), by_name(noise), scale, public_grid(scale))
+
+
+def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1) -> float:
+    """How far released values lie from their scores at most, score units, with this probability for all of so many at once.
+
+    Raises:
+        InvalidRequest: `confidence` is not in (0, 1), or `among` is less than 1.
+    """
+    if not 0 < confidence < 1:
+        raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
+    if among < 1:
+        raise InvalidRequest(f"among={among!r} must be at least 1: how many candidates the interval holds for at once")
+    return scale * float(by_name(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2
 
 
 def with_values(selection: Selection, scores: Scores, noise: NoiseName, scale: float, source: Sampler) -> Selection:

@@ -109,6 +109,7 @@ def _task(plan: ReleasePlan, shape: Shape, *, budget: Budget | None = None, part
         plan.charged,
         plan.max_items_per_user,
         plan.stated,
+        plan.counts,
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from accounting.registry import kind_of
 from dpselect.calibration import knob_of
+from dpselect.counts import takes_its_own
 from dpselect.defaults import GENEROUS
 from dpselect.mechanisms import CanonicalTopK, LimitedDomain, Mechanism, StableTopK, StableTopKFixed, TopStable, members
 from dpselect.mechanisms.traits import Knob, Traits, fields_of, settings_of
@@ -106,6 +107,8 @@ class Family:
         given = {**self._public(task, part), **self.member.traits.usual(part.k), **self.settings, self.knob.field: knob}
         if self.failure is not None:
             given[self.failure] = failure
+        if task.counts is not None and takes_its_own(self.member, given):
+            given["values"] = True
         names = fields_of(self.member)
         return self.member.model_validate({name: value for name, value in given.items() if name in names and value is not None})
 

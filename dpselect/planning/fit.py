@@ -89,7 +89,8 @@ def failures(family: Family, task: Task) -> list[float | None]:
 
 def composed(task: Task, mechanisms: tuple[Mechanism, ...]) -> Curve:
     """The curve of all releases together."""
-    return Composed.of([(part.releases, mechanism.curve) for part, mechanism in zip(task.parts, mechanisms, strict=True)])
+    pairs = zip(task.parts, mechanisms, strict=True)
+    return Composed.of([(part.releases, task.released(mechanism).curve) for part, mechanism in pairs])
 
 
 def admitted(task: Task, mechanisms: tuple[Mechanism, ...]) -> bool:
@@ -98,7 +99,7 @@ def admitted(task: Task, mechanisms: tuple[Mechanism, ...]) -> bool:
         return task.budget.covers(_together(task.budget, composed(task, mechanisms)))
     total = NOTHING
     for part, mechanism in zip(task.parts, mechanisms, strict=True):
-        total = total.plus(task.budget.price(mechanism.curve).times(part.releases))
+        total = total.plus(task.budget.price(task.released(mechanism).curve).times(part.releases))
     return task.budget.fits(NOTHING, total)
 
 
@@ -134,7 +135,7 @@ def _separately(task: Task, mechanisms: tuple[Mechanism, ...]) -> float:
     """The sum of what the filter adds up, over its capacity."""
     capacity = float(task.budget.capacity.main * MAIN_UNIT)
     pairs = zip(task.parts, mechanisms, strict=True)
-    total = sum(part.releases * main_cost(mechanism.curve, task.budget.measure) for part, mechanism in pairs)
+    total = sum(part.releases * main_cost(task.released(mechanism).curve, task.budget.measure) for part, mechanism in pairs)
     return total / capacity * task.budget.limit if capacity > 0 else math.inf
 
 

@@ -35,6 +35,8 @@ def unsuited(family: Family, task: Task) -> str | None:
         return "does not release the order"
     if family.failure is not None and task.budget.delta == 0:
         return "may fail, so the budget needs a delta: the chance of that"
+    if family.clip is not None and task.counts is not None:
+        return "clips users: what it would show are sums of their shares, no counts"
     return _uncovered(family, task)
 
 
@@ -44,7 +46,7 @@ def _uncovered(family: Family, task: Task) -> str | None:
         example = family.build(task, task.parts[0], 1.0, None if family.failure is None else _TRY)
         if example.relation != task.sensitivity.relation:
             return f"has no guarantee under relation={task.sensitivity.relation!r}, only under {example.relation!r}"
-        example.covers.require(family.sensitivity(task))
+        task.released(example).covers.require(family.sensitivity(task))
         if not (task.known or example.takes_observed):
             return "needs a public domain as it is configured"
         if task.order and not example.ordered:

@@ -76,6 +76,7 @@ class ReleasePlan(Frozen):
         parts: the releases.
         domain, order, sensitivity, charged, max_items_per_user: as asked.
         stated: whether the sensitivity was asked for as such.
+        counts: the share of the budget that noisy counts of the items get; None without them.
         shape: in words, what the data were taken to look like.
         items: how many items that shape has.
         rank_by: what the mechanisms are ranked by.
@@ -93,6 +94,7 @@ class ReleasePlan(Frozen):
     charged: Charged = Field(description="'together' or 'separately'")
     max_items_per_user: Count | None = Field(default=None, description="an integer >= 1, or None")
     stated: bool = Field(default=False, description="true or false")
+    counts: Probability | None = Field(default=None, description="a share in (0, 1), or None")
     shape: str = Field(description="words")
     items: Count = Field(description="an integer >= 1")
     rank_by: Criterion = Field(description="a criterion")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, final
 
 from pydantic import Field
 
 from accounting import Budget
 from accounting.frozen import Count, Frozen
+from dpselect.counts import Counted
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
 from dpselect.planning.levels import Levels
 from dpselect.planning.loads import Bounding
 from dpselect.planning.shape import Shape
@@ -50,6 +53,7 @@ class Task:
             `dpselect topk --ledger` does.
         limit: at most so many items of a user are counted; None for all.
         stated: whether the sensitivity was stated as such: contributions are then left as they are.
+        counts: the share of the budget that noisy counts of the released items get; None: none are released.
     """
 
     budget: Budget
@@ -61,6 +65,7 @@ class Task:
     charged: Charged
     limit: int | None = None
     stated: bool = False
+    counts: float | None = None
 
     @property
     def known(self) -> bool:
@@ -76,6 +81,18 @@ class Task:
     def candidates(self) -> int | None:
         """Size of the public catalogue; None if there is none."""
         return self.shape.size if self.known else None
+
+    @cached_property
+    def counted(self) -> Counted | None:
+        """The fresh noise of the counts; None without."""
+        if self.counts is None:
+            return None
+        parts = [(part.releases, part.k) for part in self.parts]
+        return Counted.within(self.budget, self.counts, parts, self.sensitivity, separately=self.charged == "separately")
+
+    def released(self, mechanism: Mechanism) -> Mechanism:
+        """The mechanism, with counts of what it selects where they are asked for: what is charged and run."""
+        return mechanism if self.counted is None else self.counted.beside(mechanism)
 
     def levels(self, part: Part, bounding: Bounding | None = None) -> Levels:
         """The ranking that a release of this part sees once contributions are bounded."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accounting import Budget
 from accounting.relation import WORDS
 from dpselect.calibration import noise_settings
+from dpselect.counts import interval, without_counts
 from dpselect.planning.loads import Bounding
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 
@@ -38,7 +39,7 @@ def question_in_words(plan: ReleasePlan) -> Iterator[tuple[str, str]]:
 
 def mechanism_in_words(planned: PlannedMechanism, part: int = 0) -> str:
     """The class, its noise and how contributions are bounded for it."""
-    run = planned.mechanisms[part]
+    run = without_counts(planned.mechanisms[part])
     knob, value = noise_settings(run)
     noise = getattr(run, "noise", None)
     amount = f"{knob} {value:.4g}"
@@ -55,9 +56,20 @@ def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Ite
     recall, right = planned.quality.recall, share(planned.quality.exact_set.value)
     between = "" if recall.method == "exact" else f" ({share(recall.low)} to {share(recall.high)})"
     yield "expect", f"{share(recall.value)} of the true items in each release{between}; all of them right in {right}"
+    if plan.counts is not None:
+        yield "counts", _counts(planned)
     yield "cost", f"{_cost(planned.cost, plan.budget)} for {releases_in_words(plan)}"
     yield "if wrong", _if_wrong(planned)
     yield "instead", _instead(plan, planned)
+
+
+def _counts(planned: PlannedMechanism) -> str:
+    """How exact they are, and of what kind."""
+    run = planned.mechanisms[0]
+    around, own = interval(run), without_counts(run) is run
+    assert around is not None
+    noise = "of the noise that chooses, free of charge" if own else f"of fresh {getattr(run, 'noise', '')} noise"
+    return f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}"
 
 
 def _cost(cost: float, budget: Budget) -> str:

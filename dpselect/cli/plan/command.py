@@ -73,6 +73,10 @@ def plan(
         Charged | None,
         Option("--charged", help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger]."),
     ] = None,
+    with_counts: Annotated[
+        bool | None,
+        Option("--with-counts/--no-counts", help="Whether each release also counts the users of every item, with an interval."),
+    ] = None,
     mechanism: Annotated[
         list[str] | None, Option("--mechanism", metavar="KIND", help="Consider this kind only; may be repeated. Default: all.")
     ] = None,

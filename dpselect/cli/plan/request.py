@@ -47,6 +47,7 @@ class PlanQuestion:
             "max_items_per_user": data.max_items_per_user,
             "charged": self.charged,
             "mechanisms": self.only or None,
+            "with_counts": bool(asked.with_counts),
         }
 
     def answer(self, progress: Progress | None = None) -> ReleasePlan:

@@ -49,6 +49,7 @@ def topk(
         str | None,
         Option("--domain-column", metavar="COLUMN", help="Column of the catalogue that holds the items, if it has several."),
     ] = None,
+    with_counts: options.WithCounts = False,
     mechanism: Annotated[
         str | None,
         Option("--mechanism", metavar="KIND", help="Kind of mechanism, one of those that 'dpselect mechanisms' lists."),

@@ -22,8 +22,9 @@ from dpselect.cli import json_output, text
 from dpselect.cli.answering import Answer, Question, configured
 from dpselect.cli.guard import Note
 from dpselect.cli.output import NotShown, emit, require_targets
+from dpselect.counts import interval
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Mechanism, WithValues
+from dpselect.mechanisms import Mechanism
 from dpselect.selection import Selection
 
 if TYPE_CHECKING:
@@ -135,7 +136,8 @@ class Delivery:
 
     def _table(self, selection: Selection, mechanism: Mechanism) -> None:
         assert self.output is not None
-        margin = mechanism.margin() if isinstance(mechanism, WithValues) else None
+        around = interval(mechanism)
+        margin = None if around is None else around.half_width
         with new_file(self.output, "--output", mode=PRIVATE) as file:
             file.write(TABLES[self.output.suffix.lower()](selection, margin))
 

@@ -49,6 +49,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
         purpose=merged["purpose"],
         planned=planned,
         releases=releases,
+        with_counts=bool(stated["with_counts"]),
         **{name: merged[name] for name in _PASSED_ON},
     )
 

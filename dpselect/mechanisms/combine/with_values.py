@@ -10,13 +10,10 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Positive
-from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism, enumerable
-from dpselect.mechanisms.fresh import cell_law, noisy_values, with_values
+from dpselect.mechanisms.fresh import cell_law, half_width, noisy_values, with_values
 from dpselect.mechanisms.noise_curves import fresh_values
-from dpselect.mechanisms.release import public_grid
 from dpselect.mechanisms.traits import Traits
-from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -92,9 +89,7 @@ class WithValues(Mechanism):
         Raises:
             InvalidRequest: `confidence` is not in (0, 1).
         """
-        if not 0 < confidence < 1:
-            raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
-        return self.scale * float(by_name(self.noise).isf((1 - confidence) / 2)) + public_grid(self.scale) / 2
+        return half_width(self.noise, self.scale, confidence)
 
     @property
     def least_candidates(self) -> int:

@@ -13,7 +13,7 @@ from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.fresh import cell_law, with_values
+from dpselect.mechanisms.fresh import cell_law, half_width, with_values
 from dpselect.mechanisms.noise_curves import fresh_values, require_gaussian_width, shows_order, vector, winners_curve
 from dpselect.mechanisms.noisy_max.positions import expanded, largest
 from dpselect.mechanisms.release import public_grid, release
@@ -118,6 +118,23 @@ class OneshotTopK(Mechanism):
             raise InvalidRequest(f"gap={gap!r} must be finite and >= 0, and candidates={candidates!r} at least 1")
         width = gap / self.scale
         return max(0.0, 1 - (candidates - 1) * (2 + width) / 4 * math.exp(-width))
+
+    def margin(self, confidence: float = 0.95, among: int = 1) -> float:
+        """Half the width, score units, of intervals around the values that all hold at once with this probability.
+
+        Args:
+            confidence: in (0, 1).
+            among: how many candidates there are, where values show the noise that chose (`values`): the best are the luckiest of
+                all. Fresh noise (`value_scale`) has nothing to do with what was chosen, and the interval holds for each value.
+
+        Raises:
+            InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or no values are released.
+        """
+        if self.value_scale is not None:
+            return half_width("laplace", self.value_scale, confidence)
+        if not self.values:
+            raise InvalidRequest("no values are released: configure values or value_scale")
+        return half_width(self.noise, self.scale, confidence, among)
 
     @property
     def least_candidates(self) -> int:

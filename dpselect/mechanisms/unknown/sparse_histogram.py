@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate
 from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.fresh import half_width
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.noisy_max.positions import expanded
 from dpselect.mechanisms.release import public_grid, release
@@ -107,6 +108,18 @@ class SparseHistogram(Mechanism):
         share = self.sensitivity.alone(first)
         noise = self.scale * _exceeded_by_none(self.noise, self.delta, last)
         return share + noise + _ROUNDING * (share + abs(noise))
+
+    def margin(self, confidence: float = 0.95, among: int = 1) -> float:
+        """Half the width, score units, of intervals around the values that all hold at once with this probability.
+
+        Args:
+            confidence: in (0, 1).
+            among: how many items occur at most: a public guess. What is released is the luckiest of all of them.
+
+        Raises:
+            InvalidRequest: `confidence` is not in (0, 1), or `among` is less than 1.
+        """
+        return half_width(self.noise, self.scale, confidence, among)
 
     @property
     def least_candidates(self) -> int:

@@ -11,7 +11,6 @@ from spread import spread
 import accounting as acc
 import dpselect as dps
 from dpselect.calibration import (
-    TopKRequest,
     calibrated,
     default_kbar,
     fitted,
@@ -21,6 +20,7 @@ from dpselect.calibration import (
 from dpselect.defaults import default_choice, default_mechanism
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import members
+from dpselect.request import TopKRequest
 
 BUDGETS = [
     acc.Budget(epsilon=1.0),

@@ -250,7 +250,7 @@ def test_values_that_were_paid_for_are_shown(words: list[str], tmp_path: Path) -
     assert len(told["values"]) == len(told["labels"]) == 2
     assert all(isinstance(value, float) for value in told["values"])
     shown = CliRunner().invoke(app, [*given, "--config", str(tmp_path / "planned.toml")])
-    assert re.search(r"item\s+noisy value", shown.stdout)
+    assert re.search(r"item\s+users \(noisy\)\s+95 % interval", shown.stdout)
     assert re.search(r"-\s+[abc]\s+-?[\d,.]+", shown.stdout)
 
 

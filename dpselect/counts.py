@@ -1,0 +1,149 @@
+"""Noisy counts of what a selection releases: how much noise a share of a budget buys, and how far they are to be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any, Literal, Self, final
+
+from accounting import Budget, calibrate
+from accounting.curves import Composed
+from dpselect import mechanisms
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.noise_curves import fresh_values
+from dpselect.mechanisms.traits import SCALE, fields_of
+from dpselect.request import TopKRequest
+from dpselect.sensitivity import Sensitivity
+
+COUNTS = 0.2
+"""The share of a budget for counts, where nobody says."""
+
+MOST_ITEMS = 1_000_000
+"""Items of an unknown domain for which intervals hold all at once, where values show the noise that chose."""
+
+_UP = Context(prec=6, rounding=ROUND_CEILING)
+
+
+@final
+@dataclass(frozen=True)
+class Counted:
+    """Fresh noise for the counts of the items that a selection releases.
+
+    Attributes:
+        noise: gaussian, or laplace where only pure epsilon adds up.
+        scale: of that noise, score units.
+    """
+
+    noise: Literal["gaussian", "laplace"]
+    scale: float
+
+    @classmethod
+    def of(cls, request: TopKRequest, budget: Budget) -> Self:
+        """For the releases of a request, and its share of the budget."""
+        assert request.counts is not None
+        parts = [(request.releases, request.k)]
+        return cls.within(budget, request.counts, parts, request.sensitivity, separately=request.releases > 1)
+
+    @classmethod
+    def within(
+        cls, budget: Budget, share: float, parts: Sequence[tuple[int, int]], sensitivity: Sensitivity, *, separately: bool
+    ) -> Self:
+        """The noise that spends `share` of the budget: of squared epsilons (Gaussian noise adds up in these), or of epsilons.
+
+        A choice only: what is charged is the curve of the selection and the counts together.
+
+        Args:
+            budget: of all releases.
+            share: in (0, 1).
+            parts: (releases, k) pairs, all with the same noise.
+            sensitivity: what one user may change.
+            separately: whether the releases are charged one by one.
+        """
+        pure = budget.measure == "epsilon"
+        noise: Literal["gaussian", "laplace"] = "laplace" if pure else "gaussian"
+        bracket = (SCALE.low * sensitivity.linf, SCALE.high * sensitivity.linf)
+        if separately:
+            most, charges = max(k for _, k in parts), sum(count for count, _ in parts)
+            whole = calibrate(lambda scale: fresh_values(scale, sensitivity, most, noise), budget, bracket, charges=charges)
+        else:
+            whole = calibrate(
+                lambda scale: Composed.of([(count, fresh_values(scale, sensitivity, k, noise)) for count, k in parts]),
+                budget,
+                bracket,
+            )
+        scale = whole / (share if pure else math.sqrt(share))
+        return cls(noise, float(_UP.create_decimal(Decimal(repr(scale)))))
+
+    def beside(self, mechanism: Mechanism) -> Mechanism:
+        """The mechanism with its counts; as it is if it releases noisy scores of its own."""
+        if mechanism.releases_values:
+            return mechanism
+        return mechanisms.WithValues(mechanism=mechanism, noise=self.noise, scale=self.scale)
+
+
+def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:
+    """Whether the noisy scores that choose are released at no further price: a norm of what a user moves bounds them."""
+    norm = member.traits.clips.get(settings.get("noise") or "")
+    sensitivity: Sensitivity = settings["sensitivity"]
+    size = math.inf if norm is None else (sensitivity.l2_of(None) if norm == "l2" else sensitivity.l1_of(None))
+    return "values" in fields_of(member) and size < math.inf
+
+
+def without_counts(mechanism: Mechanism) -> Mechanism:
+    """What selects."""
+    if not mechanism.releases_values:
+        return mechanism
+    return mechanism.mechanism if isinstance(mechanism, mechanisms.WithValues) else mechanism
+
+
+@final
+@dataclass(frozen=True)
+class Interval:
+    """An interval around each noisy score that is released.
+
+    Attributes:
+        half_width: score units.
+        confidence: with which it holds: for each item by itself, whatever was selected, or for all of them at once.
+        among: None for each by itself; otherwise for all of at most so many items, selected or not.
+    """
+
+    half_width: float
+    confidence: float = 0.95
+    among: int | None = None
+
+    def words(self) -> str:
+        """How they hold, as a phrase."""
+        percent = f"{100 * self.confidence:g} %"
+        if self.among is None:
+            return f"each holds with {percent}, whatever was selected"
+        return f"all hold at once with {percent}, if at most {self.among:,} items take part (values show the noise that chose)"
+
+
+def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None = None) -> Interval | None:
+    """The interval around each noisy score that a release of `mechanism` gives; None where it gives none.
+
+    Fresh noise was not selected by: an interval holds for each value. Values that show the noise that chose are those of the
+    luckiest, so the interval is one that holds for all candidates at once (a union bound).
+
+    Args:
+        mechanism: as configured.
+        confidence: in (0, 1).
+        among: how many candidates there are at most; None: as the mechanism states, and `MOST_ITEMS` where it does not.
+
+    Raises:
+        InvalidRequest: `confidence` is not in (0, 1).
+    """
+    if not mechanism.releases_values:
+        return None
+    if isinstance(mechanism, mechanisms.WithValues):
+        return Interval(mechanism.margin(confidence), confidence)
+    if isinstance(mechanism, mechanisms.DiscoverThenSelect):
+        return interval(mechanism.selection, confidence, mechanism.candidates)
+    among = among or mechanism.most_candidates or MOST_ITEMS
+    if isinstance(mechanism, mechanisms.SparseHistogram | mechanisms.OneshotTopK):
+        alone = isinstance(mechanism, mechanisms.OneshotTopK) and not mechanism.values
+        return Interval(mechanism.margin(confidence, among), confidence, None if alone else among)
+    raise InvalidRequest(f"{type(mechanism).__name__} releases values, and no interval of theirs is known")

@@ -1,0 +1,251 @@
+"""Counts beside a top k: what they take of the budget, that intervals hold as they say, and the way to them from a shell."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from dpselect.calibration import fitted, noise_settings
+from dpselect.cli.app import app
+from dpselect.counts import MOST_ITEMS, without_counts
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.release import public_grid
+from dpselect.noise import by_name
+from dpselect.planning import ReleasePlan, Shape, plan
+from dpselect.request import TopKRequest
+
+APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
+FEW = dps.Sensitivity.of_counts(items_per_user=3)
+ONE = dps.Sensitivity()
+
+
+def asked(**changes: Any) -> TopKRequest:
+    """Five of a hundred items, with counts for a quarter of the budget."""
+    return TopKRequest(**{"k": 5, "candidates": 100, "counts": 0.25, **changes})
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget", "request_"),
+    [
+        ("canonical_top_k", acc.Budget(rho=0.1), asked()),
+        ("oneshot_top_k", acc.Budget(rho=0.1), asked(sensitivity=FEW)),
+        ("peeling_top_k", acc.Budget(epsilon=1.0), asked()),
+        ("limited_domain", APPROXIMATE, asked(candidates=None, releases=6)),
+        ("canonical_top_k", APPROXIMATE, asked(releases=6)),
+    ],
+)
+def test_selection_and_counts_spend_the_budget(kind: str, budget: acc.Budget, request_: TopKRequest) -> None:
+    """Together they cost all of it and no more; the counts alone are what their share buys, to one part in 10^4."""
+    found: Any = fitted(kind, budget, request_)
+    assert isinstance(found, dps.WithValues)
+    cost = budget.cost_of_each(found.curve, request_.releases)
+    assert budget.limit * (1 - 1e-4) <= cost <= budget.limit
+    counts = budget.cost_of_each(found._price(), request_.releases)
+    assert counts == pytest.approx(0.25 * budget.limit, rel=1e-4)  # of rho, of epsilon, of divergence: squares of the noise
+    alone = fitted(kind, budget, request_.model_copy(update={"counts": None}))
+    more = noise_settings(alone)[1] / noise_settings(found)[1]
+    assert max(more, 1 / more) > 1.1  # the selection pays for them
+    assert type(without_counts(found)) is type(alone)
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_"),
+    [
+        ("sparse_histogram", asked(candidates=None, sensitivity=FEW)),
+        ("oneshot_top_k", asked(sensitivity=FEW, noise="gaussian")),
+        ("oneshot_top_k", asked(sensitivity=FEW, noise="laplace")),
+    ],
+)
+def test_a_vectors_counts_are_free(kind: str, request_: TopKRequest) -> None:
+    """Noise that pays for the whole vector shows its values at no price; a ranking alone needs no mean (C9), 1 % of it."""
+    found, alone = (fitted(kind, APPROXIMATE, one) for one in (request_, request_.model_copy(update={"counts": None})))
+    assert found.releases_values
+    assert not isinstance(found, dps.WithValues)
+    more = noise_settings(found)[1] / noise_settings(alone)[1]
+    assert 1 - 1e-6 <= more <= (1.016 if request_.noise == "gaussian" else 1 + 1e-6)
+
+
+def test_the_default_with_counts_clips_nobody() -> None:
+    """Sums of shares are no counts: the default is one on whole counts, and a stated clip is refused."""
+    request_ = TopKRequest(k=50, counts=0.2, releases=4)
+    chosen = dps.default_choice(APPROXIMATE, request_)
+    assert (chosen.clip, chosen.mechanism.releases_values) == (None, True)
+    assert APPROXIMATE.how_many(chosen.mechanism) == 4
+    with pytest.raises(InvalidRequest, match="sums of shares"):
+        dps.default_choice(APPROXIMATE, request_, clip=1.0, max_items_per_user=9)
+    with pytest.raises(acc.AccountingError, match="counts"):
+        TopKRequest(k=1, counts=1.0)
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+SELECT = dps.PeelingTopK(k=3, noise="gumbel", scale=9.0)
+FRESH = [
+    dps.WithValues(mechanism=SELECT, noise="gaussian", scale=20.0),
+    dps.WithValues(mechanism=SELECT, noise="laplace", scale=20.0),
+    dps.OneshotTopK(k=3, noise="gumbel", scale=9.0, value_scale=20.0),
+]
+OWN = [
+    dps.OneshotTopK(k=3, noise="gaussian", scale=20.0, sensitivity=FEW, candidates=400, values=True),
+    dps.OneshotTopK(k=3, noise="laplace", scale=20.0, sensitivity=FEW, candidates=400, values=True),
+]
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize("mechanism", [*FRESH, *OWN], ids=str)
+def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float) -> None:
+    """The noise leaves its interval as often as is said: not more, and with 5 % less width more often."""
+    around = dps.interval(mechanism, confidence)
+    assert around is not None
+    noise, many = by_name("laplace" if mechanism.noise == "gumbel" else mechanism.noise), around.among or 1
+    width = (around.half_width - public_grid(20.0) / 2) / 20.0
+    beyond = [-math.expm1(many * math.log1p(-2 * float(noise.sf(part * width)))) for part in (1.0, 0.95)]
+    assert 0.9 * (1 - confidence) * (0.5 if confidence == 0.5 and many > 1 else 1) <= beyond[0] <= 1 - confidence + 1e-12
+    assert beyond[1] > beyond[0] * 1.01
+    assert (around.among is None) == (mechanism in FRESH)
+
+
+@pytest.mark.parametrize("mechanism", [FRESH[0], OWN[0]], ids=["fresh", "own"])
+def test_intervals_hold_for_what_is_selected(mechanism: Any) -> None:
+    """400 candidates alike, of which luck chooses: 600 releases miss no more than their confidence allows (false alarm 1e-9)."""
+    scores, rng = dps.Scores(np.full(400, 1000), sensitivity=FEW if mechanism is OWN[0] else ONE), np.random.default_rng(7)
+    around = dps.interval(mechanism, 0.9)
+    assert around is not None
+    values = np.array([mechanism.select(scores, rng=rng).values for _ in range(600)])
+    off = np.abs(values - 1000) > around.half_width
+    misses, trials = (off.sum(), off.size) if around.among is None else (off.any(axis=1).sum(), len(off))
+    assert misses <= trials * 0.1 + 6 * math.sqrt(trials * 0.1 * 0.9)
+    alone = mechanism.margin(0.9, 1) if around.among else around.half_width
+    assert (np.abs(values - 1000) > alone).mean() > 0.05  # the luckiest are off by more than any one candidate is
+
+
+def test_what_an_interval_says() -> None:
+    """Without values there is none; a histogram's holds for a stated number of items; discovered domains are counted."""
+    assert dps.interval(dps.PermuteAndFlip(epsilon=1.0)) is None
+    histogram = dps.SparseHistogram(k=2, scale=8.0, delta=1e-6, sensitivity=FEW)
+    around = dps.interval(histogram)
+    assert around is not None
+    assert (around.among, around.half_width) == (MOST_ITEMS, histogram.margin(0.95, MOST_ITEMS))
+    assert "all hold at once with 95 %, if at most 1,000,000 items" in around.words()
+    both = dps.DiscoverThenSelect(discovery=histogram, selection=OWN[0].model_copy(update={"candidates": None}), candidates=30)
+    found = dps.interval(both)
+    assert found is not None
+    assert found.among == 30
+    for wrong in (lambda: histogram.margin(1.0), lambda: histogram.margin(0.9, 0), lambda: SELECT_ALONE.margin()):
+        with pytest.raises(InvalidRequest):
+            wrong()
+
+
+SELECT_ALONE = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0)
+
+
+# -- plans ------------------------------------------------------------------------------------------------------------
+
+SHAPE = Shape.zipf(1.1, items=60, users=4_000, items_per_user=3)
+
+
+def planned(**changes: Any) -> ReleasePlan:
+    """Three releases of a top five of 60 items, one by one."""
+    usual: dict[str, Any] = {"charged": "separately", "mechanisms": ["peeling_top_k"], "rounds": 100, "with_counts": True}
+    return plan(changes.pop("budget", APPROXIMATE), 5, 3, shape=SHAPE, **{**usual, **changes})
+
+
+def test_a_plan_splits_the_budget() -> None:
+    """Every planned mechanism gives counts and fits as often as planned; the share is the largest that costs little recall."""
+    found = planned()
+    assert found.counts in (0.1, 0.2, 0.4, 0.6)
+    for one in found.ranked:
+        run = one.mechanisms[0]
+        assert run.releases_values
+        assert one.clip is None
+        assert APPROXIMATE.how_many(run) >= 3
+    assert found.recommended.quality.recall.value >= planned(with_counts=False).recommended.quality.recall.value - 0.05
+    assert ReleasePlan.from_json(found.to_json()) == found
+    assert planned(with_counts=False).counts is None
+
+
+def test_a_plan_of_bounded_users_takes_the_noise_that_chose() -> None:
+    """Where users are bounded the vector's own values are free; a plan that is fixed in advance pays for both as well."""
+    found = planned(mechanisms=["sparse_histogram"], domain="unknown", max_items_per_user=2)
+    assert {type(one.mechanisms[0]).__name__ for one in found.ranked} == {"SparseHistogram"}
+    together = planned(budget=acc.Budget(rho=0.05), mechanisms=["canonical_top_k"], charged="together")
+    assert 0.999 * 0.05 < together.curve().rho <= 0.05
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Any]:
+    """`dpselect` on a log of two items, in a folder with a catalogue of four."""
+    rows = "".join(f"u{user},{item}\n" for item, users in (("hit", 900), ("fair", 600)) for user in range(users))
+    (tmp_path / "log.csv").write_text("user,item\n" + rows)
+    (tmp_path / "items.txt").write_text("hit\nfair\nrare\nnever\n")
+
+    def invoke(*words: object) -> Any:
+        return CliRunner().invoke(app, list(map(str, words)))
+
+    return invoke
+
+
+def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
+    """A column of users and one of intervals, in text, JSON and CSV; the curve pays for both; the true counts lie within."""
+    ask = ("topk", tmp_path / "log.csv", "--user", "user", "--item", "item", "--k", 2, "--with-counts")
+    words = (*ask, "--rho", 0.5, "--domain", tmp_path / "items.txt")
+    shown = run(*words)
+    assert shown.exit_code == 0, shown.stderr
+    for part in ("users (noisy)", "95 % interval", "each holds with 95 %, whatever was selected"):
+        assert part in shown.stdout
+    assert sum(" to " in line for line in shown.stdout.splitlines()) >= 2
+    told = json.loads(run(*words, "--json", "--output", tmp_path / "a.csv").stdout)
+    assert (told["mechanism"]["kind"], told["intervals"]["among"]) == ("with_values", None)
+    curve = acc.Curve.from_json(json.dumps(told["curve"]))
+    assert 0.4999 < curve.rho <= 0.5
+    with (tmp_path / "a.csv").open() as file:
+        rows = {row["item"]: row for row in csv.DictReader(file)}
+    for item, users in (("hit", 900), ("fair", 600)):  # wider than the interval, so that luck (1e-9) does not fail the test
+        low, high = float(rows[item]["low"]), float(rows[item]["high"])
+        assert low - 2.2 * (high - low) < users < high + 2.2 * (high - low)
+    bounded = json.loads(run(*ask, "--rho", 0.5, "--delta", 1e-5, "--max-items-per-user", 2, "--json").stdout)
+    assert (bounded["mechanism"]["kind"], bounded["intervals"]["among"]) == ("sparse_histogram", MOST_ITEMS)
+
+
+def test_counts_that_are_none_are_refused(run: Any, tmp_path: Path) -> None:
+    """With a clip, and for a mechanism that was planned without them."""
+    ask = ("topk", tmp_path / "log.csv", "--user", "user", "--item", "item", "--k", 2, "--epsilon", 1, "--delta", 1e-6)
+    for words in (("--clip", 1, "--max-items-per-user", 9), ("--clip", 1, "--mechanism", "sparse_histogram")):
+        done = run(*ask, "--with-counts", *words)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "sums of shares" in done.stderr
+
+
+def test_a_plan_with_counts_is_released_as_planned(run: Any, tmp_path: Path) -> None:
+    """`plan --with-counts --write` says how exact the counts will be, and `topk --config` releases them."""
+    file = tmp_path / "plan.toml"
+    shape = ("--shape", "zipf:1.1", "--items", 4, "--users", 900, "--items-per-user", 2, "--rounds", 100)
+    size = ("--k", 2, "--releases", 2, "--rho", 0.2, "--mechanism", "peeling_top_k")
+    done = run("plan", *size, *shape, "--with-counts", "--write", file)
+    assert done.exit_code == 0, done.stderr
+    assert "counts    within" in done.stdout
+    held = tomllib.loads(file.read_text())
+    assert held["release"]["mechanism"]["kind"] == "with_values"
+    assert held["plan"]["with_counts"] is True
+    ask = (tmp_path / "log.csv", "--user", "user", "--item", "item", "--domain", tmp_path / "items.txt", "--json")
+    told = json.loads(run("topk", *ask, "--config", file).stdout)
+    assert len(told["selection"]["values"]) == 2
+    assert told["intervals"]["confidence"] == 0.95
+    assert run("plan", *size, *shape, "--config", file, "--no-counts", "--write", tmp_path / "bare.toml").exit_code == 0
+    refused = run("topk", *ask, "--config", tmp_path / "bare.toml", "--with-counts")
+    assert refused.exit_code == 2
+    assert "plan with --with-counts" in refused.stderr
