@@ -140,6 +140,8 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None =
         return None
     if isinstance(mechanism, mechanisms.WithValues):
         return Interval(mechanism.margin(confidence), confidence)
+    if isinstance(mechanism, mechanisms.PerGroup):
+        return interval(mechanism.mechanism, confidence, among or MOST_ITEMS)  # items of all groups together
     if isinstance(mechanism, mechanisms.DiscoverThenSelect):
         return interval(mechanism.selection, confidence, mechanism.candidates)
     among = among or mechanism.most_candidates or MOST_ITEMS

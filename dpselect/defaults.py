@@ -124,6 +124,16 @@ def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
     return _least(_public(budget, request)) or fitted(OneshotTopK.__name__, budget, request)
 
 
+def weighed(budget: Budget, request: TopKRequest) -> list[Mechanism]:
+    """What `default_mechanism` chooses from; never none.
+
+    Raises:
+        AccountingError: as `default_mechanism`.
+    """
+    found = _unknown(budget, request) if request.candidates is None else _public(budget, request)
+    return [one for one in found if one is not None] or [default_mechanism(budget, request)]
+
+
 def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Choice | None:
     """On counts as they are, or as the declared bound leaves them."""
     found = _least(_unknown(budget, request) if request.candidates is None else _public(budget, request))
@@ -208,16 +218,16 @@ def _tried(kind: type[Mechanism], budget: Budget, request: TopKRequest) -> Mecha
 
 
 def _least(found: list[Mechanism | None]) -> Mechanism | None:
-    return min((one for one in found if one is not None), key=_height, default=None)
+    return min((one for one in found if one is not None), key=height, default=None)
 
 
-def _height(mechanism: Mechanism) -> float:
+def height(mechanism: Mechanism) -> float:
     """The threshold, or the standard deviation of the noise, in score units."""
     mechanism = without_counts(mechanism)
     if isinstance(mechanism, LimitedDomain):
         return mechanism.margin
     if isinstance(mechanism, DiscoverThenSelect):
-        return _height(mechanism.discovery)
+        return height(mechanism.discovery)
     if isinstance(mechanism, SparseHistogram):
         return mechanism.threshold
     fields: dict[str, Any] = dict(mechanism)
@@ -227,8 +237,8 @@ def _height(mechanism: Mechanism) -> float:
 def _noise(choice: Choice, request: TopKRequest, items: float | None) -> float:
     """The same per user that touches an item, whose weight a clip cuts."""
     if choice.clip is None:
-        return _height(choice.mechanism)
+        return height(choice.mechanism)
     usual = items or _USUAL["unknown" if request.candidates is None else "public"]
     having = min(usual, choice.max_items_per_user or math.inf)
     cut = having if choice.norm == "l1" else math.sqrt(having)
-    return _height(choice.mechanism) * max(1.0, cut / choice.clip)
+    return height(choice.mechanism) * max(1.0, cut / choice.clip)

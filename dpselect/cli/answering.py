@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from accounting import Budget, Relation
 from dpselect import events
 from dpselect.calibration import fitted
 from dpselect.cli.output import told
+from dpselect.cli.question import Answer, Charge, Question
 from dpselect.counts import COUNTS
+from dpselect.default_groups import default_groups
 from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice
 from dpselect.errors import DomainMismatch, InvalidRequest
-from dpselect.events import EventCounts, Format, ProgressCallback
+from dpselect.events import EventCounts, GroupCounts, ProgressCallback
 from dpselect.events.clipping import Norm
 from dpselect.events.doors import standard_input
 from dpselect.events.doors.files import temporary_folder
+from dpselect.events.reader import Options
 from dpselect.mechanisms import Mechanism
-from dpselect.noise import NoiseName
 from dpselect.request import TopKRequest
+from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.second_look import SecondLook
 from dpselect.selection import Label, Selection
@@ -30,73 +31,6 @@ from dpselect.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from dpselect.session import Notes, Session
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked of a log: public configuration, nothing that was read.
-
-    `planned` is a mechanism that a plan has chosen, whose noise makes `releases` of them cost the budget; without it the noise is
-    chosen so that the budget pays for `releases`, charged one by one.
-    """
-
-    log: str | tuple[str, ...] | Path
-    user: str
-    item: str
-    k: int
-    budget: Budget
-    domain: Path | None = None
-    domain_column: str | None = None
-    mechanism: str | None = None
-    noise: NoiseName | None = None
-    kbar: int | None = None
-    max_items_per_user: int | None = None
-    clip: float | None = None
-    items_per_user: float | None = None
-    salt: str | None = None
-    relation: Relation = "add_remove"
-    format: Format = "auto"
-    header: bool | None = None
-    table: str | None = None
-    query: str | None = None
-    buckets: int | None = None
-    memory_limit: str | None = None
-    ledger: str | None = None
-    dataset: str | None = None
-    period: tuple[str, ...] = ()
-    team: str | None = None
-    purpose: str | None = None
-    key: str | None = None
-    planned: Mechanism | None = None
-    releases: int = 1
-    with_counts: bool = False
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A release with everything that is public about it.
-
-    Attributes:
-        reading: how users' contributions were bounded for the mechanism.
-        salt: what chose the items kept under the bound on contributions; None without a bound.
-        charge: what paid for it; None without a ledger.
-    """
-
-    question: Question
-    mechanism: Mechanism
-    selection: Selection
-    reading: Choice
-    salt: str | None
-    charge: Charge | None = None
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What paid for an answer: an entry of a dataset of the ledger, and its key."""
-
-    dataset: str
-    key: str
-    entry: int
 
 
 def answer(question: Question, progress: ProgressCallback | None = None, keep: Callable[[Answer], None] | None = None) -> Answer:
@@ -144,8 +78,8 @@ def _answered(
     mechanism = choice.mechanism
     within = None if choice.clip is None else catalogue  # users are clipped within the catalogue
     counts = _read(question, choice, choice.clip, progress, within)
-    scores = counts.scores(None if within else catalogue, relation=question.relation, clip=choice.clip)
-    if choice.again is not None:
+    scores: Scores | Rounds = counts.scores(None if within else catalogue, relation=question.relation, clip=choice.clip)
+    if choice.again is not None and isinstance(scores, Scores):
         scores = _looked_at_twice(scores, question, choice, choice.again)
     made: list[Answer] = []
 
@@ -170,32 +104,35 @@ def _read(
     within: Sequence[Label] | None = None,
     *,
     bounded: bool = True,
-) -> EventCounts:
+) -> EventCounts | GroupCounts:
     """The log; `within` some items only, perhaps with users bounded by the clip alone."""
-    return events.read(
-        question.log,
-        user=question.user,
-        item=question.item,
-        max_items_per_user=choice.max_items_per_user if bounded else None,
-        salt=question.salt if bounded else None,
-        clip=clip,
-        clip_norm=choice.norm,
-        within=within,
-        format=question.format,
-        header=question.header,
-        table=question.table,
-        query=question.query,
-        buckets=question.buckets,
-        memory_limit=question.memory_limit,
-        progress=progress,
-    )
+    options: Options = {
+        "max_items_per_user": choice.max_items_per_user if bounded else None,
+        "salt": question.salt if bounded else None,
+        "clip": clip,
+        "clip_norm": choice.norm,
+        "within": within,
+        "format": question.format,
+        "header": question.header,
+        "table": question.table,
+        "query": question.query,
+        "buckets": question.buckets,
+        "memory_limit": question.memory_limit,
+        "progress": progress,
+    }
+    if question.group is None:
+        return events.read(question.log, user=question.user, item=question.item, **options)
+    about: Any = {"groups": _groups(question), "max_groups_per_user": question.max_groups_per_user}
+    return events.read(question.log, user=question.user, item=question.item, group=question.group, **about, **options)
 
 
 def _looked_at_twice(scores: Scores, question: Question, choice: Choice, clip: float) -> Scores:
     """The same scores, and how to clip users anew within the items that a first step discovers."""
 
     def look(labels: Sequence[Label]) -> Scores:
-        return _read(question, choice, clip, within=labels, bounded=False).scores(relation=question.relation, clip=clip)
+        again = _read(question, choice, clip, within=labels, bounded=False).scores(relation=question.relation, clip=clip)
+        assert isinstance(again, Scores), "groups are looked at once"
+        return again
 
     second = SecondLook(look, Sensitivity.of_clipped(clip, choice.norm, question.relation))
     return Scores(scores.values, sensitivity=scores.sensitivity, labels=scores.labels, domain=scores.domain, second=second)
@@ -225,6 +162,20 @@ def _catalogue(question: Question) -> list[Label] | None:
     return None
 
 
+def _groups(question: Question) -> list[Label] | None:
+    """The public list of groups, once all that is said about groups goes together."""
+    about = question.groups, question.groups_column, question.max_groups_per_user
+    if question.group is None and about != (None, None, None):
+        raise InvalidRequest("--groups, --groups-column and --max-groups-per-user are about the column --group: name it too")
+    if question.group is not None and question.max_groups_per_user is None:
+        raise InvalidRequest("--group needs --max-groups-per-user: a release costs as much as that many of one group")
+    if question.groups is not None:
+        return events.read_catalogue(question.groups, question.groups_column, item=question.group)
+    if question.groups_column is not None:
+        raise InvalidRequest(f"--groups-column={question.groups_column!r} is a column of no list: give --groups too")
+    return None
+
+
 def configured(question: Question) -> Mechanism:
     """The mechanism of the answer, from what is public: its catalogue is read unless it was planned, its log is not.
 
@@ -238,6 +189,11 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
     clip, norm, limit = question.clip, _norm(question), question.max_items_per_user
     if clip is not None and question.with_counts:
         raise InvalidRequest(WHOLE_COUNTS)
+    _groups(question)
+    if question.planned is not None and question.group is not None:
+        raise InvalidRequest(
+            "the mechanism in the file was planned for a log as a whole: with --group state the budget (--epsilon)"
+        )
     if question.planned is not None:
         return Choice(_checked(question.planned, question, catalogue), limit, clip, norm)
     request = TopKRequest(
@@ -249,6 +205,11 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
         releases=question.releases,
         counts=COUNTS if question.with_counts else None,
     )
+    if question.group is not None and question.max_groups_per_user is not None:
+        asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
+        most, discover = question.max_groups_per_user, question.groups is None
+        found = default_groups(question.budget, asked, most, kind=question.mechanism, discover=discover)
+        return Choice(found, limit, clip, norm)
     if question.mechanism is None:
         stated = None if clip is None else norm
         return default_choice(

@@ -19,7 +19,8 @@ from rich.text import Text
 
 from accounting.files import new_file
 from dpselect.cli import json_output, options, progress, text
-from dpselect.cli.answering import Answer, Question, answer
+from dpselect.cli.answering import answer
+from dpselect.cli.question import Answer, Question
 from dpselect.errors import InvalidRequest
 
 _FILE = "checkins.csv"

@@ -8,9 +8,9 @@ from typing import Any
 
 import dpselect
 from accounting import Budget
-from dpselect.cli.answering import Answer
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words
-from dpselect.cli.text import LEFT_OUT, recorded
+from dpselect.cli.question import Answer
+from dpselect.cli.text import left_out, recorded
 from dpselect.counts import interval
 from dpselect.selection import Selection
 
@@ -27,13 +27,15 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(mechanism.curve.to_json()),
         "domain": "observed" if question.domain is None else "public",
+        **({} if question.group is None else {"groups": "discovered" if question.groups is None else "public"}),
         "contributions": {
             "max_items_per_user": answer.reading.max_items_per_user,
+            **({} if question.group is None else {"max_groups_per_user": question.max_groups_per_user}),
             "clip": answer.reading.clip,
             "salt": answer.salt,
         },
         "ledger": _ledger(answer),
-        "notes": [LEFT_OUT, recorded(question)],
+        "notes": [left_out(question), recorded(question)],
     }
 
 
@@ -50,10 +52,11 @@ def _ledger(answer: Answer) -> dict[str, Any] | None:
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
-    """All that was released from one list; a position in the catalogue is no news."""
+    """All that was released; a position in the catalogue is no news."""
     released = selection.model_dump(mode="json")
     named = {name: released.get(name) for name in type(selection).model_fields if name not in ("positions", "groups")}
-    return named | {"labels": list(selection.labels or ())}
+    groups = {} if selection.groups is None else {"groups": list(selection.groups)}
+    return named | {"labels": list(selection.labels or ())} | groups
 
 
 def _guarantee(stated: Guarantee, budget: Budget) -> dict[str, Any]:

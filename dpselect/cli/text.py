@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from accounting import Budget
-from dpselect.cli.answering import Answer, Question
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words, route_in_words
 from dpselect.cli.printable import printable, rounded_up
+from dpselect.cli.question import Answer, Question
 from dpselect.counts import Interval, interval, without_counts
-from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms import Mechanism, PerGroup
 from dpselect.selection import Label, Selection
 
 UNRECORDED = (
@@ -24,7 +24,6 @@ UNRECORDED = (
 )
 RECORDED = "this release was charged to the ledger before it was drawn, and is on record there."
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
-LEFT_OUT = "rows with a null user or item were left out by rule"
 
 
 def recorded(question: Question) -> str:
@@ -37,7 +36,7 @@ def shown(answer: Answer, notes: Mapping[Label, str] | None = None) -> Renderabl
     question, selection = answer.question, answer.selection
     stated = guarantee(answer.mechanism, question.budget)
     return Group(
-        Text(f"Private top {question.k} of {_column(question.item)}, by distinct {_column(question.user)}", style="bold"),
+        Text(f"{_title(question)}, by distinct {_column(question.user)}", style="bold"),
         Text(),
         _items(selection, notes, interval(answer.mechanism), whole=answer.reading.clip is None),
         Text(),
@@ -71,6 +70,8 @@ def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
 def outcome(selection: Selection) -> str:
     """How much of what was asked for is there."""
     asked = "" if selection.requested is None else f" of the {selection.requested} asked for"
+    if selection.groups is not None:
+        asked = f" in {len(set(selection.groups)):,} groups"
     kind = "in order of rank" if selection.ordered else "as a set: their order is not released"
     start = f"Released {len(selection)}{asked}, {kind}." if len(selection) else f"Released none{asked}."
     return start if selection.complete else f"{start} Not complete: {printable(selection.reason)}. {_ADVICE}"
@@ -89,6 +90,8 @@ def _items(selection: Selection, notes: Mapping[Label, str] | None, around: Inte
     if not labels:
         return Text("  (no item was released)")
     table = Table.grid(padding=(0, 2))
+    if selection.groups is not None:
+        table.add_column(overflow="fold")
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_column(justify="right", no_wrap=True)
@@ -99,13 +102,21 @@ def _items(selection: Selection, notes: Mapping[Label, str] | None, around: Inte
     if values is not None:
         heads[2] = "users (noisy)" if whole else "noisy value"
         heads[3] = "" if around is None else f"{100 * around.confidence:g} % interval"
-    table.add_row(*(Text(word, style="bold") for word in heads))
-    for place, label in enumerate(labels):
-        mark = str(place + 1) if selection.ordered else "-"
+    table.add_row(*(Text(word, style="bold") for word in ([] if selection.groups is None else ["group"]) + heads))
+    for place, (label, rank) in enumerate(zip(labels, selection.columns()["rank"], strict=True)):
         value, between = ("", "") if values is None else _value(values[place], around, whole=whole)
         note = Text((notes or {}).get(label, ""), style="dim")
-        table.add_row(Text(mark), Text(printable(label)), Text(value), Text(between), note)
+        row = (Text("-" if rank is None else str(rank)), Text(printable(label)), Text(value), Text(between), note)
+        table.add_row(*_beside(selection, place), *row)
     return Padding(table, (0, 0, 0, 2))
+
+
+def _beside(selection: Selection, place: int) -> list[Text]:
+    """The name of a group beside its first item."""
+    if selection.groups is None:
+        return []
+    again = place > 0 and selection.groups[place - 1] == selection.groups[place]
+    return [Text("" if again else printable(selection.groups[place]))]
 
 
 def _value(value: float, around: Interval | None, *, whole: bool) -> tuple[str, str]:
@@ -119,6 +130,17 @@ def _value(value: float, around: Interval | None, *, whole: bool) -> tuple[str, 
 
 def _short(value: float) -> str:
     return f"{value:,.6f}".rstrip("0").rstrip(".")
+
+
+def _title(question: Question) -> str:
+    each = "" if question.group is None else f" in each {_column(question.group)}"
+    return f"Private top {question.k} of {_column(question.item)}{each}"
+
+
+def left_out(question: Question) -> str:
+    """Which rows are not counted."""
+    parts = "user or item" if question.group is None else "user, item or group"
+    return f"rows with a null {parts} were left out by rule"
 
 
 def _column(name: str) -> str:
@@ -147,10 +169,12 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"
     else:
         yield "items", f"the public catalogue {printable(question.domain)}; an item that nobody touched counts as 0"
-    yield "counts", f"distinct users per item; {LEFT_OUT}"
+    if question.group is not None:
+        listed = "discovered by the number of their users, and paid for: a group shows only if it has enough"
+        yield "groups", listed if question.groups is None else f"the public list {printable(question.groups)}"
+    yield "counts", f"distinct users per item; {left_out(question)}"
     if answer.salt is not None:
-        most = answer.reading.max_items_per_user
-        yield "bound", f"at most {most:,} items of each user, chosen with salt {printable(answer.salt)!r}"
+        yield "bound", f"at most {_bounds(answer)} of each user, chosen with salt {printable(answer.salt)!r}"
     if answer.reading.clip is not None:
         norm = "a Euclidean" if answer.reading.norm == "l2" else "an l1"
         size = f"{norm} norm of at most {answer.reading.clip:g}"
@@ -159,9 +183,18 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "intervals", f"{around.half_width:.6g} either way; {around.words()}"
 
 
+def _bounds(answer: Answer) -> str:
+    items, groups = answer.reading.max_items_per_user, answer.question.max_groups_per_user
+    if groups is None:
+        return f"{items:,} items"
+    return f"{groups:,} groups" + ("" if items is None else f", and in each of these {items:,} items,")
+
+
 def noise_in_words(mechanism: Mechanism) -> str:
     """The amount of noise, fresh from the operating system."""
     mechanism = without_counts(mechanism)
+    if isinstance(mechanism, PerGroup):
+        return noise_in_words(mechanism.mechanism)
     knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"
     if knob is None:
         return f"as configured, {source}"

@@ -61,9 +61,33 @@ def topk(
             "--kbar", min=1, help="How many of the most popular items compete if there is no catalogue. Default: max(1000, 10 k)."
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        Option("--group", metavar="COLUMN", help="Release the k items of every group of this column: each city, country or day."),
+    ] = None,
+    groups: Annotated[
+        Path | None,
+        Option("--groups", help="A public list of groups, made without looking at the log. Without it they are discovered."),
+    ] = None,
+    groups_column: Annotated[
+        str | None,
+        Option("--groups-column", metavar="COLUMN", help="Column of that list that holds the groups, if it has several."),
+    ] = None,
+    max_groups_per_user: Annotated[
+        int | None,
+        Option(
+            "--max-groups-per-user",
+            min=1,
+            help="Keep at most so many groups of each user, chosen by a salted hash; it is paid for.",
+        ),
+    ] = None,
     max_items_per_user: Annotated[
         int | None,
-        Option("--max-items-per-user", min=1, help="Keep at most so many items of each user, chosen by a salted hash."),
+        Option(
+            "--max-items-per-user",
+            min=1,
+            help="Keep at most so many items of each user (in each group), chosen by a salted hash.",
+        ),
     ] = None,
     clip: Annotated[
         float | None,

@@ -8,15 +8,18 @@ from typing import Any
 
 from accounting import Budget
 from dpselect.cli import options
-from dpselect.cli.answering import Question
 from dpselect.cli.config import Config, read
+from dpselect.cli.question import Question
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 
 Stated = Mapping[str, Any]
 
 _AMOUNTS = ("epsilon", "delta", "rho")
-_PASSED_ON = ("clip", "items_per_user", "salt", "table", "query", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar")
+_PASSED_ON = (
+    *("group", "groups", "groups_column", "max_groups_per_user"),
+    *("clip", "items_per_user", "salt", "table", "query", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar"),
+)
 
 
 def asked(stated: Stated, file: Path | None) -> Question:

@@ -1,0 +1,85 @@
+"""What is asked of a log, and what was answered: all of it public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from accounting import Budget, Relation
+from dpselect.defaults import Choice
+from dpselect.events import Format
+from dpselect.mechanisms import Mechanism
+from dpselect.noise import NoiseName
+from dpselect.selection import Selection
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a log: public configuration, nothing that was read.
+
+    `planned` is a mechanism that a plan has chosen, whose noise makes `releases` of them cost the budget; without it the noise is
+    chosen so that the budget pays for `releases`, charged one by one. With `group` it is asked of every group; `groups` is a
+    public list of these.
+    """
+
+    log: str | tuple[str, ...] | Path
+    user: str
+    item: str
+    k: int
+    budget: Budget
+    domain: Path | None = None
+    domain_column: str | None = None
+    mechanism: str | None = None
+    noise: NoiseName | None = None
+    kbar: int | None = None
+    group: str | None = None
+    groups: Path | None = None
+    groups_column: str | None = None
+    max_groups_per_user: int | None = None
+    max_items_per_user: int | None = None
+    clip: float | None = None
+    items_per_user: float | None = None
+    salt: str | None = None
+    relation: Relation = "add_remove"
+    format: Format = "auto"
+    header: bool | None = None
+    table: str | None = None
+    query: str | None = None
+    buckets: int | None = None
+    memory_limit: str | None = None
+    ledger: str | None = None
+    dataset: str | None = None
+    period: tuple[str, ...] = ()
+    team: str | None = None
+    purpose: str | None = None
+    key: str | None = None
+    planned: Mechanism | None = None
+    releases: int = 1
+    with_counts: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A release with everything that is public about it.
+
+    Attributes:
+        reading: how users' contributions were bounded for the mechanism.
+        salt: what chose the items kept under the bound on contributions; None without a bound.
+        charge: what paid for it; None without a ledger.
+    """
+
+    question: Question
+    mechanism: Mechanism
+    selection: Selection
+    reading: Choice
+    salt: str | None
+    charge: Charge | None = None
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What paid for an answer: an entry of a dataset of the ledger, and its key."""
+
+    dataset: str
+    key: str
+    entry: int

@@ -1,0 +1,132 @@
+"""`dpselect topk --group`: the top k of every group at once, from listed groups and from private ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accounting as acc
+import dpselect as dps
+
+# The winners of three towns, 300 users apart; one user alone is in a fourth.
+WINNERS = {"Rome": ["hit", "fair"], "Oslo": ["fair", "hit"], "Bern": ["rare", "hit"]}
+COUNTS = {"Rome": {"hit": 900, "fair": 500}, "Oslo": {"fair": 900, "hit": 500}, "Bern": {"rare": 900, "hit": 500}}
+CERTAIN = ("--max-groups-per-user", 2, "--k", 2, "--epsilon", 40, "--delta", "1e-6")
+
+
+@pytest.fixture
+def towns(tmp_path: Path) -> Path:
+    """A log of three towns and a secret one, and a list of the towns beside it."""
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["person", "shop", "town"])
+        for town, counts in COUNTS.items():
+            for item, count in counts.items():
+                rows.writerows((f"{town}{user}", item, town) for user in range(count))
+        rows.writerow(["Rome0", "hit", "Hideaway"])
+    (tmp_path / "towns.csv").write_text("town,land\nOslo,N\nRome,I\nBern,S\nBonn,D\n")
+    return path
+
+
+@pytest.fixture
+def per_town(run: Any, towns: Path) -> Any:
+    """Run `dpselect topk` per town with these further arguments."""
+
+    def invoke(*arguments: object) -> Any:
+        return run("topk", towns, "--user", "person", "--item", "shop", "--group", "town", *arguments)
+
+    return invoke
+
+
+def by_town(selection: Any) -> dict[str, list[str]]:
+    """Labels by group, in order."""
+    found: dict[str, list[str]] = {}
+    for town, label in zip(selection["groups"], selection["labels"], strict=True):
+        found.setdefault(town, []).append(label)
+    return found
+
+
+@pytest.mark.parametrize(("listed", "public"), [(True, True), (False, False)])
+def test_every_town_has_its_own_ranking(per_town: Any, towns: Path, catalogue: Path, listed: bool, public: bool) -> None:
+    """Listed or discovered, of public items or not; a town of one user shows in neither, and the price is the budget."""
+    groups = ("--groups", towns.parent / "towns.csv") if listed else ()
+    items = ("--domain", catalogue, "--domain-column", "shop") if public else ()
+    result = per_town(*CERTAIN, *groups, *items, "--json")
+    assert result.exit_code == 0, result.stderr
+    released = json.loads(result.stdout)
+    found = by_town(released["selection"])
+    assert {town: found[town] for town in WINNERS} == WINNERS
+    assert set(found) == {*WINNERS, *(["Bonn"] if listed and public else [])}
+    assert released["groups"] == ("public" if listed else "discovered")
+    assert released["contributions"]["max_groups_per_user"] == 2
+    mechanism = dps.Mechanism.from_json(json.dumps(released["mechanism"]))
+    budget = acc.Budget(epsilon=40.0, delta=1e-6)
+    assert budget.admits(mechanism.curve)
+    assert budget.cost(mechanism.curve) >= 0.98 * budget.limit
+    assert isinstance(mechanism, dps.PerGroup)
+    assert (mechanism.discovery is None, mechanism.max_groups_per_user) == (listed, 2)
+
+
+def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, run: Any, tmp_path: Path) -> None:
+    """CSV beside the answer; the ledger has one entry at the price of all groups; a retry draws and charges nothing."""
+    url, table = f"sqlite:///{tmp_path / 'l.db'}", tmp_path / "out.csv"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=300.0, delta=1e-5), "add_remove")
+    asked = (*CERTAIN, "--ledger", url, "--dataset", "visits", "--key", "one", "--output", table)
+    assert per_town(*asked).exit_code == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(row["group"], row["rank"], row["item"]) for row in rows if row["group"] == "Bern"] == [
+        ("Bern", "1", "rare"),
+        ("Bern", "2", "hit"),
+    ]
+    before = table.read_bytes()
+    table.unlink()
+    assert per_town(*asked).exit_code == 0
+    assert table.read_bytes() == before
+    with acc.Ledger.open(url) as ledger:
+        charges = [entry for entry in ledger.entries("visits") if entry.curve]
+    assert len(charges) == 1
+    (answer,) = tmp_path.glob("out.csv.json")
+    assert charges[0].curve == acc.Curve.from_json(json.dumps(json.loads(answer.read_text())["curve"])).to_json()
+
+
+def test_the_text_names_groups_and_bounds(per_town: Any, towns: Path) -> None:
+    """Towns beside their items, once each; what is bounded and by which salt; nothing of the town that was not listed."""
+    result = per_town(*CERTAIN, "--groups", towns.parent / "towns.csv", "--max-items-per-user", 3, "--salt", "pepper")
+    assert result.exit_code == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "Private top 2 of shop in each town, by distinct person" in text
+    assert "Oslo 1 fair 2 hit Rome 1 hit 2 fair Bern 1 rare 2 hit" in " ".join(line for line in text.split("│"))
+    assert "Released 6 in 3 groups" in text
+    assert "at most 2 groups, and in each of these 3 items, of each user, chosen with salt 'pepper'" in text
+    assert "Hideaway" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--k", 2, "--epsilon", 1), "--group needs --max-groups-per-user"),
+        (("--max-groups-per-user", 2, "--k", 2, "--epsilon", 1), "need a budget with a delta"),
+        ((*CERTAIN, "--groups-column", "town"), "give --groups too"),
+        ((*CERTAIN, "--groups", "towns.csv"), "does not exist"),
+        ((*CERTAIN, "--mechanism", "large_gap"), "which"),
+    ],
+)
+def test_wrong_questions_are_refused(per_town: Any, arguments: tuple[object, ...], words: str) -> None:
+    """One line on stderr, before anything is read."""
+    result = per_town(*arguments)
+    assert result.exit_code in (1, 2)
+    assert words in result.stderr
+    assert "Hideaway" not in result.stderr
+
+
+def test_groups_without_a_column_are_refused(ask: Any, towns: Path) -> None:
+    """What is said about groups needs --group."""
+    result = ask("--k", 2, "--epsilon", 1, "--max-groups-per-user", 2)
+    assert result.exit_code == 2
+    assert "--group: name it" in result.stderr
