@@ -53,6 +53,7 @@ class WithValues(Mechanism):
         values=True,
         zeros=lambda mechanism: mechanism.mechanism._counts_only,
         groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
+        reads=lambda mechanism: mechanism.mechanism.traits.of("reads", mechanism.mechanism),
     )
     mechanism: AnyMechanism = Field(description="a selection by scores that releases no values")
     noise: Literal["gaussian", "laplace"] = Field(description="gaussian or laplace")

@@ -36,7 +36,9 @@ class GaussianGap(Mechanism):
     """
 
     kind: Literal["gaussian_gap"] = "gaussian_gap"
-    traits: ClassVar[Traits] = Traits(answers="gap", noise=SCALE, ordered=True, most=1, domain="unknown")
+    traits: ClassVar[Traits] = Traits(
+        answers="gap", noise=SCALE, ordered=True, most=1, domain="unknown", reads=lambda mechanism: mechanism.kbar + 1
+    )
     scale: Positive = Field(description="a finite scale > 0, in counts")
     kbar: Rank = Field(description="an integer from 1 to 10,000,000")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")

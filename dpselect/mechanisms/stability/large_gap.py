@@ -42,7 +42,9 @@ class LargeGap(Mechanism):
     """
 
     kind: Literal["large_gap"] = "large_gap"
-    traits: ClassVar[Traits] = Traits(answers="gap", noise=EPSILON, ordered=True, most=1, domain="unknown")
+    traits: ClassVar[Traits] = Traits(
+        answers="gap", noise=EPSILON, ordered=True, most=1, domain="unknown", reads=lambda mechanism: mechanism.kbar + 1
+    )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     kbar: Rank = Field(description="an integer from 1 to 10,000,000")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")

@@ -53,6 +53,7 @@ class StabilityTest(Mechanism):
         ordered=False,
         most="k",
         domain="unknown",
+        reads=lambda mechanism: mechanism.k + 1,
         tried={"noise": get_args(GapNoise)},
         law="dpselect.planning.laws.stable:stability_test",
     )

@@ -66,6 +66,7 @@ class StableTopK(Mechanism):
         ordered=False,
         most="kbar",
         domain="unknown",
+        reads=lambda mechanism: mechanism.kbar + 1,
         usual=lambda k: {"kbar": k},
         law="dpselect.planning.laws.stable:stable_top_k",
         variants="dpselect.planning.families:targets",

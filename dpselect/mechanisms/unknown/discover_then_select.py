@@ -98,7 +98,11 @@ class DiscoverThenSelect(Mechanism):
         self.selection.covers.require(again)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        found = positions_of(self.discovery._select(scores, source), scores)[: self.candidates]
+        return self.continued(scores, positions_of(self.discovery._select(scores, source), scores), source)
+
+    def continued(self, scores: Scores, discovered: list[int], source: Sampler) -> Selection:
+        """The release once `discovery` has found these positions, best first; of scores that are checked."""
+        found = discovered[: self.candidates]
         requested = self.selection.most_released
         if len(found) < self.selection.least_candidates:
             return release(scores, found, ordered=self.ordered, requested=requested, complete=False, reason=_REASON)

@@ -64,6 +64,7 @@ class LimitedDomain(Mechanism):
         ordered=True,
         most="k",
         domain="unknown",
+        reads=lambda mechanism: mechanism.kbar + 1,
         relations=("add_remove",),
         law="dpselect.planning.laws.noise:limited_domain",
         variants="dpselect.planning.families:competitors",

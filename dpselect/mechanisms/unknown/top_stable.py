@@ -63,6 +63,7 @@ class TopStable(Mechanism):
         ordered=False,
         most="k",
         domain="unknown",
+        reads=lambda mechanism: mechanism.kbar + 1,
         relations=("add_remove",),
         usual=lambda _: {"search": "from_k"},
         tried={"split": (0.25, 0.37, 0.5)},
