@@ -11,10 +11,11 @@ from dpselect.errors import EventLogError
 
 # Every part is preceded by its length, so that no two (user, item) pairs are written alike, whatever characters they hold.
 # Only functions that other engines have with the same result: length counts code points, sha256 is lower-case hexadecimal.
-_RANK = (
-    "sha256(concat(length(CAST(u AS VARCHAR)), ':', CAST(u AS VARCHAR), ':', "
-    "length(CAST({0} AS VARCHAR)), ':', CAST({0} AS VARCHAR), ':', CAST(? AS VARCHAR)))"
+KEY = (
+    "concat(CAST(length(CAST(u AS VARCHAR)) AS VARCHAR), ':', CAST(u AS VARCHAR), ':', "
+    "CAST(length(CAST({0} AS VARCHAR)) AS VARCHAR), ':', CAST({0} AS VARCHAR), ':', CAST(? AS VARCHAR))"
 )
+_RANK = f"sha256({KEY})"
 _MOST = 10**12
 
 

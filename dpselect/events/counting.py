@@ -92,6 +92,17 @@ def count(
     engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, *, buckets: int, after: Callable[[int], None]
 ) -> Counted | CountedGroups:
     """Count every bucket and add up; `after(number)` is called when a bucket is done."""
+    pairs = tally(engine, staged, kinds, allowed, buckets=buckets, after=after)
+    if allowed.groups is not None:
+        return _cells(engine, allowed, pairs, staged.what)
+    labels, sums = _totals(engine, allowed, staged.what)
+    return Counted(labels, sums[0], sums[1:], pairs)
+
+
+def tally(
+    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, *, buckets: int, after: Callable[[int], None]
+) -> int:
+    """Make the table `totals`, in which an item has as many rows as buckets; how many pairs there are."""
     _prepare(engine, kinds, allowed, staged.what)
     pairs = 0
     for number in range(buckets):
@@ -99,10 +110,7 @@ def count(
         if relation is not None:
             pairs += _add(engine, _distinct(relation, kinds, allowed), allowed, staged.what)
         after(number)
-    if allowed.groups is not None:
-        return _cells(engine, allowed, pairs, staged.what)
-    labels, sums = _totals(engine, allowed, staged.what)
-    return Counted(labels, sums[0], sums[1:], pairs)
+    return pairs
 
 
 def _prepare(engine: Engine, kinds: Kinds, allowed: Contributions, what: str) -> None:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events.clipping import as_scores
+from dpselect.events.private import NotPickled
+from dpselect.events.report import ReadReport
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores
@@ -27,27 +29,43 @@ Listed = Sequence[Label]
 
 
 @final
-@dataclass(frozen=True, slots=True, repr=False)
-class Table:
-    """Items and one number of each, a whole number >= 0, in an engine.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Tally(NotPickled):
+    """Items and their totals in an engine.
 
     Attributes:
         run: the rows of a query.
         listing: makes labels a relation with the column i, and returns its name.
-        bucket: SQL of a number from 0 that items are looked for by: a public function of i.
-        relation: columns i, all different, and `column`.
-        column: what the number is called.
-        clipped: whether it is in units of 2^-20.
-        names: the public domain; None for the items of the relation.
-        listed: the relation with the column i that holds them, unless they are a range.
+        bucket: SQL of a number from 0 that items are looked for by: a function of i alone.
+        relation: columns i, all different; n, users; w0, w1, ..., sums of clipped weights in units of 2^-20.
+        integers: whether items are integers.
+        report: what was read. **Private**.
+        close: drops all of it.
     """
 
     run: Callable[[str], list[tuple[Any, ...]]]
     listing: Callable[[Listed], str]
     bucket: str
     relation: str
+    integers: bool
+    report: ReadReport
+    close: Callable[[], None]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Table:
+    """Candidates with one number each, a whole number >= 0, in an engine.
+
+    Attributes:
+        tally: where.
+        column: what the number is called there.
+        names: the public domain; None for the items of the log.
+        listed: the relation with the column i that holds them, unless they are a range.
+    """
+
+    tally: Tally
     column: str
-    clipped: bool = False
     names: Listed | None = None
     listed: str = ""
 
@@ -58,12 +76,12 @@ class Table:
 
     def highest(self, count: int) -> tuple[list[Label], Numbers]:
         """The `count` highest numbers above 0 and their items, highest first, ties by label."""
-        rows = self.run(f"SELECT i, v FROM ({self._seen()}) AS seen ORDER BY v DESC, i LIMIT {count}")
+        rows = self.tally.run(f"SELECT i, v FROM ({self._seen()}) AS seen ORDER BY v DESC, i LIMIT {count}")
         return [row[0] for row in rows], self._scores([row[1] for row in rows])
 
     def histogram(self) -> tuple[Numbers, NDArray[np.int64]]:
         """Every distinct number, and how many candidates have it. In an observed domain nobody has 0."""
-        rows = self.run(f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v")
+        rows = self.tally.run(f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v")
         untouched = 0 if self.names is None else len(self.names) - sum(row[1] for row in rows)
         if untouched or not rows:
             rows = [(0, max(untouched, 1)), *rows]
@@ -84,26 +102,28 @@ class Table:
 
     def _seen(self) -> str:
         """SQL (i, v) of the candidates above 0."""
-        above = f"SELECT i, {self.column} AS v FROM {self.relation} WHERE {self.column} > 0"
+        above = f"SELECT i, {self.column} AS v FROM {self.tally.relation} WHERE {self.column} > 0"
         if self.names is None:
             return above
         if not isinstance(self.names, range):
             return f"SELECT i, v FROM ({above}) AS above SEMI JOIN {self.listed} USING (i)"
-        low, high, step = min(self.names), max(self.names), abs(self.names.step)
+        (low, high), step = sorted((self.names[0], self.names[-1])), abs(self.names.step)
         return f"SELECT i, v FROM ({above}) AS above WHERE i >= {low} AND i <= {high} AND (i - {low}) % {step} = 0"
 
     def _found(self, pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Label]:
         """The items of pairs (number above 0, place among those that have it, by bucket and label)."""
         if not pairs:
             return {}
-        bucketed = f"SELECT i, v, {self.bucket} AS b FROM ({self._seen()}) AS seen"
+        bucketed = f"SELECT i, v, {self.tally.bucket} AS b FROM ({self._seen()}) AS seen"
         places, found = self._places(pairs, bucketed), dict[tuple[int, int], Label]()
         for part in _parts([(unit, *place, member) for (unit, member), place in zip(pairs, places, strict=True)]):
             wanted = ", ".join(f"({unit}, {bucket}, {place + 1})" for unit, bucket, place, _ in part)
             sought = f"SELECT DISTINCT v, b FROM (VALUES {wanted}) AS w(v, b, r)"
             inside = f"SELECT i, v, b FROM ({bucketed}) AS all_of_them SEMI JOIN ({sought}) AS sought USING (v, b)"
             numbered = f"SELECT i, v, b, row_number() OVER (PARTITION BY v, b ORDER BY i) AS r FROM ({inside}) AS inside"
-            rows = self.run(f"SELECT v, b, r, i FROM ({numbered}) AS n SEMI JOIN (VALUES {wanted}) AS w(v, b, r) USING (v, b, r)")
+            rows = self.tally.run(
+                f"SELECT v, b, r, i FROM ({numbered}) AS n SEMI JOIN (VALUES {wanted}) AS w(v, b, r) USING (v, b, r)"
+            )
             label_of = {tuple(row[:3]): row[3] for row in rows}
             if len(label_of) < len(part):
                 raise EventLogError(_CHANGED)
@@ -115,7 +135,7 @@ class Table:
         ends: dict[int, tuple[list[int], list[int]]] = {}
         for part in _parts(sorted({unit for unit, _ in pairs})):
             chosen = f"SELECT * FROM ({bucketed}) AS all_of_them WHERE v IN ({', '.join(map(str, part))})"
-            rows = self.run(f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b")
+            rows = self.tally.run(f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b")
             for unit, group in itertools.groupby(rows, key=lambda row: int(row[0])):
                 listed = [(row[1], row[2]) for row in group]
                 ends[unit] = [bucket for bucket, _ in listed], list(itertools.accumulate((m for _, m in listed), initial=0))
@@ -134,24 +154,25 @@ class Table:
     def _among(self, labels: Listed) -> list[tuple[Label, int]]:
         if not labels:
             return []
-        known = f"SELECT i, {self.column} AS v FROM {self.relation} SEMI JOIN {self.listing(labels)} USING (i)"
-        return [(row[0], row[1]) for row in self.run(known)]
+        known = f"SELECT i, {self.column} AS v FROM {self.tally.relation} SEMI JOIN {self.tally.listing(labels)} USING (i)"
+        return [(row[0], row[1]) for row in self.tally.run(known)]
 
     def _scores(self, units: Sequence[int]) -> Numbers:
         whole = np.array(units, dtype=np.int64)
-        return as_scores(whole) if self.clipped else whole
+        return whole if self.column == "n" else as_scores(whole)
 
     def _units(self, values: Numbers) -> list[int]:
-        return [round(value * 2**20) for value in values.tolist()] if self.clipped else values.tolist()
+        return values.tolist() if self.column == "n" else [round(value * 2**20) for value in values.tolist()]
 
 
 @final
 class HeldScores(Rounds):
-    """Scores that stay in the engine: what a mechanism draws from when `EventsHeld.scores` gives it these for Scores. Immutable.
+    """Scores that stay in the engine: what a mechanism draws from where `HeldCounts.scores` stand for Scores. Immutable.
 
     Mechanisms for unknown domains get the highest counts (`LimitedDomain`, `TopStable`, gaps and stable sets) or how many items
     have each count (`SparseHistogram`); those for public domains that draw from groups (`OneshotTopK`, `PeelingTopK`,
-    `ReportNoisyMax`, ...) the latter. The items that were drawn are then looked up. The law is that of the dense draw, Theorem X14.
+    `ReportNoisyMax`, ...) the latter. The items that were drawn are then looked up.
+    The law is that of the dense draw, Theorem X14.
 
     Attributes:
         sensitivity: what one user may change.

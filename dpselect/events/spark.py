@@ -1,0 +1,163 @@
+"""A Spark DataFrame, counted on its cluster by SQL; no Python runs there. Counts are those of the embedded engine, to the row."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, final
+
+from dpselect.errors import EventLogError
+from dpselect.events.bounding import KEY
+from dpselect.events.columns import SHORT, by_name
+from dpselect.events.counting import Contributions
+from dpselect.events.domain import named
+from dpselect.events.engine import guarded
+from dpselect.events.held import Tally
+from dpselect.events.report import ReadReport
+from dpselect.events.rows import Given
+from dpselect.selection import Label
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WHAT = "this Spark table"
+_BUCKET = "CAST(pmod(hash(i), 4096) AS BIGINT)"
+_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
+_LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
+
+
+def accepts(given: Given) -> bool:
+    """A Spark DataFrame, also one of a session elsewhere (Spark Connect); pyspark is not imported to tell."""
+    kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(given.source).__mro__)
+    return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
+
+
+@final
+class Cluster:
+    """SQL on one session, on views of this reading's own, whose names nobody else has."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session, self._prefix, self._numbers = session, f"dpselect_{uuid.uuid4().hex}", itertools.count()
+        self._views: list[str] = []
+
+    def view(self, frame: DataFrame) -> str:
+        """A name for a frame in SQL."""
+        name = f"{self._prefix}_{next(self._numbers)}"
+        guarded(_WHAT, lambda: frame.createOrReplaceTempView(name))
+        self._views.append(name)
+        return name
+
+    def frame(self, sql: str, parameters: Sequence[object] = ()) -> DataFrame:
+        """A query, which nothing has computed yet."""
+        frame: DataFrame = guarded(_WHAT, lambda: self._session.sql(sql, args=list(parameters)))
+        return frame
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a query; decimals, which have no fraction here, as integers."""
+        frame = self.frame(sql)
+        whole = [at for at, (_, kind) in enumerate(frame.dtypes) if kind.startswith("decimal")]
+        rows = guarded(_WHAT, lambda: [list(row) for row in frame.collect()])
+        for row, at in itertools.product(rows, whole):
+            row[at] = int(row[at])
+        return [tuple(row) for row in rows]
+
+    def listing(self, labels: Sequence[Label], stored: str) -> str:
+        """A view with the column i, of those labels that the type can hold."""
+        convert = {"STRING": str, "BIGINT": int}.get(stored, Decimal)
+        held = (
+            labels if stored == "STRING" else [label for label in labels if stored != "BIGINT" or -(2**63) <= int(label) < 2**63]
+        )
+        rows = [(convert(label),) for label in held]
+        return self.view(guarded(_WHAT, lambda: self._session.createDataFrame(rows, schema=f"i {stored}")))
+
+    def close(self) -> None:
+        """Drop the views."""
+        while self._views:
+            self._session.catalog.dropTempView(self._views.pop())
+
+
+def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, Contributions]:
+    """Count a frame, and hold the totals on the cluster; with the items that are looked at as the log's type.
+
+    Raises:
+        EventLogError: the frame has no such columns, they are neither integers nor text, or no event has both.
+    """
+    given.require_no_format("a Spark table")
+    given.require_no_header("a Spark table")
+    frame: Any = given.source
+    if frame.isStreaming:
+        raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
+    places = by_name(given.asked, frame.columns, _WHAT)
+    stored = {role: _stored(role, given.asked.columns[role], frame.dtypes[place][1]) for role, place in places.items()}
+    cluster = Cluster(frame.sparkSession)
+    numbered = cluster.view(frame.toDF(*(f"c{place}" for place in range(len(frame.columns)))))
+    columns = ", ".join(f"CAST(c{place} AS {stored[role]}) AS {SHORT[role]}" for role, place in places.items())
+    log = f"SELECT {columns} FROM {numbered}"
+    integers, item = stored["item"] != "STRING", stored["item"]
+    if within is not None:
+        allowed = replace(allowed, within=named(within, integers=integers))
+    listed = None if allowed.within is None else cluster.listing(allowed.within, item)
+    totals = cluster.frame(_totals(log, allowed, listed), [] if allowed.bound is None else [allowed.bound.salt])
+    # Computed once, and never again from a source that may have changed: what is lost fails the release.
+    counted = cluster.view(guarded(_WHAT, lambda: totals.localCheckpoint(eager=True)))
+    names = ", ".join(("n", *allowed.sums))
+    held = Tally(
+        run=cluster.run,
+        listing=lambda labels: cluster.listing(labels, item),
+        bucket=_BUCKET,
+        relation=cluster.view(cluster.frame(f"SELECT i, {names} FROM {counted} WHERE n > 0")),
+        integers=integers,
+        report=_report(cluster, log, counted),
+        close=cluster.close,
+    )
+    return held, allowed
+
+
+def _totals(log: str, allowed: Contributions, listed: str | None) -> str:
+    """SQL of the items: p, pairs; n, those that are kept; and sums of the weights of these."""
+    pairs = f"SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT NULL"
+    if listed is not None:
+        pairs = f"SELECT u, i FROM ({pairs}) SEMI JOIN {listed} USING (i)"
+    held, place, kept = "t", "0", "true"
+    if allowed.bound is not None:
+        limit = allowed.bound.limit
+        held, kept = f"least(t, {limit})", f"place <= {limit}"
+        place = f"row_number() OVER (PARTITION BY u ORDER BY sha2({_text(KEY.format('i'))}, 256), i)"
+    ranked = f"SELECT i, {place} AS place, count(*) OVER (PARTITION BY u) AS t FROM ({pairs})"
+    weights = "".join(f", {_text(clip.weight())} AS {name}" for clip, name in zip(allowed.clips, allowed.sums, strict=True))
+    weighed = f"SELECT i, place{weights} FROM (SELECT i, place, {held} AS t FROM ({ranked}))"
+    sums = "".join(f", sum(IF({kept}, {name}, 0)) AS {name}" for name in allowed.sums)
+    return f"SELECT i, count(*) AS p, count_if({kept}) AS n{sums} FROM ({weighed}) GROUP BY i"
+
+
+def _text(sql: str) -> str:
+    """The embedded engine's expression in Spark's words."""
+    return sql.replace("VARCHAR", "STRING").replace(" // ", " DIV ")
+
+
+def _stored(role: str, name: object, kind: str) -> str:
+    if kind in _WHOLE:
+        return "BIGINT"
+    if kind == "string" or kind.startswith(("varchar(", "char(")):
+        return "STRING"
+    if kind.startswith("decimal(") and kind.endswith(",0)") and int(kind[8:-3]) <= _LONGEST:
+        return "DECIMAL(20, 0)"
+    raise EventLogError(
+        f"{role}={name!r} of {_WHAT} is of type {kind.split('<')[0]}: users and items must be integers of at most 64 bits or "
+        "text of the binary collation; cast the column to one of them"
+    )
+
+
+def _report(cluster: Cluster, log: str, counted: str) -> ReadReport:
+    columns = "count(*) AS a, count_if(u IS NULL) AS b, count_if(i IS NULL) AS c, count_if(u IS NULL OR i IS NULL) AS d"
+    rows, without_user, without_item, left_out = cluster.run(f"SELECT {columns} FROM ({log})")[0]
+    if rows == left_out:
+        cluster.close()
+        raise EventLogError(
+            f"{_WHAT} has no event with both a user and an item: check that user= and item= name the columns meant"
+        )
+    pairs, kept = cluster.run(f"SELECT coalesce(sum(p), 0) AS p, coalesce(sum(n), 0) AS n FROM {counted}")[0]
+    return ReadReport(rows, without_user, without_item, left_out, pairs, pairs - kept)
