@@ -2,6 +2,9 @@ from .catalogue import read_catalogue as read_catalogue
 from .counts import EventCounts as EventCounts
 from .doors.files import Format as Format
 from .grouped import GroupCounts as GroupCounts
+from .held import HeldScores as HeldScores
+from .hold import HeldCounts as HeldCounts
+from .hold import hold as hold
 from .reader import ProgressCallback as ProgressCallback
 from .reader import read as read
 from .report import ReadReport as ReadReport

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Self, Unpack, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +16,17 @@ from numpy.typing import NDArray
 from accounting import Relation
 from dpselect.errors import EventLogError
 from dpselect.events import spark, staging
-from dpselect.events.bounding import bound
-from dpselect.events.clipping import Norm, clips
+from dpselect.events.bounding import bounds
+from dpselect.events.clipping import Clip, clips
 from dpselect.events.columns import Asked
 from dpselect.events.counting import Contributions, tally
-from dpselect.events.counts import place_of, sensitivity_of
+from dpselect.events.counts import Measured
 from dpselect.events.domain import named
-from dpselect.events.doors.files import Format
 from dpselect.events.engine import Engine, opened
 from dpselect.events.held import HeldScores, Table, Tally
-from dpselect.events.private import NotPickled
-from dpselect.events.reader import ProgressCallback
+from dpselect.events.reader import Options, prepared, reported, told
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given, Kinds
-from dpselect.events.source import rows
 from dpselect.events.staging import Staged
 from dpselect.scores import Scores
 from dpselect.second_look import SecondLook
@@ -40,29 +37,26 @@ _BUCKET = "CAST(hash(i) % 4096 AS BIGINT)"  # the embedded engine's own hash: wh
 
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class HeldCounts(NotPickled):
+class HeldCounts(Measured):
     """What `hold` found, in the engine that found it. Use it in a `with` block: then the engine's tables go.
 
     Attributes:
+        clips: what clipped counts are clipped to.
         max_items_per_user: the bound on one user's items, or None.
         salt: what chose the items kept under the bound; None without a bound.
+        within: the only items that were looked at, public; None for all.
         report: what was read and what was left out, for the data's owner. **Private**.
     """
 
-    _tally: Tally
-    _allowed: Contributions
+    tally: Tally
+    clips: tuple[Clip, ...]
+    max_items_per_user: int | None
+    salt: str | None
+    within: list[Label] | None
 
     @property
     def report(self) -> ReadReport:
-        return self._tally.report
-
-    @property
-    def max_items_per_user(self) -> int | None:
-        return None if self._allowed.bound is None else self._allowed.bound.limit
-
-    @property
-    def salt(self) -> str | None:
-        return None if self._allowed.bound is None else self._allowed.bound.salt
+        return self.tally.report
 
     def scores(
         self,
@@ -83,23 +77,23 @@ class HeldCounts(NotPickled):
         Raises:
             EventLogError: as for `EventCounts.scores`, or a range for items that are text.
         """
-        sensitivity = sensitivity_of(self._allowed.clips, self.max_items_per_user, clip, relation)
-        column = "n" if clip is None else f"w{place_of(self._allowed.clips, clip)}"
-        asked: Any = self._allowed.within if catalogue is None else catalogue
+        sensitivity = self._sensitivity(clip, relation)
+        column = "n" if clip is None else f"w{self._place(clip)}"
+        asked: Any = self.within if catalogue is None else catalogue
         names, listed = (None, "") if asked is None else self._listed(asked)
-        return HeldScores(Table(self._tally, column, names, listed), sensitivity=sensitivity, second=second)
+        return HeldScores(Table(self.tally, column, names, listed), sensitivity=sensitivity, second=second)
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
-            names = named(catalogue, integers=self._tally.integers)
-            return names, self._tally.listing(names)
-        if not self._tally.integers or not catalogue:
+            names = named(catalogue, integers=self.tally.integers)
+            return names, self.tally.listing(names)
+        if not self.tally.integers or not catalogue:
             raise EventLogError(f"catalogue={catalogue!r} must have a member, and the items of the log must be integers")
         return catalogue, ""
 
     def close(self) -> None:
         """Drop the engine's tables. Scores of them are of no use afterwards."""
-        self._tally.close()
+        self.tally.close()
 
     def __enter__(self) -> Self:
         return self
@@ -111,22 +105,7 @@ class HeldCounts(NotPickled):
         return f"HeldCounts(<private figures hidden>, max_items_per_user={self.max_items_per_user}, salt={self.salt!r})"
 
 
-def hold(
-    source: str | os.PathLike[str] | object,
-    *,
-    user: str | int,
-    item: str | int,
-    max_items_per_user: int | None = None,
-    salt: str | None = None,
-    clip: float | Sequence[float] | None = None,
-    clip_norm: Norm = "l2",
-    within: Sequence[Label] | NDArray[np.generic] | None = None,
-    format: Format = "auto",
-    header: bool | None = None,
-    buckets: int | None = None,
-    memory_limit: str | None = None,
-    progress: ProgressCallback | None = None,
-) -> HeldCounts:
+def hold(source: str | os.PathLike[str] | object, *, user: str | int, item: str | int, **options: Unpack[Options]) -> HeldCounts:
     """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
 
     A Spark DataFrame is counted and held on its cluster, anything else in the embedded engine, on disk (TMPDIR) beyond
@@ -144,28 +123,31 @@ def hold(
         ...     mechanism.select(held.scores()).labels
         ('zoo',)
     """
-    given = Given(source, Asked(user, item), format, header)
-    allowed = Contributions(bound(max_items_per_user, salt), clips(clip, clip_norm))
+    get = options.get
+    given = Given(source, Asked(user, item), get("format", "auto"), get("header"), get("table"), get("query"))
+    limited, _ = bounds(get("max_items_per_user"), None, get("salt"))
+    allowed = Contributions(limited, clips(get("clip"), get("clip_norm", "l2")))
     if spark.accepts(given):
-        return HeldCounts(*spark.tally(given, allowed, within))
+        held, names = spark.tally(given, allowed, get("within"))
+    else:
+        held, names = _embedded(given, allowed, options)
+    limit, salt = (None, None) if limited is None else (limited.limit, limited.salt)
+    return HeldCounts(held, allowed.clips, limit, salt, names)
+
+
+def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[Tally, list[Label] | None]:
+    buckets, progress, within = options.get("buckets"), options.get("progress"), options.get("within")
     staging.number_of_buckets(buckets, 0)
     with ExitStack() as stack:
-        engine = stack.enter_context(opened(memory_limit))
-        log = rows(engine, given)
-        parts = staging.number_of_buckets(buckets, log.size)
-        staged = staging.stage(engine, log, given.asked.columns, parts)
-        kinds = log.kinds(engine, staged.everything(), staged.missing) if callable(log.kinds) else log.kinds
-        staging.require_events(staged)
+        engine = stack.enter_context(opened(options.get("memory_limit")))
+        staged, kinds, parts = prepared(engine, given, buckets, progress)
         names = None if within is None else named(within, integers=kinds["item"] != "str")
-        allowed = replace(allowed, within=names)
-        done = progress or (lambda *_: None)
-        pairs = tally(engine, staged, kinds, allowed, buckets=parts, after=lambda number: done(number + 2, parts + 1))
-        return HeldCounts(_embedded(engine, staged, kinds, allowed, pairs, stack.pop_all().close), allowed)
+        asked = replace(allowed, within=names)
+        pairs = tally(engine, staged, kinds, asked, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
+        return _held(engine, staged, kinds, asked, pairs, stack.pop_all().close), names
 
 
-def _embedded(
-    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, pairs: int, close: Callable[[], None]
-) -> Tally:
+def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, pairs: int, close: Callable[[], None]) -> Tally:
     what, numbers = staged.what, itertools.count()
     sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
     engine.run(f"CREATE TABLE counted AS SELECT i, {sums} FROM totals GROUP BY i HAVING sum(n) > 0", what=what)
@@ -184,13 +166,6 @@ def _embedded(
         bucket=_BUCKET,
         relation="counted",
         integers=kinds["item"] != "str",
-        report=ReadReport(
-            rows=staged.rows,
-            rows_without_user=staged.without["user"],
-            rows_without_item=staged.without["item"],
-            rows_left_out=staged.left_out,
-            pairs=pairs,
-            pairs_left_out=pairs - counted,
-        ),
+        report=reported(staged, pairs, counted),
         close=close,
     )

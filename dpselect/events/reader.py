@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
-from dpselect.events import staging
+from dpselect.events import spark, staging
 from dpselect.events.bounding import bounds
 from dpselect.events.catalogue import read_catalogue
 from dpselect.events.clipping import Norm, clips
@@ -19,10 +20,10 @@ from dpselect.events.counting import Contributions, Counted, CountedGroups, coun
 from dpselect.events.counts import EventCounts
 from dpselect.events.domain import aligned, named
 from dpselect.events.doors.files import Format
-from dpselect.events.engine import opened
+from dpselect.events.engine import Engine, opened
 from dpselect.events.grouped import GroupCounts
 from dpselect.events.report import ReadReport
-from dpselect.events.rows import Given
+from dpselect.events.rows import Given, Kinds
 from dpselect.events.source import rows
 from dpselect.events.staging import Staged
 from dpselect.selection import Label
@@ -148,23 +149,17 @@ def read(
     (limited, grouped), weights = bounds(max_items_per_user, max_groups_per_user, salt), clips(clip, clip_norm)
     known = read_catalogue(groups, item=str(group)) if isinstance(groups, str | os.PathLike) else groups
     staging.number_of_buckets(buckets, 0)
+    if spark.accepts(given):
+        return _from_cluster(given, Contributions(limited, weights, None, grouped), within)
     with opened(memory_limit) as engine:
-        log = rows(engine, given)
-        parts = staging.number_of_buckets(buckets, log.size)
-        _report(progress, 0, parts + 1)
-        staged = staging.stage(engine, log, given.asked.columns, parts)
-        kinds = log.kinds(engine, staged.everything(), staged.missing) if callable(log.kinds) else log.kinds
-        staging.require_events(staged)
-        _report(progress, 1, parts + 1)
+        staged, kinds, parts = prepared(engine, given, buckets, progress)
         names = None if within is None else named(within, integers=kinds["item"] != "str")
         listed = None if known is None else named(known, integers=kinds["group"] != "str", what="groups")
         allowed = Contributions(limited, weights, names, grouped, listed)
-        counted = count(
-            engine, staged, kinds, allowed, buckets=parts, after=lambda number: _report(progress, number + 2, parts + 1)
-        )
+        counted = count(engine, staged, kinds, allowed, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
     if isinstance(counted, CountedGroups):
         return _grouped(staged, counted, allowed, integers=kinds["item"] != "str")
-    return _result(staged, counted, allowed)
+    return _result(reported(staged, counted.pairs, int(counted.counts.sum())), counted, allowed)
 
 
 def _require_bound(group: object, groups: object, most: int | None) -> None:
@@ -177,21 +172,48 @@ def _require_bound(group: object, groups: object, most: int | None) -> None:
         )
 
 
-def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
+def prepared(engine: Engine, given: Given, buckets: int | None, progress: ProgressCallback | None) -> tuple[Staged, Kinds, int]:
+    """The log in buckets on disk, what its columns hold, and how many buckets there are.
+
+    Raises:
+        EventLogError: it cannot be read as asked, or has no event to count.
+    """
+    log = rows(engine, given)
+    parts = staging.number_of_buckets(buckets, log.size)
+    told(progress, 0, parts + 1)
+    staged = staging.stage(engine, log, given.asked.columns, parts)
+    kinds = log.kinds(engine, staged.everything(), staged.missing) if callable(log.kinds) else log.kinds
+    staging.require_events(staged)
+    told(progress, 1, parts + 1)
+    return staged, kinds, parts
+
+
+def told(progress: ProgressCallback | None, done: int, total: int) -> None:
+    """Say how far a reading is, to whom it may concern."""
     if progress is not None:
         progress(done, total)
 
 
-def _reported(staged: Staged, counted: Counted | CountedGroups) -> ReadReport:
+def reported(staged: Staged, pairs: int, kept: int) -> ReadReport:
+    """What was read, of which `kept` pairs are counted."""
     return ReadReport(
         rows=staged.rows,
         rows_without_user=staged.without["user"],
         rows_without_item=staged.without["item"],
         rows_without_group=staged.without.get("group", 0),
         rows_left_out=staged.left_out,
-        pairs=counted.pairs,
-        pairs_left_out=counted.pairs - int(counted.counts.sum()),
+        pairs=pairs,
+        pairs_left_out=pairs - kept,
     )
+
+
+def _from_cluster(given: Given, allowed: Contributions, within: Sequence[Label] | NDArray[np.generic] | None) -> EventCounts:
+    tally, names = spark.tally(given, allowed, within)
+    try:
+        counted = spark.collected(tally, allowed)
+    finally:
+        tally.close()
+    return _result(tally.report, counted, replace(allowed, within=names))
 
 
 def _grouped(staged: Staged, counted: CountedGroups, allowed: Contributions, *, integers: bool) -> GroupCounts:
@@ -221,12 +243,11 @@ def _grouped(staged: Staged, counted: CountedGroups, allowed: Contributions, *, 
         listed=allowed.listed is not None,
         public=allowed.within is not None,
         integers=integers,
-        report=_reported(staged, counted),
+        report=reported(staged, counted.pairs, int(counted.counts.sum())),
     )
 
 
-def _result(staged: Staged, counted: Counted, allowed: Contributions) -> EventCounts:
-    report = _reported(staged, counted)
+def _result(report: ReadReport, counted: Counted, allowed: Contributions) -> EventCounts:
     names, limited, counts, clipped = allowed.within, allowed.bound, counted.counts, counted.clipped
     if names is not None:
         counts, clipped = aligned(counted.labels, counts, names), aligned(counted.labels, clipped, names)

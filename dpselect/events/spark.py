@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
 
 from dpselect.errors import EventLogError
 from dpselect.events.bounding import KEY
 from dpselect.events.columns import SHORT, by_name
-from dpselect.events.counting import Contributions
+from dpselect.events.counting import Contributions, Counted
 from dpselect.events.domain import named
 from dpselect.events.engine import guarded
 from dpselect.events.held import Tally
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _WHAT = "this Spark table"
 _BUCKET = "CAST(pmod(hash(i), 4096) AS BIGINT)"
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
+_MOST = 10_000_000  # items that are collected
 _LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
 
 
@@ -79,12 +81,14 @@ class Cluster:
             self._session.catalog.dropTempView(self._views.pop())
 
 
-def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, Contributions]:
-    """Count a frame, and hold the totals on the cluster; with the items that are looked at as the log's type.
+def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, list[Label] | None]:
+    """Count a frame, and hold the totals on the cluster; and the items that are looked at as the log's type.
 
     Raises:
         EventLogError: the frame has no such columns, they are neither integers nor text, or no event has both.
     """
+    if given.asked.group is not None:
+        raise EventLogError("group= is counted by the embedded engine only: give one group's rows of this Spark table at a time")
     given.require_no_format("a Spark table")
     given.require_no_header("a Spark table")
     frame: Any = given.source
@@ -97,23 +101,35 @@ def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, Con
     columns = ", ".join(f"CAST(c{place} AS {stored[role]}) AS {SHORT[role]}" for role, place in places.items())
     log = f"SELECT {columns} FROM {numbered}"
     integers, item = stored["item"] != "STRING", stored["item"]
-    if within is not None:
-        allowed = replace(allowed, within=named(within, integers=integers))
-    listed = None if allowed.within is None else cluster.listing(allowed.within, item)
+    names = None if within is None else named(within, integers=integers)
+    listed = None if names is None else cluster.listing(names, item)
     totals = cluster.frame(_totals(log, allowed, listed), [] if allowed.bound is None else [allowed.bound.salt])
     # Computed once, and never again from a source that may have changed: what is lost fails the release.
     counted = cluster.view(guarded(_WHAT, lambda: totals.localCheckpoint(eager=True)))
-    names = ", ".join(("n", *allowed.sums))
+    sums = ", ".join(("n", *allowed.sums))
     held = Tally(
         run=cluster.run,
         listing=lambda labels: cluster.listing(labels, item),
         bucket=_BUCKET,
-        relation=cluster.view(cluster.frame(f"SELECT i, {names} FROM {counted} WHERE n > 0")),
+        relation=cluster.view(cluster.frame(f"SELECT i, {sums} FROM {counted} WHERE n > 0")),
         integers=integers,
         report=_report(cluster, log, counted),
         close=cluster.close,
     )
-    return held, allowed
+    return held, names
+
+
+def collected(tally: Tally, allowed: Contributions) -> Counted:
+    """All counts, in this process.
+
+    Raises:
+        EventLogError: there are more items than belong here.
+    """
+    if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
+        raise EventLogError(f"{_WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
+    rows = tally.run(f"SELECT i, {', '.join(('n', *allowed.sums))} FROM {tally.relation} ORDER BY i")
+    sums = np.array([row[1:] for row in rows], dtype=np.int64).reshape(len(rows), 1 + len(allowed.sums)).T
+    return Counted([row[0] for row in rows], np.ascontiguousarray(sums[0]), np.ascontiguousarray(sums[1:]), tally.report.pairs)
 
 
 def _totals(log: str, allowed: Contributions, listed: str | None) -> str:
@@ -160,4 +176,12 @@ def _report(cluster: Cluster, log: str, counted: str) -> ReadReport:
             f"{_WHAT} has no event with both a user and an item: check that user= and item= name the columns meant"
         )
     pairs, kept = cluster.run(f"SELECT coalesce(sum(p), 0) AS p, coalesce(sum(n), 0) AS n FROM {counted}")[0]
-    return ReadReport(rows, without_user, without_item, left_out, pairs, pairs - kept)
+    return ReadReport(
+        rows=rows,
+        rows_without_user=without_user,
+        rows_without_item=without_item,
+        rows_without_group=0,
+        rows_left_out=left_out,
+        pairs=pairs,
+        pairs_left_out=pairs - kept,
+    )
