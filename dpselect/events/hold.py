@@ -123,12 +123,12 @@ def hold(source: str | os.PathLike[str] | object, *, user: str | int, item: str 
         ...     mechanism.select(held.scores()).labels
         ('zoo',)
     """
-    get = options.get
-    given = Given(source, Asked(user, item), get("format", "auto"), get("header"), get("table"), get("query"))
-    limited, _ = bounds(get("max_items_per_user"), None, get("salt"))
-    allowed = Contributions(limited, clips(get("clip"), get("clip_norm", "l2")))
+    said = options.get("format", "auto"), options.get("header"), options.get("table"), options.get("query")
+    given = Given(source, Asked(user, item), *said)
+    limited, _ = bounds(options.get("max_items_per_user"), None, options.get("salt"))
+    allowed = Contributions(limited, clips(options.get("clip"), options.get("clip_norm", "l2")))
     if spark.accepts(given):
-        held, names = spark.tally(given, allowed, get("within"))
+        held, names = spark.tally(given, allowed, options.get("within"))
     else:
         held, names = _embedded(given, allowed, options)
     limit, salt = (None, None) if limited is None else (limited.limit, limited.salt)
