@@ -176,7 +176,6 @@ class HeldScores(Rounds):
 
     Attributes:
         sensitivity: what one user may change.
-        domain: "public" or "observed", as for Scores.
         second: how to compute the scores of released candidates anew.
     """
 
@@ -191,6 +190,7 @@ class HeldScores(Rounds):
 
     @property
     def domain(self) -> Domain:
+        """Either "public" or "observed", as for Scores."""
         return self._table.domain
 
     @property

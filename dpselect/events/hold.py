@@ -45,7 +45,6 @@ class HeldCounts(Measured):
         max_items_per_user: the bound on one user's items, or None.
         salt: what chose the items kept under the bound; None without a bound.
         within: the only items that were looked at, public; None for all.
-        report: what was read and what was left out, for the data's owner. **Private**.
     """
 
     tally: Tally
@@ -56,6 +55,7 @@ class HeldCounts(Measured):
 
     @property
     def report(self) -> ReadReport:
+        """What was read and what was left out, for the data's owner. **Private**."""
         return self.tally.report
 
     def scores(
