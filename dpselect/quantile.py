@@ -64,9 +64,9 @@ def places_of(values: ArrayLike, low: float, high: float, step: float) -> NDArra
 class Quantile(Frozen):
     """The question "where does a share q of the users lie below?", for any mechanism that selects one item by scores.
 
-    The candidates are the points low, low + step, ... up to high. The score of a point is minus the distance of the number of
-    users below it from q times the number of users, in parts of one user, an integer; points between two users share it, so
-    that 10^12 points are as quick as ten. Theorem W3.
+    The candidates are the points low, low + step, ... up to high. The score of a point is minus the distance of q times all
+    users from the range of those below it to those up to it, in parts of one user, an integer; points between two
+    users share it, so that 10^12 points are as quick as ten. Theorem W3.
 
     Args:
         q: the share, in (0, 1); 0.5 for the median. Read as the decimal that prints it, of at most six digits.
@@ -119,14 +119,16 @@ class Quantile(Frozen):
             InvalidScores: not a one-dimensional array of finite numbers.
         """
         places, counts = np.unique(places_of(values, self.low, self.high, self.step), return_counts=True)
-        # Runs of points with the same number of users below: up to and with each place that somebody is at.
-        ends = np.append(places + 1, self.points)
-        below = np.concatenate([[0], np.cumsum(counts)])
-        runs = np.diff(ends, prepend=0)
+        # By turns the points between two that somebody is at, and one of these.
+        many, below, upto = (np.zeros(2 * len(places) + 1, dtype=np.int64) for _ in range(3))
+        many[0::2], many[1::2] = np.diff(np.append(places, self.points), prepend=-1) - 1, 1
+        total = np.concatenate([[0], np.cumsum(counts)])
+        below[0::2], below[1::2], upto[0::2], upto[1::2] = total, total[:-1], total, total[1:]
         share = share_of(self.q)
-        distance = np.abs(share.denominator * below - share.numerator * int(counts.sum()))
-        kept = runs > 0
-        return Scores.grouped(-distance[kept], runs[kept], sensitivity=self.sensitivity, kind="utilities")
+        target = share.numerator * int(counts.sum())
+        distance = np.maximum(np.maximum(share.denominator * below - target, target - share.denominator * upto), 0)
+        kept = many > 0
+        return Scores.grouped(-distance[kept], many[kept], sensitivity=self.sensitivity, kind="utilities")
 
     def value(self, selection: Selection) -> float:
         """The selected point, in the unit of the numbers.

@@ -8,3 +8,5 @@ from .hold import hold as hold
 from .reader import ProgressCallback as ProgressCallback
 from .reader import read as read
 from .report import ReadReport as ReadReport
+from .values import UserValues as UserValues
+from .values import read_values as read_values

@@ -11,7 +11,7 @@ from typing import Self, final
 from dpselect.errors import EventLogError
 
 Reference = str | int
-SHORT = {"user": "u", "item": "i", "group": "g"}  # what `Rows.sql` calls the column of each role
+SHORT = {"user": "u", "item": "i", "group": "g", "value": "v"}  # what `Rows.sql` calls the column of each role
 _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
 
@@ -29,8 +29,9 @@ class Asked:
     """
 
     user: Reference
-    item: Reference
+    item: Reference | None
     group: Reference | None = None
+    value: Reference | None = None
     elsewhere: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -44,8 +45,8 @@ class Asked:
     @property
     def columns(self) -> dict[str, Reference]:
         """The column of every role that was asked for, in the order of `SHORT`."""
-        stated = {"user": self.user, "item": self.item, **({} if self.group is None else {"group": self.group})}
-        return {role: column for role, column in stated.items() if role not in self.elsewhere}
+        stated = {"user": self.user, "item": self.item, "group": self.group, "value": self.value}
+        return {role: column for role, column in stated.items() if column is not None and role not in self.elsewhere}
 
     def without(self, roles: Iterable[str]) -> Self:
         """The same without these roles, whose values are known."""

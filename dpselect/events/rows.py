@@ -15,8 +15,8 @@ from dpselect.events.doors.files import Format
 if TYPE_CHECKING:
     from dpselect.events.engine import Engine
 
-Kind = Literal["int", "str", "digits"]
-"""What a column holds: integers, text, or integers that are stored as text."""
+Kind = Literal["int", "str", "digits", "number"]
+"""What a column holds: integers, text, integers that are stored as text, or numbers of any type (values alone do)."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
 Settle = Callable[["Engine", str, frozenset[str]], Kinds]
@@ -83,6 +83,7 @@ class Source(Protocol):
 
 
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
+_NUMBERS = re.compile(r"FLOAT|DOUBLE|U?HUGEINT|DECIMAL\(.*\)")
 _TEXTS = re.compile(r'VARCHAR|UUID|ENUM\(.*\)|"NULL"', re.DOTALL)
 
 
@@ -92,7 +93,7 @@ class Rows:
     """One event per row.
 
     Attributes:
-        sql: a query with columns u (user), i (item) and, where a group was asked for, g; and any others that `kinds` looks at.
+        sql: a query with a column for each role, called by `SHORT`; and any others that `kinds` looks at.
         size: bytes it takes as text, roughly; decides the number of buckets.
         what: how messages name the source.
         kinds: what users, items and groups are, or what tells once every value can be looked at.
@@ -141,10 +142,10 @@ def selected(relation: str, names: Mapping[str, str], kinds: Kinds) -> str:
 def _kind(field: str, name: object, stored: str, what: str) -> Kind:
     if stored in _INTEGERS:
         return "int"
+    if field == "value" and _NUMBERS.fullmatch(stored):
+        return "number"
     if _TEXTS.fullmatch(stored):
         return "str"
     shown = "STRUCT" if stored.startswith("STRUCT") else stored
-    raise EventLogError(
-        f"{field}={name!r} of {what} is of type {shown}: users, items and groups must be integers of at most 64 bits or text; "
-        "cast the column to one of them"
-    )
+    rule = "values must be numbers" if field == "value" else "users, items and groups must be integers of at most 64 bits"
+    raise EventLogError(f"{field}={name!r} of {what} is of type {shown}: {rule} or text; cast the column to one of them")

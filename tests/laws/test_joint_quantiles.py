@@ -26,7 +26,7 @@ SEVERAL = ((0.5,), (0.25, 0.5), (0.2, 0.4, 0.9))
 
 def joint(quantiles: Any, relation: Any = "add_remove", epsilon: float = 1.0) -> dps.JointQuantiles:
     """Four points."""
-    return dps.JointQuantiles(quantiles=quantiles, low=0, high=3, step=1, epsilon=epsilon, relation=relation)
+    return dps.JointQuantiles(quantiles=quantiles, low=0, high=3, step=1, epsilon=epsilon, relation=relation, spread=1)
 
 
 def losses(mechanism: dps.JointQuantiles, data: list[int]) -> np.ndarray:
@@ -80,13 +80,16 @@ def test_no_pair_is_told_apart_beyond_the_curve(quantiles: Any, relation: str) -
 
 
 def test_one_quantile_has_the_law_of_the_exponential_mechanism() -> None:
-    """W3 and W7 agree to the last digits, under both relations."""
+    """On minus the distance of the users below from q n, with the sensitivity of W3: to the last digits, under both relations."""
     for q, relation, data in itertools.product((0.5, 0.3), ("add_remove", "replace_one"), ([], [0, 0, 3], [1, 1, 2, 3])):
-        single = dps.Quantile(q=q, low=0, high=3, step=1, relation=relation)
-        mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=single.sensitivity)
-        alone = mechanism.probabilities(single.scores(data))
-        both = joint((q,), relation).probabilities(joint((q,), relation).scores(data))
-        assert [both[(point,)] for point in range(4)] == pytest.approx([alone[point] for point in range(4)], rel=1e-12)
+        mechanism, whole = joint((q,), relation), Fraction(repr(q)).denominator
+        alone = dps.ExponentialMechanism(
+            epsilon=1.0, sensitivity=dps.Quantile(q=q, low=0, high=3, step=1, relation=relation).sensitivity
+        )
+        distance = [-abs(whole * sum(x < point for x in data) - round(whole * q) * len(data)) for point in range(4)]
+        expected = alone.probabilities(dps.Scores(distance, sensitivity=alone.covers, kind="utilities"))
+        found = mechanism.probabilities(mechanism.scores(data))
+        assert [found[(point,)] for point in range(4)] == pytest.approx([expected[point] for point in range(4)], rel=1e-12)
 
 
 DATA = ([], [0, 0, 0], [0, 0, 3, 3, 2], [1, 3, 3, 3, 3, 3])
@@ -163,6 +166,21 @@ def test_many_points_and_users_are_near_the_true_quantiles() -> None:
     assert list(found) == sorted(found)
 
 
+def test_a_number_that_many_have_is_released() -> None:
+    """All users but one in a hundred at 40: every quantile in between is 40, and the parts of a point are equally likely."""
+    values = [1.0] * 5 + [40.0] * 990 + [99.0] * 5
+    mechanism = dps.JointQuantiles(quantiles=(0.1, 0.5, 0.9), low=0, high=100, step=0.5, epsilon=2.0)
+    scores = mechanism.scores(values)
+    assert mechanism.values(mechanism.select(scores)) == (40.0, 40.0, 40.0)
+    assert scores.size == 201 * 256 == mechanism.least_candidates
+    counts = dps.JointQuantiles(quantiles=(0.5,), low=0, high=1, step=1, epsilon=1.0, spread=4)
+    spread = counts.scores([1.0] * 4000, rng=np.random.default_rng(4)).dense()
+    assert (
+        misfit([place for place, count in enumerate(spread.tolist()) for _ in range(count)], dict.fromkeys(range(4, 8), 0.25))
+        > 1e-9
+    )
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -174,6 +192,8 @@ def test_many_points_and_users_are_near_the_true_quantiles() -> None:
         {"low": 3},
         {"step": 1e-300},
         {"epsilon": 0},
+        {"spread": 0},
+        {"spread": 2**52},
     ],
 )
 def test_wrong_settings_are_refused(fields: dict[str, Any]) -> None:

@@ -61,12 +61,13 @@ def test_no_pair_is_told_apart_beyond_the_curve(member: Any, relation: str, q: f
 
 
 def test_scores_are_what_the_definition_says() -> None:
-    """Minus the distance of users strictly below from q n, in parts of a user; numbers outside are moved to the bounds."""
+    """Minus the distance of q n from the users below up to those at most there, in parts of a user; numbers outside are moved."""
     quantile = dps.Quantile(q=0.25, low=-1.0, high=1.0, step=0.5)
     values = [-7.0, -0.5, -0.4, 0.2, 1.0, 99.0, 0.0]
     points = -1 + 0.5 * np.arange(5)
     clipped = -1 + 0.5 * np.floor((np.clip(values, -1, 1) + 1) / 0.5)
-    expected = [-abs(4 * int((clipped < point).sum()) - len(values)) for point in points]
+    below, upto = ([4 * int((side(clipped, point)).sum()) - len(values) for point in points] for side in (np.less, np.less_equal))
+    expected = [-max(0, low, -high) for low, high in zip(below, upto, strict=True)]
     assert quantile.points == 5
     assert quantile.scores(values).dense().tolist() == expected
     assert quantile.scores([]).dense().tolist() == [0] * 5
@@ -81,6 +82,14 @@ def test_it_is_drawn_as_its_law_says(rng: Any) -> None:
     law: Any = mechanism.probabilities(scores)
     drawn = [mechanism.select(scores, rng=rng).indices[0] for _ in range(800)]
     assert misfit(list(drawn), law) > 1e-9
+
+
+def test_a_number_that_many_have_is_chosen() -> None:
+    """All users but one in a hundred at 40, of 10^6 points: the median is 40 and not one of those beyond."""
+    median = dps.Quantile(q=0.5, low=0, high=1000, step=0.001)
+    mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=median.sensitivity)
+    values = [1.0] * 5 + [40.0] * 990 + [99.0] * 5
+    assert median.value(mechanism.select(median.scores(values))) == 40.0
 
 
 def test_many_points_and_users_are_near_the_true_quantile() -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpselect.events.engine import Engine
 
 _KINDS: dict[str, Kind] = {"UBIGINT": "digits", "BIGINT": "digits", "VARCHAR": "str"}
+_VALUES: dict[str, Kind] = dict.fromkeys((*_KINDS, "DOUBLE", "HUGEINT", "UHUGEINT"), "str")
 
 
 def accepts(given: Given) -> bool:
@@ -70,7 +71,9 @@ def _kind_of(field: str, column: object, types: Iterable[str] | None, what: str)
     Raises:
         EventLogError: integers and text together, or anything else.
     """
-    found = {_KINDS.get(name) for name in types or ()}
+    found = {(_VALUES if field == "value" else _KINDS).get(name) for name in types or ()}
+    if None in found and field == "value":
+        raise EventLogError(f"{field}={column!r} of {what} holds what is no number: booleans, lists or objects")
     if None in found:
         raise EventLogError(
             f"{field}={column!r} of {what} holds values that are neither text nor whole numbers of at most 64 bits "

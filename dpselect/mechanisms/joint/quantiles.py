@@ -13,19 +13,19 @@ from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import BoundedRange, Relation
-from accounting.frozen import Positive, Probability, Real
+from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidMechanism, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.joint.tuples import Indices, Tuples
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.quantile import places_of, points_of, share_of
-from dpselect.sampling import Sampler
+from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
-_MOST_QUANTILES, _MOST_USERS = 100, 2**40
+_MOST_QUANTILES, _MOST_USERS, _MOST_PLACES = 100, 2**40, 2**53
 
 
 @final
@@ -42,6 +42,8 @@ class JointQuantiles(Mechanism):
         step: distance of the points, > 0, in the same unit.
         epsilon: nats, > 0.
         relation: "add_remove" or "replace_one".
+        spread: parts of a point, among which `scores` spreads the users at it at random, >= 1: where many have the same number, a
+            quantile is that number and not one somewhere beyond it. Positions of a selection count these parts.
 
     Example:
         >>> import dpselect as dps
@@ -70,10 +72,12 @@ class JointQuantiles(Mechanism):
     step: Positive = Field(description="a finite number > 0")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+    spread: Count = Field(default=256, description="an integer >= 1: parts of a point")
 
     @model_validator(mode="after")
     def _is_a_grid(self) -> Self:
-        points_of(self.low, self.high, self.step)
+        if self.candidates > _MOST_PLACES:
+            raise ValueError(f"step={self.step} and spread={self.spread} make more than 2^53 places: take wider steps")
         if any(after <= before for before, after in itertools.pairwise(map(share_of, self.quantiles))):
             raise ValueError("quantiles must rise strictly: sort them, and ask for each once")
         if sum(self._parts) > 10**6:
@@ -90,16 +94,21 @@ class JointQuantiles(Mechanism):
 
     @property
     def points(self) -> int:
-        """How many candidates there are, a public number."""
+        """How many numbers may be released, a public number."""
         return points_of(self.low, self.high, self.step)
 
     @property
+    def candidates(self) -> int:
+        """How many places there are: the parts of all points."""
+        return self.points * self.spread
+
+    @property
     def least_candidates(self) -> int:
-        return self.points
+        return self.candidates
 
     @property
     def most_candidates(self) -> int:
-        return self.points
+        return self.candidates
 
     @property
     def _parts(self) -> list[int]:
@@ -123,19 +132,23 @@ class JointQuantiles(Mechanism):
             raise InvalidMechanism(f"epsilon={self.epsilon} beside a range of {span} is below the least float: raise it")
         return rate
 
-    def scores(self, values: ArrayLike) -> Scores:
-        """The private number of users at every point, for (users,) numbers: exactly one per user; there may be none.
+    def scores(self, values: ArrayLike, *, rng: np.random.Generator | None = None) -> Scores:
+        """The private number of users at every place, for (users,) numbers: exactly one per user; there may be none.
+
+        Args:
+            values: the numbers, in the unit of the grid.
+            rng: of the places within a point; None draws from the operating system's entropy.
 
         Raises:
             InvalidScores: not a one-dimensional array of finite numbers.
         """
-        places, counts = np.unique(places_of(values, self.low, self.high, self.step), return_counts=True)
-        ends = np.append(places, self.points)
-        gaps = np.diff(ends, prepend=-1) - 1
+        points = places_of(values, self.low, self.high, self.step)
+        parts = sampler(rng).below(np.full(len(points), self.spread, dtype=np.int64))
+        places, counts = np.unique(points * self.spread + parts, return_counts=True)
         held = np.zeros(2 * len(places) + 1, dtype=np.int64)
         held[1::2] = counts
         many = np.ones_like(held)
-        many[0::2] = gaps
+        many[0::2] = np.diff(np.append(places, self.candidates), prepend=-1) - 1
         kept = many > 0
         return Scores.grouped(held[kept], many[kept], sensitivity=self.covers)
 
@@ -143,12 +156,12 @@ class JointQuantiles(Mechanism):
         """The selected points, one per quantile, in the unit of the numbers.
 
         Raises:
-            InvalidRequest: the selection is not of as many points of this grid.
+            InvalidRequest: the selection is not of as many places of this grid.
         """
         chosen = selection.indices
-        if len(chosen) != len(self.quantiles) or not all(0 <= point < self.points for point in chosen):
-            raise InvalidRequest("selection must be of this mechanism's points, one per quantile")
-        return tuple(self.low + self.step * point for point in chosen)
+        if len(chosen) != len(self.quantiles) or not all(0 <= place < self.candidates for place in chosen):
+            raise InvalidRequest("selection must be of this mechanism's places, one per quantile")
+        return tuple(self.low + self.step * (place // self.spread) for place in chosen)
 
     def _check_stated(self) -> None:
         _ = self.rate  # refused before a charge, not at the draw
@@ -173,9 +186,9 @@ class JointQuantiles(Mechanism):
         return Tuples(below * sum(parts), points, tuple(part * users for part in parts), sum(parts) * users, self.rate)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        enumerable(math.comb(self.points + len(self.quantiles) - 1, len(self.quantiles)))
+        enumerable(math.comb(self.candidates + len(self.quantiles) - 1, len(self.quantiles)))
         counts = scores.dense().astype(np.int64)
-        tuples = list(itertools.combinations_with_replacement(range(self.points), len(self.quantiles)))
+        tuples = list(itertools.combinations_with_replacement(range(self.candidates), len(self.quantiles)))
         losses = np.array([self._loss(counts, chosen) for chosen in tuples], dtype=np.float64)
         weights = np.exp(-self.rate * (losses - losses.min()))
         return dict(zip(tuples, (weights / weights.sum()).tolist(), strict=True))

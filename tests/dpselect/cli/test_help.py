@@ -33,6 +33,7 @@ def test_there_is_something_to_check() -> None:
     assert set(COMMANDS) == {
         "dpselect",
         "dpselect topk",
+        "dpselect quantile",
         "dpselect plan",
         "dpselect schema",
         "dpselect demo",

@@ -1,0 +1,157 @@
+"""`read_values`: from an event log to one number per user."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from typing import Final, Literal, final, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpselect.errors import EventLogError
+from dpselect.events import staging
+from dpselect.events.bounding import Bound
+from dpselect.events.columns import Asked
+from dpselect.events.doors.files import Format
+from dpselect.events.engine import Engine, opened
+from dpselect.events.private import NotPickled
+from dpselect.events.reader import ProgressCallback
+from dpselect.events.rows import Given
+from dpselect.events.source import rows
+from dpselect.events.staging import Staged
+
+Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
+"""How many numbers of a user become one."""
+
+_UNIT = 2**32  # sums are of whole multiples of one part in so many: they are the same in any order
+_MOST = 2.0**53
+_EXACT = f"CAST(floor(greatest(least(v, {_MOST!r}), {-_MOST!r}) * {_UNIT}.0) AS HUGEINT)"
+_RULES: Final[dict[Rule, str]] = {
+    "sum": f"CAST(sum({_EXACT}) AS DOUBLE) / {_UNIT}.0",
+    "mean": f"CAST(sum({_EXACT}) AS DOUBLE) / {_UNIT}.0 / count(*)",
+    "min": "min(v)",
+    "max": "max(v)",
+    "events": "CAST(count(*) AS DOUBLE)",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class UserValues(NotPickled):
+    """One number for each user of a log. **Private**: for `Quantile.scores` and `JointQuantiles.scores`.
+
+    Attributes:
+        numbers: (users,) in rising order; whose each is, is not kept.
+        rule: how many numbers of a user became one.
+        salt: what chose, for the rule "pick"; None for others.
+        rows, rows_left_out: events of the log, and those without a user or a value. Private.
+    """
+
+    numbers: NDArray[np.float64]
+    rule: Rule
+    salt: str | None
+    rows: int
+    rows_left_out: int
+
+    def __repr__(self) -> str:
+        return f"UserValues(<private numbers hidden>, rule={self.rule!r})"
+
+
+def read_values(
+    source: str | os.PathLike[str] | object,
+    *,
+    user: str | int,
+    value: str | int | None = None,
+    rule: Rule = "pick",
+    salt: str | None = None,
+    format: Format = "auto",
+    header: bool | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    buckets: int | None = None,
+    memory_limit: str | None = None,
+    progress: ProgressCallback | None = None,
+) -> UserValues:
+    """One number per user of a log with one row per event, in any order: a map of that user's events alone.
+
+    Args:
+        source, user, format, header, table, query, buckets, memory_limit, progress: as for `read`.
+        value: the column of numbers: integers, fractions, or text that says one; None for the rule "events".
+        rule: "pick" keeps of a user's distinct numbers the one with the smallest sha256(user, number, salt), as `read` keeps
+            items; "sum" and "mean" are exact sums of multiples of 2^-32 (numbers are rounded down to one, beyond 2^53 cut);
+            "min" and "max"; "events" is how many events the user has.
+        salt: text that makes the choice of "pick" repeatable; a fresh random one if None.
+
+    Events without a user or a value (in CSV and TSV: an empty one) are left out, and a user who has no others too. A log with a
+    value that is no finite number is refused whole.
+
+    Raises:
+        EventLogError: what was asked for is wrong or cannot be read, or no event has both. It never quotes the data.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import dpselect as dps
+        >>> _ = Path("paid.csv").write_text("who,paid\\nann,3.5\\nann,4\\nbob,10\\n")
+        >>> paid = dps.events.read_values("paid.csv", user="who", value="paid", rule="sum")
+        >>> median = dps.JointQuantiles(quantiles=(0.5,), low=0, high=100, step=0.01, epsilon=1.0)
+        >>> len(median.values(median.select(median.scores(paid.numbers))))
+        1
+    """
+    given = Given(source, Asked(user, None, value=value), format, header, table, query)
+    chosen = _checked(rule, value, salt)
+    staging.number_of_buckets(buckets, 0)
+    with opened(memory_limit) as engine:
+        log = rows(engine, given)
+        parts = staging.number_of_buckets(buckets, log.size)
+        _report(progress, 0, parts + 1)
+        staged = staging.stage(engine, log, given.asked.columns, parts)
+        if callable(log.kinds):
+            log.kinds(engine, staged.everything(), staged.missing)
+        if staged.rows == staged.left_out:
+            raise EventLogError(f"{staged.what} has no event with a user and a value: check that the columns are those meant")
+        _report(progress, 1, parts + 1)
+        found = []
+        for number in range(parts):
+            found.append(_bucket(engine, staged, staged.bucket(number), chosen, rule))
+            _report(progress, number + 2, parts + 1)
+    numbers = np.sort(np.concatenate(found))
+    numbers.setflags(write=False)
+    return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.rows, staged.left_out)
+
+
+def _checked(rule: Rule, value: object, salt: str | None) -> Bound | None:
+    """What picks one of a user's numbers, where that is the rule."""
+    if rule not in get_args(Rule):
+        raise EventLogError(f"rule={rule!r} must be one of {', '.join(map(repr, get_args(Rule)))}")
+    if (value is None) != (rule == "events"):
+        raise EventLogError(f"rule={rule!r} and value={value!r} contradict: 'events' counts rows, the others need a column")
+    if salt is not None and (rule != "pick" or not isinstance(salt, str)):
+        raise EventLogError(f"salt={salt!r} must be text, and is for rule='pick', which alone chooses: leave it out")
+    return Bound(1, secrets.token_hex(16) if salt is None else salt) if rule == "pick" else None
+
+
+def _bucket(engine: Engine, staged: Staged, relation: str | None, chosen: Bound | None, rule: Rule) -> NDArray[np.float64]:
+    """One number for each user of a bucket."""
+    if relation is None:
+        return np.empty(0)
+    parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) AS v"
+    engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=staged.what)
+    if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=staged.what)[0][0]:
+        raise EventLogError(f"{staged.what} has a value that is no finite number: correct it, or leave it empty")
+    if chosen is None:
+        return _numbers(engine, staged, f"SELECT {_RULES[rule]} AS v FROM numbers GROUP BY u", [])
+    engine.run("CREATE OR REPLACE TEMP TABLE pairs AS SELECT DISTINCT u, v FROM numbers", what=staged.what)
+    engine.run("CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM pairs GROUP BY u", what=staged.what)
+    kept, parameters = chosen.kept("pairs", "held", chosen="v")
+    return _numbers(engine, staged, f"SELECT v FROM ({kept})", parameters)
+
+
+def _numbers(engine: Engine, staged: Staged, sql: str, parameters: list[object]) -> NDArray[np.float64]:
+    return np.array([row[0] for row in engine.run(sql, parameters, what=staged.what)], dtype=np.float64)
+
+
+def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)

@@ -1,0 +1,134 @@
+"""`dpselect quantile`: what is released, charged first, kept and refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accounting as acc
+from dpselect.mechanisms import Mechanism
+
+GRID = ("--low", 0, "--high", 100, "--step", 1)
+
+
+@pytest.fixture
+def paid(tmp_path: Path) -> Path:
+    """Six hundred users who paid twice: all but a few 20 each time, so that the sum is 40 beyond doubt."""
+    path = tmp_path / "paid.csv"
+    lines = [f"u{user},{20 if user > 5 else 1}" for user in range(600) for _ in range(2)]
+    path.write_text("\n".join(["who,amount", *lines]) + "\n")
+    return path
+
+
+def test_quantiles_and_their_price_are_printed(run: Any, paid: Path) -> None:
+    """Text names the numbers, the promise and the grid, and warns that nothing is recorded."""
+    shown = run(
+        "quantile",
+        paid,
+        "--user",
+        "who",
+        "--value",
+        "amount",
+        "--rule",
+        "sum",
+        "--quantiles",
+        ".25,.5,.75",
+        *GRID,
+        "--epsilon",
+        2,
+    )
+    assert shown.exit_code == 0, shown.stderr
+    for words in ("40", "0.25", "0.75", "pure epsilon  2,", "0 to 100 in steps of 1", "nothing was recorded in a ledger"):
+        assert words in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+
+
+def test_json_and_the_file_say_the_same_and_the_ledger_is_charged(run: Any, paid: Path, tmp_path: Path) -> None:
+    """Charged once, under a key that pays for no second draw; what does not fit is not read."""
+    url, kept = f"sqlite:///{tmp_path / 'l.db'}", tmp_path / "answer.json"
+    acc.Ledger.open(url).create_dataset("shop", acc.Budget(epsilon=1.0), "add_remove")
+    given = (
+        "quantile",
+        paid,
+        "--user",
+        "who",
+        "--value",
+        "amount",
+        "--quantiles",
+        "0.5",
+        *GRID,
+        "--ledger",
+        url,
+        "--dataset",
+        "shop",
+    )
+    shown = run(*given, "--epsilon", 0.4, "--key", "job", "--salt", "s", "--output", kept, "--json")
+    assert shown.exit_code == 0, shown.stderr
+    answer = json.loads(shown.stdout)
+    assert json.loads(kept.read_text()) == answer
+    assert kept.stat().st_mode & 0o077 == 0
+    assert answer["quantiles"][0]["quantile"] == 0.5
+    assert 15 <= answer["quantiles"][0]["value"] <= 25
+    assert answer["ledger"] == {"dataset": "shop", "key": "job", "entry": 1}
+    assert answer["one_number_per_user"] == {"rule": "pick", "salt": "s"}
+    assert Mechanism.from_json(json.dumps(answer["mechanism"])).curve == acc.Curve.from_json(json.dumps(answer["curve"]))
+    again = run(*given, "--epsilon", 0.4, "--salt", "s", "--key", "job")
+    assert again.exit_code == 1
+    assert "has paid for a draw" in again.stderr
+    late = run(*given, "--epsilon", 0.7)
+    assert late.exit_code == 1
+    assert "Nothing was charged" in late.stderr
+    entries = acc.Ledger.open(url).total("shop").spent.main
+    assert entries == 400_000_000_000
+
+
+def test_without_a_column_events_are_counted(run: Any, paid: Path, tmp_path: Path) -> None:
+    """Everybody paid twice; text goes to a file too."""
+    kept = tmp_path / "answer.txt"
+    shown = run(
+        "quantile",
+        paid,
+        "--user",
+        "who",
+        "--quantiles",
+        "0.5",
+        "--low",
+        0,
+        "--high",
+        9,
+        "--step",
+        1,
+        "--epsilon",
+        2,
+        "--output",
+        kept,
+    )
+    assert shown.exit_code == 0, shown.stderr
+    assert "0.5  2" in shown.stdout
+    assert "0.5  2" in kept.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--quantiles", ".5,x"), "numbers between commas"),
+        (("--quantiles", ".5,.25"), "rise strictly"),
+        (("--low", 200), "must be less than high"),
+        (("--epsilon", 0), "epsilon"),
+        (("--ledger", "sqlite:///nowhere.db"), "go together"),
+        (("--output", "answer.pdf"), "must end in .json or .txt"),
+        (("--rule", "sum", "--salt", "s"), "leave it out"),
+        (("--user", "nobody"), "not a column"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_drawn(run: Any, paid: Path, options: tuple[Any, ...], words: str) -> None:
+    """One line, no traceback, an exit status above 0."""
+    usual = {"--user": "who", "--value": "amount", "--quantiles": ".5", "--low": 0, "--high": 100, "--step": 1, "--epsilon": 1}
+    given = usual | dict(zip(options[::2], options[1::2], strict=True))
+    shown = run("quantile", paid, *(part for option in given.items() for part in option))
+    assert shown.exit_code in (1, 2)
+    assert words in shown.stderr
+    assert "Traceback" not in shown.stderr

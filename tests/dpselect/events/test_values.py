@@ -1,0 +1,153 @@
+"""`read_values`: one number per user, by a map of that user's events alone, whatever the door, the order and the parts."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpselect as dps
+from dpselect.events import read_values
+
+ROWS = [("ann", 1.5), ("ann", 2.5), ("ann", 2.5), ("bob", 7.0), ("bob", 7.0), ("eve", -3.25), ("zoe", 0.1), ("zoe", 0.2)]
+RULES: dict[str, Callable[[list[float]], float]] = {
+    "sum": lambda held: sum(np.floor(x * 2**32) for x in held) / 2**32,
+    "mean": lambda held: sum(np.floor(x * 2**32) for x in held) / 2**32 / len(held),
+    "min": min,
+    "max": max,
+    "events": len,
+}
+
+
+def table(rows: list[tuple[str, float]] = ROWS) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["who", "paid"])
+
+
+def expected(rule: str) -> list[float]:
+    held: dict[str, list[float]] = {}
+    for user, number in ROWS:
+        held.setdefault(user, []).append(number)
+    return sorted(float(RULES[rule](numbers)) for numbers in held.values())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_are_what_they_say(rule: Any) -> None:
+    """Against plain Python, in one part and in five, forwards and backwards."""
+    value = None if rule == "events" else "paid"
+    for rows, buckets in ((ROWS, None), (ROWS[::-1], 5)):
+        found = read_values(table(rows), user="who", value=value, rule=rule, buckets=buckets)
+        assert found.numbers.tolist() == expected(rule)
+        assert (found.rows, found.rows_left_out, found.salt) == (len(ROWS), 0, None)
+
+
+def test_sums_are_the_same_in_any_order() -> None:
+    """Numbers whose float sum depends on the order are added up exactly: the number of a user depends on nobody else."""
+    rng = np.random.default_rng(1)
+    numbers = rng.normal(0, 1, 3000) * 10.0 ** rng.integers(-6, 7, 3000)
+    exact = sum(int(np.floor(x * 2**32)) for x in numbers) / 2**32
+    for order in (np.arange(3000), rng.permutation(3000)):
+        frame = pd.DataFrame({"u": 1, "v": numbers[order]})
+        assert read_values(frame, user="u", value="v", rule="sum").numbers.tolist() == [exact]
+
+
+def test_a_pick_is_the_smallest_hash() -> None:
+    """Of the distinct numbers of a user, by sha256 of user, number and salt: independent of repetition and of other users."""
+
+    def rank(user: str, number: float) -> str:
+        text = str(number)
+        return hashlib.sha256(f"{len(user)}:{user}:{len(text)}:{text}:s{salt}".encode()).hexdigest()
+
+    seen = set()
+    for salt in range(12):
+        found = read_values(table(), user="who", value="paid", salt=f"s{salt}")
+        picked = [
+            min({n for u, n in ROWS if u == user}, key=lambda n, user=user: rank(user, n))
+            for user in ("ann", "bob", "eve", "zoe")
+        ]
+        assert found.numbers.tolist() == sorted(picked)
+        seen.add(tuple(picked))
+    assert len(seen) > 1
+    assert read_values(table(), user="who", value="paid").salt != read_values(table(), user="who", value="paid").salt
+
+
+def test_all_doors_read_the_same(tmp_path: Path) -> None:
+    """Integers, fractions and text that says a number; empty values are left out, and so is who has no other."""
+    frame = pd.DataFrame({"who": ["a", "a", "b", "c"], "paid": [1.5, 2.0, 7.0, None]})
+    frame.to_parquet(tmp_path / "l.parquet")
+    frame.to_csv(tmp_path / "l.csv", index=False)
+    lines = ['{"who":"a","paid":1.5}', '{"who":"a","paid":"2"}', '{"who":"b","paid":7}', '{"who":"c","paid":null}']
+    (tmp_path / "l.jsonl").write_text("\n".join(lines) + "\n")
+    relation = duckdb.sql("SELECT * FROM (VALUES ('a', 1.5), ('a', 2), ('b', 7), ('c', NULL)) AS log(who, paid)")
+    sources = [frame, relation, *(tmp_path / f"l.{kind}" for kind in ("parquet", "csv", "jsonl"))]
+    for source in sources:
+        found = read_values(source, user="who", value="paid", rule="sum")
+        assert found.numbers.tolist() == [3.5, 7.0], source
+        assert found.rows_left_out == 1
+
+
+def test_one_user_changes_one_number() -> None:
+    """Without a user the numbers of the others are what they were, under every rule: neighbours differ in one number."""
+    for rule in ("pick", *RULES):
+        options: Any = {"value": None if rule == "events" else "paid", "rule": rule, "salt": "s" if rule == "pick" else None}
+        whole = read_values(table(), user="who", **options).numbers.tolist()
+        for user in ("ann", "zoe"):
+            left = read_values(table([row for row in ROWS if row[0] != user]), user="who", **options).numbers.tolist()
+            alone = read_values(table([row for row in ROWS if row[0] == user]), user="who", **options).numbers.tolist()
+            assert sorted([*left, *alone]) == whole
+
+
+def test_nothing_is_shown_or_pickled() -> None:
+    """A repr without numbers; no pickle; no writing into them."""
+    found = read_values(table(), user="who", value="paid")
+    assert repr(found) == "UserValues(<private numbers hidden>, rule='pick')"
+    with pytest.raises(TypeError, match="private data"):
+        pickle.dumps(found)
+    with pytest.raises(ValueError, match="read-only"):
+        found.numbers[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rule": "mode"}, "must be one of 'pick'"),
+        ({"value": None}, "contradict"),
+        ({"rule": "events"}, "contradict"),
+        ({"rule": "sum", "salt": "s"}, "leave it out"),
+        ({"salt": 7}, "must be text"),
+        ({"value": "prise"}, "not a column"),
+        ({"value": "who"}, "same column"),
+        ({"value": "when"}, "values must be numbers"),
+        ({"value": "odd"}, "no finite number"),
+        ({"value": "word"}, "no finite number"),
+        ({"value": "none"}, "no event with a user and a value"),
+    ],
+)
+def test_what_is_wrong_is_said(options: dict[str, Any], words: str) -> None:
+    """Errors name field and rule and quote nothing of the data."""
+    frame = table().assign(
+        when=pd.Timestamp("2026-01-01"), odd=[1.0] * 7 + [np.inf], word="secret", none=pd.Series([None] * 8, dtype="Float64")
+    )
+    with pytest.raises(dps.EventLogError, match=words) as caught:
+        read_values(frame, **{"user": "who", "value": "paid", **options})
+    assert "secret" not in str(caught.value)
+
+
+def test_quantiles_of_real_check_ins_are_near() -> None:
+    """Places per user of Gowalla: four private quantiles at epsilon 1 lie within those of 150 users of 29,858 more or fewer."""
+    log = Path(__file__).resolve().parents[4] / "shared/data/gowalla/gowalla_10core_pairs.parquet"
+    if not log.exists():
+        pytest.skip("the public data beside the project are not there")
+    held = read_values(log, user="user_id", rule="events")
+    shares = (0.1, 0.5, 0.9, 0.99)
+    mechanism = dps.JointQuantiles(quantiles=shares, low=0, high=10_000, step=1, epsilon=1.0)
+    found = mechanism.values(mechanism.select(mechanism.scores(held.numbers)))
+    low, high = (np.quantile(held.numbers, np.clip(np.array(shares) + side * 0.005, 0, 1)) for side in (-1, 1))
+    assert (low - 1 <= found).all()
+    assert (found <= high + 1).all()
