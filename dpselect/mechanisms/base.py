@@ -53,14 +53,15 @@ class Mechanism(Frozen, Summable, ABC):
         """What one `select` costs under `relation`, whatever the scores."""
 
     @property
-    @abstractmethod
     def least_candidates(self) -> int:
-        """The fewest candidates that a public domain must have."""
+        """The fewest candidates that a public domain must have: k where the domain is always public, 1 otherwise."""
+        return int(getattr(self, "k", 1)) if self.traits.domain == "public" else 1
 
     @property
-    @abstractmethod
     def most_candidates(self) -> int | None:
-        """The most candidates that the guarantee covers; None if any number."""
+        """The most candidates that the guarantee covers: the field `candidates` where there is one; None if any number."""
+        most: int | None = getattr(self, "candidates", None)
+        return most
 
     @abstractmethod
     def _select(self, scores: Scores, source: Sampler) -> Selection:

@@ -152,6 +152,24 @@ class Noise(ABC):
     def _log_isf(self, log_q: FloatArray) -> FloatArray: ...
 
 
+class SymmetricNoise(Noise):
+    """A law of Z that is that of -Z: its upper tail is its lower one."""
+
+    symmetric: ClassVar[bool] = True
+
+    def _sf(self, z: FloatArray) -> FloatArray:
+        return self._cdf(-z)
+
+    def _log_sf(self, z: FloatArray) -> FloatArray:
+        return self._log_cdf(-z)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return -self._quantile(q)
+
+    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+        return -self._log_quantile(log_q)
+
+
 def _inverse(formula: _Formula, field: str, p: ArrayLike, low: float, high: float) -> FloatArray:
     x = as_floats(p)
     if not np.all((x >= low) & (x <= high)):

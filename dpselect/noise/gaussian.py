@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from flint import arb
 
-from dpselect.noise.base import Noise, NoiseName
+from dpselect.noise.base import NoiseName, SymmetricNoise
 from dpselect.noise.numerics import NATS_TO_BITS, FloatArray, as_floats, exp_half_square
 
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -18,11 +18,10 @@ _FAR = -100.0
 
 
 @final
-class Gaussian(Noise):
+class Gaussian(SymmetricNoise):
     """Standard normal; its hazard rate is unbounded, so it is not a Lipschitz member."""
 
     name: ClassVar[NoiseName] = "gaussian"
-    symmetric: ClassVar[bool] = True
     lipschitz: ClassVar[bool] = False
     lower: ClassVar[float] = -np.inf
     kinks: ClassVar[tuple[float, ...]] = ()
@@ -44,38 +43,22 @@ class Gaussian(Noise):
         return -0.5 * np.square(z) - _LOG_ROOT_2PI
 
     def _cdf(self, z: FloatArray) -> FloatArray:
-        return _below(z)
-
-    def _sf(self, z: FloatArray) -> FloatArray:
-        return _below(-z)
+        tail = _tail(np.abs(z))
+        return np.where(z < 0.0, tail, 1.0 - tail)
 
     def _log_cdf(self, z: FloatArray) -> FloatArray:
         return _log_below(z)
 
-    def _log_sf(self, z: FloatArray) -> FloatArray:
-        return _log_below(-z)
-
     def _quantile(self, u: FloatArray) -> FloatArray:
         return np.asarray(scipy.special.ndtri(u))
 
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return -np.asarray(scipy.special.ndtri(q))
-
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
         return _log_inverse_below(log_u)
-
-    def _log_isf(self, log_q: FloatArray) -> FloatArray:
-        return -_log_inverse_below(log_q)
 
 
 def _tail(size: FloatArray) -> FloatArray:
     """P[Z > size] for size >= 0: unlike ndtr, without the rounding of size**2 in the exponent."""
     return as_floats(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * exp_half_square(size))
-
-
-def _below(z: FloatArray) -> FloatArray:
-    tail = _tail(np.abs(z))
-    return np.where(z < 0.0, tail, 1.0 - tail)
 
 
 def _log_below(z: FloatArray) -> FloatArray:

@@ -7,16 +7,15 @@ from typing import ClassVar, final
 import numpy as np
 from flint import arb
 
-from dpselect.noise.base import Noise, NoiseName
+from dpselect.noise.base import NoiseName, SymmetricNoise
 from dpselect.noise.numerics import LN2, NATS_TO_BITS, FloatArray
 
 
 @final
-class Laplace(Noise):
+class Laplace(SymmetricNoise):
     """Density exp(-|z|) / 2 on the real line."""
 
     name: ClassVar[NoiseName] = "laplace"
-    symmetric: ClassVar[bool] = True
     lipschitz: ClassVar[bool] = True
     lower: ClassVar[float] = -np.inf
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
@@ -38,42 +37,14 @@ class Laplace(Noise):
         return -np.abs(z) - LN2
 
     def _cdf(self, z: FloatArray) -> FloatArray:
-        return _below(z)
-
-    def _sf(self, z: FloatArray) -> FloatArray:
-        return _below(-z)
+        tail = 0.5 * np.exp(-np.abs(z))
+        return np.where(z < 0.0, tail, 1.0 - tail)
 
     def _log_cdf(self, z: FloatArray) -> FloatArray:
-        return _log_below(z)
-
-    def _log_sf(self, z: FloatArray) -> FloatArray:
-        return _log_below(-z)
+        return np.where(z < 0.0, z - LN2, np.log1p(-0.5 * np.exp(-np.abs(z))))
 
     def _quantile(self, u: FloatArray) -> FloatArray:
-        return _inverse_below(u)
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return -_inverse_below(q)
+        return np.copysign(np.log(2.0 * np.minimum(u, 1.0 - u)), u - 0.5)
 
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
-        return _log_inverse_below(log_u)
-
-    def _log_isf(self, log_q: FloatArray) -> FloatArray:
-        return -_log_inverse_below(log_q)
-
-
-def _below(z: FloatArray) -> FloatArray:
-    tail = 0.5 * np.exp(-np.abs(z))
-    return np.where(z < 0.0, tail, 1.0 - tail)
-
-
-def _log_below(z: FloatArray) -> FloatArray:
-    return np.where(z < 0.0, z - LN2, np.log1p(-0.5 * np.exp(-np.abs(z))))
-
-
-def _inverse_below(u: FloatArray) -> FloatArray:
-    return np.copysign(np.log(2.0 * np.minimum(u, 1.0 - u)), u - 0.5)
-
-
-def _log_inverse_below(log_u: FloatArray) -> FloatArray:
-    return np.where(log_u < -LN2, log_u + LN2, -np.log(-2.0 * np.expm1(log_u)))
+        return np.where(log_u < -LN2, log_u + LN2, -np.log(-2.0 * np.expm1(log_u)))

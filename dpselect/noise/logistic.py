@@ -8,16 +8,15 @@ import numpy as np
 import scipy
 from flint import arb
 
-from dpselect.noise.base import Noise, NoiseName
+from dpselect.noise.base import NoiseName, SymmetricNoise
 from dpselect.noise.numerics import NATS_TO_BITS, FloatArray, log1mexp
 
 
 @final
-class Logistic(Noise):
+class Logistic(SymmetricNoise):
     """cdf 1 / (1 + exp(-z)) on the real line."""
 
     name: ClassVar[NoiseName] = "logistic"
-    symmetric: ClassVar[bool] = True
     lipschitz: ClassVar[bool] = True
     lower: ClassVar[float] = -np.inf
     kinks: ClassVar[tuple[float, ...]] = ()
@@ -41,34 +40,14 @@ class Logistic(Noise):
         return -size - 2.0 * np.log1p(np.exp(-size))
 
     def _cdf(self, z: FloatArray) -> FloatArray:
-        return _below(z)
-
-    def _sf(self, z: FloatArray) -> FloatArray:
-        return _below(-z)
+        odds = np.exp(-np.abs(z))
+        return np.where(z < 0.0, odds, 1.0) / (1.0 + odds)
 
     def _log_cdf(self, z: FloatArray) -> FloatArray:
-        return _log_below(z)
-
-    def _log_sf(self, z: FloatArray) -> FloatArray:
-        return _log_below(-z)
+        return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
 
     def _quantile(self, u: FloatArray) -> FloatArray:
         return np.asarray(scipy.special.logit(u))
 
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return -np.asarray(scipy.special.logit(q))
-
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
         return log_u - log1mexp(-log_u)
-
-    def _log_isf(self, log_q: FloatArray) -> FloatArray:
-        return log1mexp(-log_q) - log_q
-
-
-def _below(z: FloatArray) -> FloatArray:
-    odds = np.exp(-np.abs(z))
-    return np.where(z < 0.0, odds, 1.0) / (1.0 + odds)
-
-
-def _log_below(z: FloatArray) -> FloatArray:
-    return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))

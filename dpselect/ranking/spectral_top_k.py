@@ -86,10 +86,6 @@ class SpectralTopK(Mechanism):
         return ratio_up(self.covers.l1_of(None), self.epsilon)
 
     @property
-    def least_candidates(self) -> int:
-        return self.k
-
-    @property
     def most_candidates(self) -> int:
         return _MOST_ITEMS if self.candidates is None else min(self.candidates, _MOST_ITEMS)
 

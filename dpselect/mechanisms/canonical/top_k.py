@@ -83,14 +83,6 @@ class CanonicalTopK(Mechanism):
         return BoundedRange(epsilon=self.epsilon) if self.noise == "gumbel" else LaplaceDP(epsilon=self.epsilon)
 
     @property
-    def least_candidates(self) -> int:
-        return self.k
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def scale(self) -> float:
         """Scale of the noise on the score of a set, in score units, rounded up."""
         return ratio_up(self.sensitivity.range, self.epsilon)

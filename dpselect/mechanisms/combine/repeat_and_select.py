@@ -98,14 +98,6 @@ class RepeatAndSelect(Mechanism):
         base = self.base.curve if isinstance(self.base, Mechanism) else self.base
         return RepeatAndSelectDP(base=base, distribution=self.distribution)
 
-    @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
     def run(self, function: Run[T], *, rng: np.random.Generator | None = None) -> Best[T] | None:
         """Run `function` and release the best run: the highest score, the first of several; None if a Poisson law gave no run.
 

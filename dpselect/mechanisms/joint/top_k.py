@@ -65,14 +65,6 @@ class JointTopK(Mechanism):
         return BoundedRange(epsilon=self.epsilon)
 
     @property
-    def least_candidates(self) -> int:
-        return self.k
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def rate(self) -> float:
         """Nats per score unit of loss: epsilon over the range of the loss, which is twice that of the scores if k > 1.
 

@@ -58,14 +58,6 @@ class ExponentialMechanism(Mechanism):
         return BoundedRange(epsilon=self.epsilon)
 
     @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def scale(self) -> float:
         """Scale of the Gumbel noise, in score units, rounded up."""
         return ratio_up(self.sensitivity.range, self.epsilon)

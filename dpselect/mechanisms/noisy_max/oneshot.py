@@ -136,14 +136,6 @@ class OneshotTopK(Mechanism):
             raise InvalidRequest("no values are released: configure values or value_scale")
         return half_width(self.noise, self.scale, confidence, among)
 
-    @property
-    def least_candidates(self) -> int:
-        return self.k
-
-    @property
-    def most_candidates(self) -> int | None:
-        return self.candidates
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         if self.values:
             return self._with_its_noise(scores, source)

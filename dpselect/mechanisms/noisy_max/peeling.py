@@ -79,14 +79,6 @@ class PeelingTopK(Mechanism):
     def curve(self) -> Curve:
         return self.k * winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
-    @property
-    def least_candidates(self) -> int:
-        return self.k
-
-    @property
-    def most_candidates(self) -> int | None:
-        return self.candidates
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return release(scores, self._peeled(scores, source), ordered=True, requested=self.k)
 

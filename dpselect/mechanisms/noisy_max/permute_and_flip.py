@@ -59,14 +59,6 @@ class PermuteAndFlip(Mechanism):
         return LaplaceDP(epsilon=self.epsilon)
 
     @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def scale(self) -> float:
         """Scale of the exponential noise, in score units, rounded up."""
         return ratio_up(self.sensitivity.range, self.epsilon)

@@ -67,14 +67,6 @@ class ReportNoisyMax(Mechanism):
     def curve(self) -> Curve:
         return winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
-    @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> int | None:
-        return self.candidates
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return positions.select(scores, by_name(self.noise), self.scale, source)
 

@@ -121,14 +121,6 @@ class AboveThreshold(Mechanism):
         """What noisy answers have to exceed by the threshold's noise: both noises of mean 0."""
         return self.threshold + (self.noise_on_answers - self.scale if self.noise == "exponential" else 0.0)
 
-    @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> int | None:
-        return self.candidates
-
     def _check_stated(self) -> None:
         if not math.isfinite(self._level):  # refused before a charge, not at the draw
             raise InvalidMechanism(f"scale={self.scale:g} puts the threshold beyond the floats: use less noise")

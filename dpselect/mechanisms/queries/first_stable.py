@@ -58,14 +58,6 @@ class FirstStable(Mechanism):
         return Approximate(curve=self.rule.curve, delta0=self.delta)
 
     @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> int:
-        return self.candidates
-
-    @property
     def rule(self) -> StableRule:
         """The test by itself: its threshold and its noise."""
         return StableRule(self.epsilon, self.split, self.delta, self.candidates)

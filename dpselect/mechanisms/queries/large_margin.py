@@ -82,14 +82,6 @@ class LargeMargin(Mechanism):
         search = decimal_sum([(1, ratio_up(span, threshold)), (1, ratio_up(span, comparison))])
         return LaplaceDP(epsilon=search) + BoundedRange(epsilon=ratio_up(span, choice))
 
-    @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> int | None:
-        return self.candidates
-
     def margin(self, size: int) -> float:
         """T(size): how far the best has to lead the candidate of rank size + 1, in score units, for the top `size` to be tested.
 

@@ -64,14 +64,6 @@ class OnlineStableQueries(Mechanism):
         return Approximate(curve=self.c * self.rule.curve, delta0=self.delta)
 
     @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def rule(self) -> StableRule:
         """The test by itself: its threshold and its noise. Each of c runs meets at most one test that could go wrong."""
         return StableRule(self.epsilon, self.split, self.delta, self.c)

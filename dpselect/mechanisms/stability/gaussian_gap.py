@@ -57,14 +57,6 @@ class GaussianGap(Mechanism):
     def curve(self) -> Curve:
         return winner_curve("gaussian", self.scale, gap_sensitivity(self.neighbours), self.kbar)
 
-    @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         gaps = read_top(scores, self.kbar).gaps
         rank = int(pick_rows(gaps[None], self.regularizer, "gaussian", self.scale, source)[0])

@@ -64,14 +64,6 @@ class LargeGap(Mechanism):
         return BoundedRange(epsilon=gap_shift(self.neighbours) * self.epsilon)
 
     @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def scale(self) -> float:
         """Scale of the Gumbel noise, in counts, rounded up."""
         return ratio_up(2.0, self.epsilon)

@@ -76,10 +76,6 @@ class StabilityTest(Mechanism):
         return self.k
 
     @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def rule(self) -> StabilityRule:
         """The test by itself: pass probabilities of hypothetical gaps, for planning."""
         return StabilityRule(self.noise, self.scale, self.failure_delta, self.neighbours)

@@ -103,14 +103,6 @@ class StableTopK(Mechanism):
         return winner_curve("gaussian", self.gap_scale, gap_sensitivity(self.neighbours), self.kbar)
 
     @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def gap_scale(self) -> float:
         """Scale of the noise in the choice of j, in counts, rounded up."""
         shift = gap_shift(self.neighbours)

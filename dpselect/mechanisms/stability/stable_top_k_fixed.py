@@ -89,14 +89,6 @@ class StableTopKFixed(Mechanism):
         return Approximate(curve=core, delta0=self.failure_delta)
 
     @property
-    def least_candidates(self) -> int:
-        return self.k
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def stable(self) -> StableTopK:
         """The first stage by itself."""
         return StableTopK(

@@ -113,14 +113,6 @@ class LimitedDomain(Mechanism):
         return Approximate(curve=times * BoundedRange(epsilon=self.epsilon), delta0=self.delta)
 
     @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def margin(self) -> float:
         """How far the threshold lies above the count of rank kbar + 1, in counts."""
         return self.margin_at(self.kbar)

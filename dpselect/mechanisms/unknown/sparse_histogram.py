@@ -121,14 +121,6 @@ class SparseHistogram(Mechanism):
         """
         return half_width(self.noise, self.scale, confidence, among)
 
-    @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         values, groups = scores.values, scores.multiplicities
         listed = None if values.min() > 0 else np.flatnonzero(values)

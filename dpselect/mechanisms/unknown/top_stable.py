@@ -96,14 +96,6 @@ class TopStable(Mechanism):
         return Approximate(curve=core, delta0=self.delta)
 
     @property
-    def least_candidates(self) -> int:
-        return 1
-
-    @property
-    def most_candidates(self) -> None:
-        return None
-
-    @property
     def rule(self) -> StableRule:
         """The test by itself: its threshold and its noise, in counts of the gap minus 1."""
         return StableRule(self.epsilon, self.split, self.delta, self.kbar)
