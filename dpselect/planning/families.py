@@ -121,6 +121,7 @@ class Family:
             "sensitivity": sensitivity,
             "relation": sensitivity.relation,
             "l0": sensitivity.l0,
+            "monotone": sensitivity.monotone,
         }
 
 

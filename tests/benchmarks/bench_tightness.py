@@ -287,7 +287,7 @@ def mechanisms() -> list[tuple[str, float, float, float]]:
     rows = []
     for mechanism, candidates, highest in MECHANISMS:
         now, noise = mechanism.curve.epsilon(DELTA), getattr(mechanism, "noise", "")
-        rows.append((f"{mechanism.kind} {noise}".strip(), now, now, searched(mechanism, candidates, highest)))
+        rows.append((f"{type(mechanism).__name__} {noise}".strip(), now, now, searched(mechanism, candidates, highest)))
     return rows
 
 

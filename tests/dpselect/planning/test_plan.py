@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect.calibration import TopKRequest, fitted
+from dpselect.defaults import default_mechanism
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.planning import Estimate, ReleasePlan, Shape, plan
@@ -238,6 +242,34 @@ def test_a_pure_budget_and_an_unknown_domain() -> None:
     """Without delta nothing works on an unknown domain, and the error says so."""
     with pytest.raises(InvalidRequest, match="needs a delta"):
         plan(acc.Budget(epsilon=1), 10, shape=SHAPE, domain="unknown")
+
+
+@pytest.mark.parametrize(
+    ("budget", "items", "releases"),
+    [(acc.Budget(epsilon=0.5, delta=1e-6), 2000, 100), (acc.Budget(rho=0.1), 4, 1), (BUDGET, 2000, 1)],
+)
+def test_gaussian_noise_is_no_choice_where_gumbel_noise_of_its_size_costs_less(
+    budget: acc.Budget, items: int, releases: int
+) -> None:
+    """GaussianMax (C9) is dear for many candidates: the planner passes it over unless it deviates less for the budget."""
+    found = plan(budget, 1, releases, shape=Shape.zipf(1.1, items, 2000), mechanisms=["report_noisy_max"], rounds=100)
+    spread = {one.name.partition(", ")[2]: one.mechanisms[0].scale for one in found.ranked}  # type: ignore[attr-defined]
+    if spread["gaussian"] > spread["gumbel"] * math.pi / math.sqrt(6):
+        assert "gaussian" not in found.ranked[0].name
+
+
+@pytest.mark.parametrize(("items", "k", "l0"), [(10, 5, 1), (1000, 1, 1), (1000, 5, 20), (10**6, 50, 20)])
+@pytest.mark.parametrize("budget", [acc.Budget(epsilon=0.2, delta=1e-6), acc.Budget(rho=0.1)])
+def test_the_default_has_gaussian_noise_only_where_it_deviates_least(
+    budget: acc.Budget, items: int, k: int, l0: int | None
+) -> None:
+    """And then at the price of a norm of the whole vector, never by the union over candidates."""
+    request = TopKRequest(k=k, candidates=items, sensitivity=dps.Sensitivity(l0=l0))
+    chosen: Any = default_mechanism(budget, request)
+    gumbel: Any = fitted("oneshot_top_k", budget, request.model_copy(update={"noise": "gumbel"}))
+    if chosen.noise == "gaussian":
+        assert chosen.scale <= gumbel.scale * math.pi / math.sqrt(6)
+        assert isinstance(chosen.curve, acc.GaussianDP)
 
 
 def test_twice_the_noise_budget_would_not_be_admitted() -> None:
