@@ -57,7 +57,7 @@ class Accountant:
         >>> import accounting as acc
         >>> plan = acc.Accountant().compose(acc.BoundedRange(epsilon=0.05), 365, "daily top item")
         >>> round(plan.epsilon(1e-6), 3)
-        2.296
+        2.16
     """
 
     def __init__(self, relation: Relation | None = None) -> None:
@@ -119,12 +119,12 @@ class Accountant:
         return pool.curve() if pool.is_small else pool
 
     def epsilon(self, delta: float) -> float:
-        """The smallest proved epsilon (nats) at `delta` in [0, 1), by the best of the quick routes; `adaptive` may be smaller."""
+        """The smallest proved epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs; `adaptive` may be smaller."""
         return bounds.announced(self._won(delta))
 
     def _won(self, delta: float) -> Bound:
         plan = self._priced
-        return bounds.confirmed(plan, delta, bounds.best_epsilon(plan, delta))
+        return bounds.confirmed(plan, delta, bounds.best_epsilon(plan, delta, thorough=True))
 
     def delta(self, epsilon: float) -> float:
         """The smallest proved delta at `epsilon` (nats) >= 0."""

@@ -15,6 +15,8 @@ _BEYOND = 1.9e-9  # how far past the result the budget is seen to refuse
 _SLACK = 1e-6  # relative noise of a cost that is no break of monotony
 _SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised cost may waver
 _NUDGE = 1.001  # two probes this far apart show the direction of the cost
+_MOST_THOROUGH = 5  # accounts, each of which takes some hundredths of a second up to half a second
+_FINE, _SHORT, _SAFELY = 1e-4, 2e-5, 1e-9  # logarithmic steps that are worth an account; short of the limit; below the limit
 _NEAR = 0.1  # logarithmic width below which the cost is read as a power of the parameter
 
 
@@ -124,6 +126,32 @@ class Search:
             )
         safe, unsafe = ends
         return safe if unsafe is None else self._close(safe, unsafe)
+
+    def thorough_end(self, safe: float) -> float:
+        """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6) admits one; else `safe`."""
+        rising, known = self._rising(), [parameter for parameter, cost in self._costs.items() if cost is not None]
+        if self._budget.form != "approximate" or rising is None:
+            return safe
+        step = 1.0 if rising else -1.0
+        room = abs(math.log((max(known) if rising else min(known)) / safe))
+        # Logarithms of how far beyond `safe`, and of the cost over the limit: nearly a line, of slope about one.
+        low, high, slope = (0.0, self._over(safe)), (math.inf, 0.0), 1.1
+        for _ in range(_MOST_THOROUGH):
+            aim = min(room, low[0] - low[1] / slope - _SHORT)
+            if aim <= low[0] + _FINE:
+                break
+            found = (aim, self._over(safe * math.exp(step * aim)))
+            slope = (found[1] - low[1]) / (found[0] - low[0])
+            low, high = (found, high) if found[1] <= -_SAFELY else (low, found)
+            slope = (high[1] - low[1]) / (high[0] - low[0]) if high[0] < math.inf else slope
+        return safe * math.exp(step * low[0]) if low[0] else safe
+
+    def _over(self, parameter: float) -> float:
+        """Logarithm of the thorough cost over the limit."""
+        return math.log(self._thorough(parameter) / self._budget.limit)
+
+    def _thorough(self, parameter: float) -> float:
+        return self._budget.cost(checked_curve(self._family(parameter)), thorough=True)
 
     def _nudge(self) -> None:
         """A single probe in the domain shows no direction: probe next to it, within what was probed."""

@@ -4,7 +4,8 @@ Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outsid
 bound at the best order, `profile` a closed-form hockey-stick divergence, `pld` the composed privacy loss distribution (Theorem
 P6). `pld` is tried where it can help and is cheap: the curve has no exact closed-form profile, some part has a dominating pair,
 many widths are rounded up to 128 (Theorem P9), and at most 10^10 parts run. It costs some ten milliseconds, up to a second for
-hundreds of different parts, and is remembered. All of these
+hundreds of different parts, and is remembered. `adaptive`, where it is asked for, is the optimal recursion for equal
+bounded-range parts among a few others, in any order (Theorem D6); it takes up to half a second, and is remembered. All of these
 routes hold for plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).
 """
 
@@ -31,7 +32,7 @@ from accounting.conversion.renyi import (
 from accounting.errors import GridEdgeWarning
 
 Floats = NDArray[np.float64]
-Route = Literal["pure", "basic", "rdp", "profile", "pld"]
+Route = Literal["pure", "basic", "rdp", "profile", "pld", "adaptive"]
 _LEAST = 5e-324  # the least positive float: a divergence below the pure epsilon is positive even where it underflows
 # Times the order: more than what underflow may take off a Renyi bound, whatever the counts.
 _UNDERFLOW = 1e-290
@@ -65,13 +66,16 @@ class Bound:
     grid_error: float = 0.0
 
 
-def best_epsilon(curve: Bounded, delta: float) -> Bound:
+def best_epsilon(curve: Bounded, delta: float, *, thorough: bool = False) -> Bound:
     """The smallest epsilon proved at `delta`, over all routes; inf if there is none.
+
+    `thorough` tries the route `adaptive` too, which gains up to seven per cent on repeated exponential mechanisms.
 
     Raises:
         InvalidArgument: delta is not in [0, 1).
     """
-    return _winner(_epsilons(curve, check_delta(delta)))
+    found = _winner(_epsilons(curve, check_delta(delta)))
+    return min(found, _adaptive(curve, delta), key=lambda bound: bound.value) if thorough and found.value > 0 else found
 
 
 def best_delta(curve: Bounded, epsilon: float) -> Bound:
@@ -172,6 +176,17 @@ def _failing(curve: Bounded) -> Losses | None:
     if curve.delta0 == 0 or (losses := _composable(curve)) is None or losses.added >= curve.delta0:
         return None
     return losses if sum(count for count, _ in losses.steps) > 1 else None
+
+
+def _adaptive(curve: Bounded, delta: float) -> Bound:
+    """By the optimal recursion, whatever the order of the steps; infinite where it is not tried."""
+    from accounting.conversion.adaptive.ranges import range_epsilon  # its neighbours know curves, which know this module
+
+    losses = curve.losses() if isinstance(curve, Dominated) and curve.delta0 < delta else None
+    if losses is None or losses.added >= delta:
+        return Bound(math.inf, "adaptive")
+    value = range_epsilon(losses, _renyi(curve), curve.table_orders, delta)
+    return Bound(math.inf if value is None else value, "adaptive")
 
 
 def _pld_epsilon(losses: Losses, delta: float) -> Bound:

@@ -27,6 +27,6 @@ def card(
 
 def priced(curve: Bounded) -> dict[str, Any]:
     """The table of a card: what a curve costs at usual deltas, rounded up."""
-    found = [(plain(delta), best_epsilon(curve, delta).value) for delta in _DELTAS]
+    found = [(plain(delta), best_epsilon(curve, delta, thorough=True).value) for delta in _DELTAS]
     rows = [(delta, "none" if epsilon == float("inf") else f"\u2264 {rounded_up(epsilon)}") for delta, epsilon in found]
     return {"heads": ["at \u03b4", "\u03b5 (nats)"], "rows": rows}

@@ -29,6 +29,7 @@ ROUTES: dict[Route, str] = {
     "rdp": "Rényi",
     "profile": "exact profile",
     "pld": "privacy loss distribution",
+    "adaptive": "optimal adaptive composition",
 }
 
 
@@ -124,7 +125,7 @@ def _own_deltas(budget: Budget) -> tuple[float, ...]:
 
 def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) -> list[str]:
     whole = f"≤ {rounded_up(found)}" if (found := whole_epsilon(budget, delta)) is not None else "none stated"
-    bounds = [best_epsilon(curve, delta) for curve in (curves or {}).values()]
+    bounds = [best_epsilon(curve, delta, thorough=True) for curve in (curves or {}).values()]
     if curves is None or not bounds:
         return [plain(delta), "0" if curves is not None else "not computed", "", "", whole]
     worst = max(bounds, key=lambda bound: bound.value)

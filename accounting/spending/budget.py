@@ -31,6 +31,7 @@ from accounting.spending.price import (
 
 Form = Literal["pure", "approximate", "zcdp"]
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
+_NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
 
 
 def _order(value: object) -> object:
@@ -152,16 +153,21 @@ class Budget(Frozen):
 
     # -- a plan that is fixed in advance ------------------------------------------------------------------------------
 
-    def cost(self, curve: Curve | Priced) -> float:
-        """What `curve` costs in the unit of `limit`, in nats; inf if no amount of this budget admits it."""
+    def cost(self, curve: Curve | Priced, *, thorough: bool = False) -> float:
+        """What `curve` costs in the unit of `limit`, in nats; inf if no amount of this budget admits it.
+
+        `thorough` takes up to half a second where equal bounded-range curves are repeated, and finds up to 7 % less there.
+        """
         curve = read_item(curve, None)[0]
         if self.form == "zcdp":
             return curve.rho if exact(curve.delta0) <= exact(self.delta) else math.inf
-        return curve.pure_epsilon if self.form == "pure" else best_epsilon(curve, self.delta).value
+        return curve.pure_epsilon if self.form == "pure" else best_epsilon(curve, self.delta, thorough=thorough).value
 
     def admits(self, curve: Curve | Priced) -> bool:
         """Whether the whole budget pays for `curve`, a plan that is fixed in advance."""
-        return self.covers(self.cost(curve))
+        cost = self.cost(curve)
+        near = self.form == "approximate" and self.limit < cost <= _NEAR * self.limit
+        return self.covers(self.cost(curve, thorough=True) if near else cost)
 
     def covers(self, cost: float) -> bool:
         """Whether `cost`, in the unit of `limit`, is within it, both read as the decimals that they print as."""

@@ -18,6 +18,7 @@ ROUTES: dict[Route, str] = {
     "basic": "sum of pure epsilons outside the failure",
     "rdp": "Renyi divergence",
     "pld": "privacy loss distribution",
+    "adaptive": "optimal adaptive composition",
     "profile": "exact profile",
 }
 
@@ -46,7 +47,7 @@ class Guarantee:
 def guarantee(mechanism: Mechanism, budget: Budget) -> Guarantee:
     """The price of one release of `mechanism`, at the deltas that `budget` gives reason to look at."""
     curve = mechanism.curve
-    points = tuple(_point(delta, best_epsilon(curve, delta)) for delta in _deltas(budget, curve.delta0))
+    points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))
     return Guarantee(mechanism.relation, finite(curve.pure_epsilon), finite(curve.rho), curve.delta0, points)
 
 

@@ -8,16 +8,18 @@ infinite loss.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.conversion.pld.loss import Floats
 
 # A step costs a few roundings, each relative to positive terms.
 UP, DOWN = 1 + 2.0**-42, 1 - 2.0**-42
+_CACHED = 1 << 14  # numbers that are worked on at once
 
 
 class Operator(Protocol):
@@ -45,23 +47,27 @@ def extended(values: Floats, interval: float, left: int, right: int, beyond: flo
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """Losses t between two neighbouring breakpoints: g - t stays in one cell of the grid, and so does g - t + width.
+class _Pieces:
+    """Losses t between two neighbouring breakpoints: g - t stays in one cell of the grid, and so does g - t + width. One a row.
 
     In u = e^-t: from `start` to start + length. The first cell starts `back` + 1 entries before g, at u = start - gap1; the
     second ends `ahead` entries after g and starts at u = start - gap2. The length of a cell in u is 1/slope, and `weight` is p
-    at u = start.
+    at u = start. All but `back` and `ahead` are columns.
     """
 
-    back: int
-    ahead: int
-    start: float
-    length: float
-    gap1: float
-    gap2: float
-    slope1: float
-    slope2: float
-    weight: float
+    back: NDArray[np.int64]
+    ahead: NDArray[np.int64]
+    start: Floats
+    length: Floats
+    gap1: Floats
+    gap2: Floats
+    slope1: Floats
+    slope2: Floats
+    weight: Floats
+
+    def block(self, rows: slice) -> _Pieces:
+        """Some of them."""
+        return _Pieces(*(getattr(self, part.name)[rows] for part in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -72,18 +78,23 @@ class RangeOperator:
     interval: float
 
     def upper(self, values: Floats) -> Floats:
-        cells = math.ceil(self.width / self.interval) + 1
-        padded = extended(values, self.interval, cells + 1, cells + 1, float(values[-1]))
-        best = values.copy()
-        for piece in _pieces(self.width, self.interval):
-            self._raise(best, padded, piece, cells + 1)
+        zero = math.ceil(self.width / self.interval) + 2
+        padded = extended(values, self.interval, zero, zero, float(values[-1]))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, len(values))
+        best, count = values.copy(), max(1, _CACHED // len(values))
+        for first in range(0, len(self._pieces.back), count):
+            block = self._pieces.block(slice(first, first + count))
+            np.maximum(best, self._raised(windows, block, zero).max(axis=0), out=best)
         return np.minimum(1.0, best * UP)
 
-    def _raise(self, best: Floats, padded: Floats, piece: _Piece, zero: int) -> None:
-        """Raise `best` to the exact maximum over the piece, where the mean is const - k1 u - k2/u (Theorem D2)."""
-        size = len(best)
-        low1, high1 = (padded[zero - piece.back - s : zero - piece.back - s + size] for s in (1, 0))
-        low2, high2 = (padded[zero + piece.ahead - s : zero + piece.ahead - s + size] for s in (1, 0))
+    @cached_property
+    def _pieces(self) -> _Pieces:
+        return _pieces(self.width, self.interval)
+
+    def _raised(self, windows: Floats, piece: _Pieces, zero: int) -> Floats:
+        """The exact maximum over each piece, where the mean is const - k1 u - k2/u (Theorem D2)."""
+        low1, high1 = (windows[zero - piece.back - s] for s in (1, 0))
+        low2, high2 = (windows[zero + piece.ahead - s] for s in (1, 0))
         slope1, slope2 = (high1 - low1) * piece.slope1, (high2 - low2) * piece.slope2
         a, b = -1 / math.expm1(-self.width), 1 / math.expm1(self.width)
         first, second = low1 + slope1 * piece.gap1, low2 + slope2 * piece.gap2
@@ -94,8 +105,8 @@ class RangeOperator:
         # Where k1 or k2 is not positive, the maximum is at an end: fmin reads nan as the far one, the near one is tried as well.
         place = np.maximum(np.fmin(place, piece.length), 0.0)
         weight = piece.weight + b * place / ((piece.start + place) * piece.start)
-        np.maximum(best, weight * (first + slope1 * place) + (1 - weight) * (second + slope2 * place), out=best)
-        np.maximum(best, piece.weight * first + (1 - piece.weight) * second, out=best)
+        inside = weight * (first + slope1 * place) + (1 - weight) * (second + slope2 * place)
+        return np.maximum(inside, piece.weight * first + (1 - piece.weight) * second)
 
     def lower_floor(self, floor: float) -> float:
         return floor
@@ -113,31 +124,28 @@ class RangeOperator:
         return best * DOWN
 
 
-def _pieces(width: float, interval: float) -> list[_Piece]:
+def _pieces(width: float, interval: float) -> _Pieces:
     steps = np.arange(math.ceil(width / interval) + 1) * interval
     breaks = np.unique(np.concatenate([[0.0, width], steps[steps < width], width - steps[steps < width]]))
     # Breakpoints that agree up to rounding are one: the sliver between them holds nothing that its ends do not.
     breaks = breaks[np.concatenate([[True], np.diff(breaks) > 1e-9 * interval])]
     breaks[-1] = width
-    return [_piece(float(t0), float(t1), width, interval) for t0, t1 in pairwise(breaks)]
-
-
-def _piece(t0: float, t1: float, width: float, interval: float) -> _Piece:
+    t0, t1 = breaks[:-1, None], breaks[1:, None]
     middle = (t0 + t1) / 2
-    back, ahead = math.floor(middle / interval), math.ceil((width - middle) / interval)
-    start, length = math.exp(-t1), -math.exp(-t0) * math.expm1(t0 - t1)
+    back, ahead = np.floor(middle / interval), np.ceil((width - middle) / interval)
+    start, length = np.exp(-t1), -np.exp(-t0) * np.expm1(t0 - t1)
     low1, low2 = (back + 1) * interval, width - (ahead - 1) * interval
     cell = -math.expm1(-interval)
-    return _Piece(
-        back,
-        ahead,
+    return _Pieces(
+        back[:, 0].astype(np.int64),
+        ahead[:, 0].astype(np.int64),
         start,
         length,
-        gap1=-start * math.expm1(t1 - low1),
-        gap2=-start * math.expm1(t1 - low2),
-        slope1=math.exp(back * interval) / cell,
-        slope2=math.exp(low2 - interval) / cell,
-        weight=math.expm1(t1 - width) / math.expm1(-width),
+        gap1=-start * np.expm1(t1 - low1),
+        gap2=-start * np.expm1(t1 - low2),
+        slope1=np.exp(back * interval) / cell,
+        slope2=np.exp(low2 - interval) / cell,
+        weight=np.expm1(t1 - width) / math.expm1(-width),
     )
 
 

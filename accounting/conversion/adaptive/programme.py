@@ -21,14 +21,14 @@ _SLACKS = (1e-6, 1e-4, 1e-3, 1e-2)
 def pair_operator(loss: Loss, interval: float, negligible: float) -> PairOperator:
     """The step's operator; tails of a mass below `negligible` are cut off, on the safe side of each bound."""
     pmf = loss.pmf(interval, negligible)
-    low_up, up, cut = _trimmed(pmf.low, pmf.mass, negligible)
+    low_up, up, cut = trimmed(pmf.low, pmf.mass, negligible)
     low_down, down = _rounded_down(loss, interval, negligible) if isinstance(loss, Law) else (0, np.zeros(0))
     # What a rounded-down law has at infinity is a mass that its cells leave out.
     lost = pmf.infinity if isinstance(loss, Law) and pmf.infinity > negligible else 0.0
     return PairOperator(interval, low_up, up, pmf.infinity + cut, low_down, down, lost * (1 - 1e-9))
 
 
-def _trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, float]:
+def trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, float]:
     """Cut the lower tail onto the first entry that is kept, and the upper tail off: its mass is returned."""
     below, above = np.cumsum(mass), np.cumsum(mass[::-1])[::-1]
     first = int(np.searchsorted(below, negligible, side="right"))

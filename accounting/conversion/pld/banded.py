@@ -52,6 +52,11 @@ class Banded:
         return Banded(width, 0.5, -math.expm1(-width) / 2, math.exp(-width) / 2)
 
     @property
+    def is_range(self) -> bool:
+        """Whether this stands for any bounded-range pair of its width."""
+        return self.upper == 0 and self.lost == 0
+
+    @property
     def scale(self) -> float:
         ends, middle = min(self.width * self.width, 8 * self.width), min(self.width * self.width / 3, 4.0)
         return math.sqrt((1 - self.middle) * ends + self.middle * middle)

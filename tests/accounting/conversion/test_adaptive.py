@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.conversion.adaptive import GridTooCoarse, adaptive_composition, delta_bounds
+from accounting.conversion.adaptive import GridTooCoarse, adaptive_composition, delta_bounds, ranges
 from accounting.conversion.adaptive.operators import RangeOperator
 from accounting.conversion.adaptive.programme import pair_operator
 from accounting.conversion.pld import Banded, Law, Normal
@@ -213,6 +213,58 @@ def test_the_accountant_keeps_the_order() -> None:
     plan = acc.Accountant().compose(PICK).compose(TEST).compose(PICK, 2)
     assert plan.adaptive(1e-6) == adaptive_composition([PICK, TEST, (PICK, 2)], 1e-6)
     assert plan.adaptive(1e-6).epsilon_upper <= plan.epsilon(1e-6)
+
+
+PLANS: list[tuple[list[tuple[acc.Curve, int]], float]] = [
+    ([(acc.BoundedRange(epsilon=0.1), 100)], 1e-6),
+    ([(acc.BoundedRange(epsilon=0.4), 5)], 1e-3),
+    ([(acc.GaussianDP(mu=0.3), 3), (acc.BoundedRange(epsilon=0.2), 20)], 1e-6),
+    ([(acc.LaplaceDP(epsilon=0.5), 2), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 1), (acc.BoundedRange(epsilon=0.3), 10)], 1e-6),
+]
+
+
+@pytest.mark.parametrize(("steps", "delta"), PLANS, ids=str)
+def test_the_quick_account_is_the_recursion_with_the_pairs_first(steps: list[tuple[acc.Curve, int]], delta: float) -> None:
+    """Theorem D6: never below the lower bound in that order, nor in the opposite one, and at most one per cent above."""
+    plan = acc.Composed.of([(count, curve) for curve, count in steps])
+    found = acc.best_epsilon(plan, delta, thorough=True)
+    orders = [adaptive_composition(way, delta, tolerance=2e-3) for way in (steps, steps[::-1])]
+    assert found.route == "adaptive"
+    assert found.value < acc.best_epsilon(plan, delta).value
+    assert max(order.epsilon_lower for order in orders) <= found.value <= 1.01 * orders[0].epsilon_upper
+
+
+def test_five_per_cent_narrower_ranges_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick account of ranges that are 5 % too narrow falls below the recursion's lower bound."""
+    honest = ranges._parted
+    ranges._solved.cache_clear()
+    monkeypatch.setattr(ranges, "_parted", lambda losses: ([(n, 0.95 * w) for n, w in honest(losses)[0]], honest(losses)[1]))
+    least = adaptive_composition([(acc.BoundedRange(epsilon=0.2), 20)], 1e-6).epsilon_lower
+    assert acc.best_epsilon(20 * acc.BoundedRange(epsilon=0.2), 1e-6, thorough=True).value < least
+
+
+@pytest.mark.parametrize(
+    "other", [acc.ZCDP(rho=0.01), acc.SampledGaussianDP(mu=1.0, rate=0.01), acc.BoundedRange(epsilon=0.2), acc.zero()], ids=str
+)
+def test_other_plans_keep_their_routes(other: acc.Curve) -> None:
+    """Renyi bounds, pairs with a direction, two widths and single steps are left to the other routes."""
+    plan = acc.BoundedRange(epsilon=0.1) * (1 if other == acc.zero() else 30) + other
+    assert acc.best_epsilon(plan, 1e-6, thorough=True) == acc.best_epsilon(plan, 1e-6)
+
+
+def test_fixed_plans_are_judged_by_the_recursion() -> None:
+    """Calibration, admission and the accountant agree, 7 % above what the quick routes allow; a filter charges all."""
+    budget, quick = acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0, delta=1e-6).cost
+    found = acc.calibrate(lambda e: 100 * acc.BoundedRange(epsilon=e), budget)
+    plan = 100 * acc.BoundedRange(epsilon=found)
+    assert quick(plan) > 1.05
+    assert budget.admits(plan)
+    assert not budget.admits(100 * acc.BoundedRange(epsilon=1.001 * found))
+    assert budget.price(plan) == budget.capacity
+    exact = acc.Accountant().compose(acc.BoundedRange(epsilon=found), 100)
+    assert exact.epsilon(1e-6) == pytest.approx(1.0, abs=1e-4)
+    assert exact.breakdown(1e-6).route == "adaptive"
+    assert acc.calibrate_count(acc.BoundedRange(epsilon=found), budget) == 100
 
 
 def test_delta_bounds_and_epsilon_agree() -> None:

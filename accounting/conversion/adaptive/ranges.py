@@ -1,0 +1,69 @@
+"""Plans of equal bounded-range steps, among some with a fixed pair, in whatever order: the recursion's upper bound, quickly."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from accounting.conversion.adaptive.operators import PairOperator, RangeOperator
+from accounting.conversion.adaptive.programme import Solution, trimmed
+from accounting.conversion.pld import Atoms, Banded, Hull, Losses, Normal, condensed
+from accounting.conversion.pld.loss import Floats, Loss
+from accounting.conversion.renyi import rdp_to_epsilon
+
+_CELLS = (16, 8)  # of the grid in one range: the variance of the loss grows by a share of 2/(3 cells^2)
+_QUICK, _MOST = 3e6, 1.5e7  # numbers worked on: some hundredths of a second, and half a second
+_MOST_PAIRS = 16
+_UP = 1 + 2.0**-50
+_BEYOND = 1e-4  # share of delta that is left beyond the grid
+_TAIL = 1e-9  # share of delta that cut-off tails may add in all
+
+
+def range_epsilon(losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...], delta: float) -> float | None:
+    """An epsilon proved for the plan at delta > losses.added (Theorem D6); None where the recursion is not tried.
+
+    Args:
+        losses: of the steps, each counted; those of bounded range must have one width.
+        rdp, orders: the Renyi bound of all steps together and where it is tabulated; they choose the grid, and prove nothing.
+        delta: in (0, 1).
+    """
+    ranges, pairs = _parted(condensed(losses))
+    fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) for _, loss in pairs)
+    if len(ranges) != 1 or not fixed or sum(count for count, _ in pairs) > _MOST_PAIRS:
+        return None
+    kept = math.nextafter(delta - losses.added, 0.0)
+    (count, width), reach = ranges[0], rdp_to_epsilon(rdp, kept * _BEYOND, orders).value
+    sizes = [(cells, count * 2.0 * cells * (cells * reach / width)) for cells in _CELLS]
+    cells = next((cells for cells, work in sizes if work <= (_QUICK if cells > _CELLS[-1] else _MOST)), None)
+    if cells is None or count < 2 or kept < 1e-280:
+        return None
+    return _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1, kept)
+
+
+def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:
+    ranges = [(n, loss.width) for n, loss in losses.steps if isinstance(loss, Banded) and loss.is_range]
+    rest = [(n, loss) for n, loss in losses.steps if not (isinstance(loss, Banded) and loss.is_range)]
+    # Gaussians compose to one (C3); rounded up.
+    return ranges, [(1, Normal(loss.mu * math.sqrt(n) * _UP)) if isinstance(loss, Normal) else (n, loss) for n, loss in rest]
+
+
+@functools.lru_cache(maxsize=512)
+def _solved(count: int, width: float, pairs: tuple[tuple[int, Loss], ...], cells: int, size: int, delta: float) -> float:
+    interval, values = width / cells, np.zeros(size)
+    step = RangeOperator(width, interval)
+    for _ in range(count):
+        values = step.upper(values)
+    for times, loss in pairs:
+        fixed = _upper(loss, interval, delta * _TAIL / _MOST_PAIRS)
+        for _ in range(times):
+            values = fixed.upper(values)
+    return Solution(interval, values, np.zeros(1)).epsilon_upper(delta)
+
+
+def _upper(loss: Loss, interval: float, negligible: float) -> PairOperator:
+    pmf = loss.pmf(interval, negligible)
+    low, mass, cut = trimmed(pmf.low, pmf.mass, negligible)
+    return PairOperator(interval, low, mass, pmf.infinity + cut, 0, np.zeros(0), 0.0)
