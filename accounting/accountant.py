@@ -128,7 +128,7 @@ class Accountant:
 
     def delta(self, epsilon: float) -> float:
         """The smallest proved delta at `epsilon` (nats) >= 0."""
-        return bounds.announced(bounds.best_delta(self._priced, epsilon))
+        return bounds.announced(bounds.best_delta(self._priced, epsilon, thorough=True))
 
     def breakdown(self, delta: float) -> Breakdown:
         """The price at `delta`, the bound that won, at which order, and what each label contributed."""

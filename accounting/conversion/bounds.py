@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from accounting.conversion.renyi import (
     through_dp_accounting,
 )
 from accounting.errors import GridEdgeWarning
+
+if TYPE_CHECKING:
+    from accounting.conversion.adaptive.solution import Solution
 
 Floats = NDArray[np.float64]
 Route = Literal["pure", "basic", "rdp", "profile", "pld", "adaptive"]
@@ -75,16 +78,22 @@ def best_epsilon(curve: Bounded, delta: float, *, thorough: bool = False) -> Bou
         InvalidArgument: delta is not in [0, 1).
     """
     found = _winner(_epsilons(curve, check_delta(delta)))
-    return min(found, _adaptive(curve, delta), key=lambda bound: bound.value) if thorough and found.value > 0 else found
+    if thorough and found.value > 0 and (recursion := _recursion(curve, delta)) is not None:
+        return _winner(iter((found, Bound(recursion[0].epsilon_upper(_rounded_down(delta, recursion[1])), "adaptive"))))
+    return found
 
 
-def best_delta(curve: Bounded, epsilon: float) -> Bound:
-    """The smallest delta proved at `epsilon`, over all routes; at most 1.
+def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bound:
+    """The smallest delta proved at `epsilon`, over all routes, `adaptive` included if `thorough`; at most 1.
 
     Raises:
         InvalidArgument: epsilon is negative or not finite.
     """
-    return _winner(_deltas(curve, check_epsilon(epsilon)))
+    found = _winner(_deltas(curve, check_epsilon(epsilon)))
+    if thorough and found.value > curve.delta0 and (recursion := _recursion(curve, 1.0)) is not None:
+        value = (recursion[0].upper_at(epsilon) + recursion[1]) * (1 + 1e-15)
+        return _winner(iter((found, Bound(max(_LEAST, value), "adaptive"))))
+    return found
 
 
 def confirmed(curve: Bounded, delta: float, bound: Bound) -> Bound:
@@ -178,15 +187,15 @@ def _failing(curve: Bounded) -> Losses | None:
     return losses if sum(count for count, _ in losses.steps) > 1 else None
 
 
-def _adaptive(curve: Bounded, delta: float) -> Bound:
-    """By the optimal recursion, whatever the order of the steps; infinite where it is not tried."""
-    from accounting.conversion.adaptive.ranges import range_epsilon  # its neighbours know curves, which know this module
+def _recursion(curve: Bounded, delta: float) -> tuple[Solution, float] | None:
+    """The optimal recursion, whatever the order of the steps, and the bad events outside it; None where it is not tried."""
+    from accounting.conversion.adaptive.ranges import range_solution  # its neighbours know curves, which know this module
 
-    losses = curve.losses() if isinstance(curve, Dominated) and curve.delta0 < delta else None
+    losses = curve.losses() if isinstance(curve, Dominated) else None
     if losses is None or losses.added >= delta:
-        return Bound(math.inf, "adaptive")
-    value = range_epsilon(losses, _renyi(curve), curve.table_orders, delta)
-    return Bound(math.inf if value is None else value, "adaptive")
+        return None
+    solution = range_solution(losses, _renyi(curve), curve.table_orders)
+    return None if solution is None else (solution, losses.added)
 
 
 def _pld_epsilon(losses: Losses, delta: float) -> Bound:

@@ -110,7 +110,7 @@ class Curve(Frozen, ABC):
         Raises:
             InvalidArgument: delta is not in [0, 1).
         """
-        return bounds.announced(bounds.best_epsilon(self, delta))
+        return bounds.announced(bounds.best_epsilon(self, delta, thorough=True))
 
     @final
     def delta(self, epsilon: float) -> float:
@@ -119,7 +119,7 @@ class Curve(Frozen, ABC):
         Raises:
             InvalidArgument: epsilon is negative, NaN or infinite.
         """
-        return bounds.announced(bounds.best_delta(self, epsilon))
+        return bounds.announced(bounds.best_delta(self, epsilon, thorough=True))
 
     @final
     def to_json(self) -> str:

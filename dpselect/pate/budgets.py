@@ -106,8 +106,8 @@ def fitted(
         budget: what all rounds may cost together.
         rounds: how many rounds, >= 1.
         ratio: of the two noises of ConfidentGNMax; None for 2.
-        adaptive: whether StableVoting is priced by the adaptive programme, which takes seconds to minutes and saves noise. A
-            ledger does not run the programme: it charges such a plan by the other accountings, for more than `budget`.
+        adaptive: whether StableVoting is priced by the adaptive programme in the true order of its steps, which takes seconds to
+            minutes and saves a little noise. A ledger prices for any order, a little more than `budget`, and refuses such a plan.
         settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what is sought.
 
     Raises:

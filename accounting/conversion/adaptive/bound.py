@@ -13,7 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting.conversion.adaptive.programme import Solution, solve
+from accounting.conversion.adaptive.programme import solve
+from accounting.conversion.adaptive.solution import Solution
 from accounting.conversion.adaptive.steps import Described, Plan, RangeStep, Step, read_plan
 from accounting.conversion.pld.loss import Floats, Law
 from accounting.conversion.renyi import check_delta, check_epsilon, rdp_to_delta, rdp_to_epsilon

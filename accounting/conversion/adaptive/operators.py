@@ -180,3 +180,13 @@ def _mean(values: Floats, interval: float, low: int, mass: Floats, beyond: float
     # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into the padded array.
     start = max(high, 0) - high
     return np.convolve(padded[start : start + len(values) + len(mass) - 1], mass, mode="valid")
+
+
+def trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, float]:
+    """Cut the lower tail onto the first entry that is kept, and the upper tail off: its mass is returned."""
+    below, above = np.cumsum(mass), np.cumsum(mass[::-1])[::-1]
+    first = int(np.searchsorted(below, negligible, side="right"))
+    last = max(first, len(mass) - 1 - int(np.searchsorted(above[::-1], negligible, side="right")))
+    kept = mass[first : last + 1].copy()
+    kept[0] += float(np.sum(mass[:first]))
+    return low + first, kept, float(np.sum(mass[last + 1 :])) * (1 + 1e-9)

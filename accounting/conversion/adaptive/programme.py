@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.conversion.adaptive.operators import Operator, PairOperator, RangeOperator, extended
+from accounting.conversion.adaptive.operators import Operator, PairOperator, RangeOperator, trimmed
+from accounting.conversion.adaptive.solution import Solution
 from accounting.conversion.adaptive.steps import Plan, RangeStep, Step
 from accounting.conversion.pld.loss import Floats, Law, Loss
 
@@ -26,16 +25,6 @@ def pair_operator(loss: Loss, interval: float, negligible: float) -> PairOperato
     # What a rounded-down law has at infinity is a mass that its cells leave out.
     lost = pmf.infinity if isinstance(loss, Law) and pmf.infinity > negligible else 0.0
     return PairOperator(interval, low_up, up, pmf.infinity + cut, low_down, down, lost * (1 - 1e-9))
-
-
-def trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, float]:
-    """Cut the lower tail onto the first entry that is kept, and the upper tail off: its mass is returned."""
-    below, above = np.cumsum(mass), np.cumsum(mass[::-1])[::-1]
-    first = int(np.searchsorted(below, negligible, side="right"))
-    last = max(first, len(mass) - 1 - int(np.searchsorted(above[::-1], negligible, side="right")))
-    kept = mass[first : last + 1].copy()
-    kept[0] += float(np.sum(mass[:first]))
-    return low + first, kept, float(np.sum(mass[last + 1 :])) * (1 + 1e-9)
 
 
 def _rounded_down(law: Law, interval: float, negligible: float) -> tuple[int, Floats]:
@@ -72,50 +61,6 @@ def _merged(law: Law, edges: Floats, interval: float) -> tuple[int, Floats]:
     low = int(place.min())
     merged = np.bincount(place - low, weights=mass[known] * (1 - 1e-10))
     return low, merged.astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Solution:
-    """Bounds on delta_0 at g = 0, h, 2h, ... without the plan's bad events."""
-
-    interval: float
-    upper: Floats
-    lower: Floats
-
-    def upper_at(self, epsilon: float) -> float:
-        """Upper bound at one epsilon >= 0: the chord, as delta_0 is convex in e^epsilon."""
-        i = math.floor(epsilon / self.interval)
-        if i + 1 >= len(self.upper):
-            return float(self.upper[-1])
-        share = math.expm1(max(0.0, epsilon - i * self.interval)) / math.expm1(self.interval)
-        return float(self.upper[i] + (self.upper[i + 1] - self.upper[i]) * min(1.0, share)) * (1 + 1e-12)
-
-    def lower_at(self, epsilon: float) -> float:
-        """Lower bound at one epsilon: the next entry, or a chord of neighbouring cells extended, which convexity keeps below."""
-        i = math.floor(epsilon / self.interval)
-        if i + 2 >= len(self.lower):
-            return 0.0
-        x, a, b, c, d = (math.exp(v - epsilon) for v in (epsilon, *((i + j) * self.interval for j in (-1, 0, 1, 2))))
-        before = extended(self.upper, self.interval, 1, 0, 0.0)[i]
-        left = self.lower[i] + (self.lower[i] - before) * (x - b) / (b - a)
-        right = self.lower[i + 1] + (self.lower[i + 1] - self.upper[i + 2]) * (c - x) / (d - c)
-        return max(0.0, float(max(self.lower[i + 1], left, right)) * (1 - 1e-12))
-
-    def epsilon_upper(self, delta: float) -> float:
-        """Smallest epsilon that is proved for `delta`; inf if the grid ends before."""
-        reached = np.flatnonzero(self.upper * (1 + 1e-12) > delta)
-        if len(reached) == 0:
-            return 0.0
-        if reached[-1] + 1 == len(self.upper):
-            return math.inf
-        return _bisect(lambda y: self.upper_at(y) > delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[1]
-
-    def epsilon_lower(self, delta: float) -> float:
-        """Largest epsilon for which `delta` is proved too small; 0 if there is none."""
-        reached = np.flatnonzero(self.lower > delta)
-        if len(reached) == 0:
-            return 0.0
-        return _bisect(lambda y: self.lower_at(y) > delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[0]
 
 
 def solve(plan: Plan, interval: float, reach: float, negligible: float) -> Solution:
@@ -156,10 +101,3 @@ def _next_floor(order: list[Operator], floor: float) -> float:
     for operator in order:
         floor = operator.lower_floor(floor)
     return floor
-
-
-def _bisect(above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if above(middle) else (low, middle)
-    return low, high

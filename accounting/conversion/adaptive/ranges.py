@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from accounting.conversion.adaptive.operators import PairOperator, RangeOperator
-from accounting.conversion.adaptive.programme import Solution, trimmed
+from accounting.conversion.adaptive.operators import PairOperator, RangeOperator, trimmed
+from accounting.conversion.adaptive.solution import Solution
 from accounting.conversion.pld import Atoms, Banded, Hull, Losses, Normal, condensed
 from accounting.conversion.pld.loss import Floats, Loss
 from accounting.conversion.renyi import rdp_to_epsilon
@@ -18,29 +18,26 @@ _CELLS = (16, 8)  # of the grid in one range: the variance of the loss grows by 
 _QUICK, _MOST = 3e6, 1.5e7  # numbers worked on: some hundredths of a second, and half a second
 _MOST_PAIRS = 16
 _UP = 1 + 2.0**-50
-_BEYOND = 1e-4  # share of delta that is left beyond the grid
-_TAIL = 1e-9  # share of delta that cut-off tails may add in all
+LEAST = 1e-12  # the least delta that the grid is made for
+_BEYOND = 1e-4  # share of it that is left beyond the grid
+_TAIL = 1e-9  # share of it that cut-off tails may add in all
 
 
-def range_epsilon(losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...], delta: float) -> float | None:
-    """An epsilon proved for the plan at delta > losses.added (Theorem D6); None where the recursion is not tried.
+def range_solution(losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]) -> Solution | None:
+    """Upper bounds on the plan's delta without its bad events (Theorem D6); None where the recursion is not tried.
 
     Args:
         losses: of the steps, each counted; those of bounded range must have one width.
         rdp, orders: the Renyi bound of all steps together and where it is tabulated; they choose the grid, and prove nothing.
-        delta: in (0, 1).
     """
     ranges, pairs = _parted(condensed(losses))
     fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) for _, loss in pairs)
-    if len(ranges) != 1 or not fixed or sum(count for count, _ in pairs) > _MOST_PAIRS:
+    if len(ranges) != 1 or ranges[0][0] < 2 or not fixed or sum(count for count, _ in pairs) > _MOST_PAIRS:
         return None
-    kept = math.nextafter(delta - losses.added, 0.0)
-    (count, width), reach = ranges[0], rdp_to_epsilon(rdp, kept * _BEYOND, orders).value
+    (count, width), reach = ranges[0], rdp_to_epsilon(rdp, LEAST * _BEYOND, orders).value
     sizes = [(cells, count * 2.0 * cells * (cells * reach / width)) for cells in _CELLS]
     cells = next((cells for cells, work in sizes if work <= (_QUICK if cells > _CELLS[-1] else _MOST)), None)
-    if cells is None or count < 2 or kept < 1e-280:
-        return None
-    return _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1, kept)
+    return None if cells is None else _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1)
 
 
 def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:
@@ -51,16 +48,16 @@ def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Lo
 
 
 @functools.lru_cache(maxsize=512)
-def _solved(count: int, width: float, pairs: tuple[tuple[int, Loss], ...], cells: int, size: int, delta: float) -> float:
+def _solved(count: int, width: float, pairs: tuple[tuple[int, Loss], ...], cells: int, size: int) -> Solution:
     interval, values = width / cells, np.zeros(size)
     step = RangeOperator(width, interval)
     for _ in range(count):
         values = step.upper(values)
     for times, loss in pairs:
-        fixed = _upper(loss, interval, delta * _TAIL / _MOST_PAIRS)
+        fixed = _upper(loss, interval, LEAST * _TAIL / _MOST_PAIRS)
         for _ in range(times):
             values = fixed.upper(values)
-    return Solution(interval, values, np.zeros(1)).epsilon_upper(delta)
+    return Solution(interval, values, np.zeros(1))
 
 
 def _upper(loss: Loss, interval: float, negligible: float) -> PairOperator:

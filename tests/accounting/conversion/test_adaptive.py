@@ -217,7 +217,7 @@ def test_the_accountant_keeps_the_order() -> None:
 
 PLANS: list[tuple[list[tuple[acc.Curve, int]], float]] = [
     ([(acc.BoundedRange(epsilon=0.1), 100)], 1e-6),
-    ([(acc.BoundedRange(epsilon=0.4), 5)], 1e-3),
+    ([(acc.BoundedRange(epsilon=0.4), 9)], 1e-3),
     ([(acc.GaussianDP(mu=0.3), 3), (acc.BoundedRange(epsilon=0.2), 20)], 1e-6),
     ([(acc.LaplaceDP(epsilon=0.5), 2), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 1), (acc.BoundedRange(epsilon=0.3), 10)], 1e-6),
 ]
