@@ -40,7 +40,7 @@ class BoundedRange(OneParameter):
     Example:
         >>> import accounting as acc
         >>> round((10 * acc.BoundedRange(epsilon=1.0)).epsilon(1e-6), 3)
-        7.77
+        7.734
     """
 
     kind: Literal["bounded_range"] = "bounded_range"
