@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from numbers import Real
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, cast, final
 
 from pydantic import Field, model_validator
 
@@ -88,6 +88,29 @@ class Sensitivity(Frozen):
         l1 = None if one.l1 is None else 2 * one.l1
         l2 = None if one.l2 is None else sqrt_up(2 * Fraction(one.l2) ** 2)
         return cls(linf=one.linf, l0=None if one.l0 is None else 2 * one.l0, relation=relation, l1=l1, l2=l2, uniform=True)
+
+    @classmethod
+    def of_sums(cls, low: float, high: float, relation: str = "add_remove", items_per_user: int | None = None) -> Self:
+        """That of sums over users, to each of which a user adds from `low` <= 0 to `high` > 0. Theorem H9.
+
+        Args:
+            items_per_user: the most sums to which one user adds; None if any number.
+
+        Raises:
+            InvalidMechanism: a value is outside its domain.
+        """
+        if not -math.inf < low <= 0 < high < math.inf:
+            raise InvalidMechanism(f"low={low!r} and high={high!r} must be finite numbers with low <= 0 < high")
+        most, spread = max(Fraction(high), -Fraction(low)), Fraction(high) - Fraction(low)
+        if relation != "replace_one":
+            return cls(
+                linf=float(most), monotone=low == 0 or items_per_user == 1, l0=items_per_user, relation=cast(Relation, relation)
+            )
+        if items_per_user is None:
+            return cls(linf=_up(spread), relation="replace_one")
+        items = _checked(items_per_user)
+        l2 = sqrt_up(items * max(spread**2, 2 * most**2))
+        return cls(linf=_up(spread), l0=2 * items, relation="replace_one", l1=_up(2 * items * most), l2=l2)
 
     @model_validator(mode="before")
     @classmethod

@@ -5,7 +5,7 @@ from .grouped import GroupCounts as GroupCounts
 from .held import HeldScores as HeldScores
 from .hold import HeldCounts as HeldCounts
 from .hold import hold as hold
-from .reader import ProgressCallback as ProgressCallback
+from .prepared import ProgressCallback as ProgressCallback
 from .reader import read as read
 from .report import ReadReport as ReadReport
 from .values import UserValues as UserValues

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpselect.errors import EventLogError
 from dpselect.events.columns import ambiguous, no_column
-from dpselect.events.domain import require_distinct
+from dpselect.events.domain import joined, require_distinct
 from dpselect.events.doors.delimited import DELIMITERS, QUOTING, Delimited, first_record
 from dpselect.events.doors.files import checked, plain, temporary_folder
 from dpselect.selection import Label
@@ -19,13 +20,18 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})
 
 
-def read_catalogue(path: str | os.PathLike[str], column: str | None = None, *, item: str | None = None) -> list[Label]:
+Names = str | Sequence[str]
+
+
+def read_catalogue(path: str | os.PathLike[str], column: Names | None = None, *, item: Names | None = None) -> list[Label]:
     """Public item labels from a file, as text, in the file's order. UTF-8; may be gzipped.
 
     A file named .csv or .tsv (or so with .gz) with several columns has a header line, and the labels are in `column`, or else
     in the column called `item`, the name that the log's items go by. With one column and no `column` its first line is a header
     if it is `item` or a usual name of one (item, item_id, id, label, name, ...), or if it is the only line that is not an
     integer; otherwise it is an item. Any other file holds one label per line, and no header. Blank lines are skipped.
+
+    Several columns give one label of each line, as several columns of `read` do one item.
 
     The catalogue must be public: made without looking at the log.
 
@@ -37,7 +43,7 @@ def read_catalogue(path: str | os.PathLike[str], column: str | None = None, *, i
     kind = _kind(source)
     with temporary_folder() as folder:
         copy = plain(source, folder / "catalogue")
-        labels = _lines(copy, column, what) if kind is None else _column(copy, kind, column, item, what)
+        labels = _lines(copy, column, what) if kind is None else _read(copy, kind, column, item, what)
     if not labels:
         raise EventLogError(f"{what} holds no item: it must name at least one")
     require_distinct(labels, what)
@@ -49,7 +55,16 @@ def _kind(path: Path) -> Delimited | None:
     return {".csv": "csv", ".tsv": "tsv"}.get(suffix)  # type: ignore[return-value]
 
 
-def _lines(path: Path, column: str | None, what: str) -> list[Label]:
+def _read(path: Path, kind: Delimited, column: Names | None, item: Names | None, what: str) -> list[Label]:
+    several = column if column is not None else item
+    if several is None or isinstance(several, str):
+        return _column(path, kind, column if column is None else str(column), several, what)
+    names = first_record(path, kind, what)
+    parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in several]
+    return [joined(line) for line in zip(*parts, strict=True)]
+
+
+def _lines(path: Path, column: Names | None, what: str) -> list[Label]:
     if column is not None:
         raise EventLogError(f"column={column!r} needs a file with a header, and {what} is not named .csv or .tsv: rename it")
     try:

@@ -16,8 +16,10 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting import Relation
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
+from dpselect.sensitivity import Sensitivity
 
 Norm = Literal["l1", "l2"]
 
@@ -44,6 +46,14 @@ class Clip:
             return f"least({math.floor(Fraction(self.clip) * _ONE)} // t, {_ONE})"
         squares = math.floor(Fraction(self.clip) ** 2 * _ONE**2)
         return f"CAST(floor(sqrt(least({squares} // t, {_ONE**2}))) AS BIGINT)"
+
+    def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
+        """`as_scores` of sums of these weights."""
+        return as_scores(units)
+
+    def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
+        """What one user may change. Theorem H7."""
+        return Sensitivity.of_clipped(self.clip, self.norm, relation, items_per_user)
 
 
 def clips(asked: float | Sequence[float] | None, norm: Norm) -> tuple[Clip, ...]:

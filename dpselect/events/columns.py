@@ -11,7 +11,8 @@ from typing import Self, final
 from dpselect.errors import EventLogError
 
 Reference = str | int
-SHORT = {"user": "u", "item": "i", "group": "g", "value": "v"}  # what `Rows.sql` calls the column of each role
+# What `Rows.sql` calls the column of each role; further parts of an item are roles of their own.
+SHORT = {"user": "u", "item": "i", "group": "g", **{f"item_{n}": f"i{n}" for n in range(2, 9)}, "value": "v", "time": "t"}
 _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
 
@@ -22,6 +23,9 @@ class Asked:
     """The columns a caller asked for.
 
     Attributes:
+        further: other columns that make up an item together with `item`.
+        value: what is summed up, if anything is.
+        time: when an event was, if only some are read.
         elsewhere: roles whose values do not stand in a column, but in the name of a file.
 
     Raises:
@@ -31,7 +35,9 @@ class Asked:
     user: Reference
     item: Reference | None
     group: Reference | None = None
+    further: tuple[Reference, ...] = ()
     value: Reference | None = None
+    time: Reference | None = None
     elsewhere: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -45,8 +51,14 @@ class Asked:
     @property
     def columns(self) -> dict[str, Reference]:
         """The column of every role that was asked for, in the order of `SHORT`."""
-        stated = {"user": self.user, "item": self.item, "group": self.group, "value": self.value}
+        further = {f"item_{number}": column for number, column in enumerate(self.further, start=2)}
+        stated = {"user": self.user, "item": self.item, "group": self.group, **further, "value": self.value, "time": self.time}
         return {role: column for role, column in stated.items() if column is not None and role not in self.elsewhere}
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles in which an event needs a value, an item being one."""
+        return [role for role in self.columns if not role.startswith("item_")]
 
     def without(self, roles: Iterable[str]) -> Self:
         """The same without these roles, whose values are known."""
@@ -55,6 +67,24 @@ class Asked:
     def by_position(self) -> bool:
         """Whether all are positions, so that no header is needed."""
         return all(position(column) is not None for column in self.columns.values())
+
+
+def asked_for(
+    user: Reference,
+    item: Reference | Sequence[Reference],
+    group: Reference | None,
+    value: Reference | None,
+    time: Reference | None,
+) -> Asked:
+    """The columns asked for, one or several of which make up an item.
+
+    Raises:
+        EventLogError: one is no column, two are the same, or an item has more than eight.
+    """
+    parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
+    if not 1 <= len(parts) <= 8 or None in parts or user is None:
+        raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
+    return Asked(user, parts[0], group, tuple(parts[1:]), value, time)
 
 
 def position(column: Reference) -> int | None:

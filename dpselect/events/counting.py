@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpselect.events.amounts import Amount, Measure, summed
 from dpselect.events.bounding import Bound
 from dpselect.events.clipping import Clip
 from dpselect.events.columns import SHORT
@@ -67,7 +68,7 @@ class Contributions:
     """
 
     bound: Bound | None
-    clips: tuple[Clip, ...]
+    clips: tuple[Measure, ...]
     within: list[Label] | None = None
     groups: Bound | None = None
     listed: list[Label] | None = None
@@ -76,6 +77,11 @@ class Contributions:
     def sums(self) -> list[str]:
         """Columns of the totals beside the item and its counts."""
         return [f"w{place}" for place in range(len(self.clips))]
+
+    @property
+    def summed(self) -> Amount | None:
+        """What is summed up of a column, if anything is: the only measure then."""
+        return summed(self.clips)
 
     @property
     def owner(self) -> str:
@@ -129,6 +135,8 @@ def _distinct(relation: str, kinds: Kinds, allowed: Contributions) -> str:
     named = ((SHORT[role], kind) for role, kind in kinds.items())
     keys = [f"CAST({name} AS HUGEINT) AS {name}" if kind == "digits" else name for name, kind in named]
     pairs = f"SELECT DISTINCT {', '.join(keys)} FROM {relation}"
+    if allowed.summed is not None:
+        pairs = f"SELECT {', '.join(keys)}, sum({allowed.summed.fine()}) AS s FROM {relation} GROUP BY ALL"
     if allowed.within is not None:
         pairs = f"SELECT * FROM ({pairs}) SEMI JOIN listed_items USING (i)"
     return pairs if allowed.listed is None else f"SELECT * FROM ({pairs}) SEMI JOIN listed_groups USING (g)"
@@ -171,6 +179,8 @@ def _weighed(kept: str, allowed: Contributions) -> str:
     """The pairs that are kept, each with its weights."""
     if not allowed.clips:
         return kept
+    if allowed.summed is not None:
+        return f"SELECT *, {allowed.summed.weight()} AS w0 FROM ({kept}) JOIN pairs USING ({allowed.owner}, i)"
     owner, held = allowed.owner, "t" if allowed.bound is None else f"least(t, {allowed.bound.limit})"
     weights = ", ".join(f"{clip.weight()} AS {name}" for clip, name in zip(allowed.clips, allowed.sums, strict=True))
     return f"SELECT * FROM ({kept}) JOIN (SELECT {owner}, {weights} FROM (SELECT {owner}, {held} AS t FROM held)) USING ({owner})"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Relation
 from dpselect.errors import EventLogError
-from dpselect.events.clipping import Clip, as_scores
+from dpselect.events.amounts import Measure, summed
 from dpselect.events.domain import aligned, named
 from dpselect.events.private import NotPickled
 from dpselect.events.report import ReadReport
@@ -26,20 +26,23 @@ class Measured(NotPickled):
     __slots__ = ()
     counts: NDArray[np.int64]
     clipped: NDArray[np.int64]
-    clips: tuple[Clip, ...]
+    clips: tuple[Measure, ...]
     max_items_per_user: int | None
 
-    def _values(self, clip: float | None) -> NDArray[np.int64]:
-        """Counts, or sums of weights in units of 2^-20."""
-        return self.counts if clip is None else np.asarray(self.clipped[self._place(clip)])
+    def _values(self, clip: float | None) -> NDArray[Any]:
+        """Counts, clipped counts, or clipped sums, in score units."""
+        place = self._place(clip)
+        return self.counts if place is None else self.clips[place].as_scores(np.asarray(self.clipped[place]))
 
     def _sensitivity(self, clip: float | None, relation: Relation) -> Sensitivity:
-        if clip is None:
+        place = self._place(clip)
+        if place is None:
             return Sensitivity.of_counts(relation, self.max_items_per_user)
-        chosen = self.clips[self._place(clip)]
-        return Sensitivity.of_clipped(chosen.clip, chosen.norm, relation, self.max_items_per_user)
+        return self.clips[place].sensitivity(relation, self.max_items_per_user)
 
-    def _place(self, clip: float) -> int:
+    def _place(self, clip: float | None) -> int | None:
+        if clip is None:
+            return None if summed(self.clips) is None else 0
         known = [each.clip for each in self.clips]
         if clip not in known:
             raise EventLogError(f"clip={clip!r} is none of those the log was read with, {known}: read it with clip={clip!r}")
@@ -54,7 +57,8 @@ class EventCounts(Measured):
     Attributes:
         labels: (m,) the items seen, in order: integers by value, text by code point; or those that were asked for. **Private**.
         counts: (m,) distinct users of each, after the bound. **Private**.
-        clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip. **Private**.
+        clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip; or (1, m) sums of what users add of
+            a column, in units of `clips[0].unit`. **Private**.
         clips: what the rows are clipped to.
         max_items_per_user: the bound on one user's items, or None.
         salt: what chose the items kept under the bound, to choose the same again; None without a bound.
@@ -65,7 +69,7 @@ class EventCounts(Measured):
     labels: tuple[Label, ...]
     counts: NDArray[np.int64]
     clipped: NDArray[np.int64]
-    clips: tuple[Clip, ...]
+    clips: tuple[Measure, ...]
     max_items_per_user: int | None
     salt: str | None
     public: bool
@@ -88,20 +92,27 @@ class EventCounts(Measured):
         The sensitivity is that of distinct-user counts (theory, conventions): one user changes every count by at most 1.
         Under "add_remove" all changes have one sign, and under a bound of L items at most L counts change. Under
         "replace_one" one user's items leave and another's come: not monotone, and at most 2 L counts change. With `clip`, one of
-        those that `read` was asked for, scores are the clipped counts, and what a user changes has at most that norm.
+        those that `read` was asked for, scores are the clipped counts, and what a user changes has at most that norm. If a log
+        was read with `value`, scores are the clipped sums, and their sensitivity is `Sensitivity.of_sums`; sums that may be
+        negative need a public domain.
 
         Raises:
-            EventLogError: the catalogue is empty, names an item twice, or holds something that cannot be an item of this log; or
-                the log was not read with this clip.
+            EventLogError: the catalogue is empty, names an item twice, or holds something that cannot be an item of this log;
+                the log was not read with this clip; or sums may be negative and the domain is not public.
             InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
         """
-        units, sensitivity = self._values(clip), self._sensitivity(clip, relation)
-        names = self.labels
+        values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
+        names, amount = self.labels, summed(self.clips)
+        signed = amount is not None and amount.low < 0
         if catalogue is not None:
             names = tuple(named(catalogue, integers=isinstance(self.labels[0], int)))
-            units = aligned(self.labels, units, names)
+            values = aligned(self.labels, values, names)
         domain: Domain = "public" if self.public or catalogue is not None else "observed"
-        return Scores(units if clip is None else as_scores(units), sensitivity=sensitivity, labels=names, domain=domain)
+        if signed and domain == "observed":
+            raise EventLogError(
+                "sums that may be negative need a public catalogue: what hides a user's own item counts from 0 up"
+            )
+        return Scores(values, sensitivity=sensitivity, labels=names, domain=domain, kind="utilities" if signed else "counts")
 
     def __repr__(self) -> str:
         shown = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,20 @@ def named(catalogue: Sequence[Label] | NDArray[np.generic], *, integers: bool, w
     return names
 
 
-def aligned(labels: Sequence[Label], sums: NDArray[np.int64], names: Sequence[Label]) -> NDArray[np.int64]:
+def joined(parts: tuple[object, ...]) -> str:
+    """One label of several: a record of CSV, quoted where it has to be, so that no two are written alike."""
+    return ",".join(_quoted(str(part)) for part in parts)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
+
+
+def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
     """(..., names) what (..., m) sums of items have for these names, 0 for one that is no item."""
     place = {label: at for at, label in enumerate(labels)}
     at = np.fromiter((place.get(name, -1) for name in names), dtype=np.int64, count=len(names))
-    found = np.zeros((*sums.shape[:-1], len(names)), dtype=np.int64)
+    found = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
     found[..., at >= 0] = sums[..., at[at >= 0]]
     return found
 
@@ -62,6 +72,8 @@ def _listed(catalogue: Sequence[Label] | NDArray[np.generic], what: str) -> list
 
 def _plain(name: object, what: str) -> Label:
     value = name.item() if isinstance(name, np.generic) else name
+    if isinstance(value, tuple):
+        return joined(tuple(_plain(part, what) for part in value))
     if type(value) not in (int, str):
         raise EventLogError(f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str")
     return value  # type: ignore[return-value]

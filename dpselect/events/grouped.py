@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Relation
-from dpselect.events.clipping import Clip, as_scores
+from dpselect.events.amounts import Measure
 from dpselect.events.counting import PRESENT
 from dpselect.events.counts import Measured
 from dpselect.events.domain import named
@@ -56,7 +56,7 @@ class GroupCounts(Measured):
     counts: NDArray[np.int64]
     clipped: NDArray[np.int64]
     present: Mapping[Label, int]
-    clips: tuple[Clip, ...]
+    clips: tuple[Measure, ...]
     max_items_per_user: int | None
     max_groups_per_user: int
     salt: str
@@ -83,8 +83,7 @@ class GroupCounts(Measured):
         Raises:
             EventLogError, InvalidMechanism: as for `EventCounts.scores`.
         """
-        sensitivity, units = self._sensitivity(clip, relation), self._values(clip)
-        values: NDArray[Any] = units if clip is None else as_scores(units)
+        sensitivity, values = self._sensitivity(clip, relation), self._values(clip)
         build = self._seen(values, sensitivity)
         if catalogue is not None or self.public:
             build = self._of_all(values, sensitivity, self.items if catalogue is None else self._named(catalogue))
@@ -123,7 +122,7 @@ class GroupCounts(Measured):
         sensitivity = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
         present = self.present or {_NOTHING: 0}
         units = np.array(list(present.values()), dtype=np.int64)
-        return Scores(as_scores(units), sensitivity=sensitivity, labels=list(present), domain="observed")
+        return Scores(PRESENT.as_scores(units), sensitivity=sensitivity, labels=list(present), domain="observed")
 
     def __repr__(self) -> str:
         bounds = f"max_groups_per_user={self.max_groups_per_user}, max_items_per_user={self.max_items_per_user}"

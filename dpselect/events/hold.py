@@ -18,16 +18,18 @@ from dpselect.errors import EventLogError
 from dpselect.events import spark, staging
 from dpselect.events.bounding import bounds
 from dpselect.events.clipping import Clip, clips
-from dpselect.events.columns import Asked
+from dpselect.events.columns import asked_for
 from dpselect.events.counting import Contributions, tally
 from dpselect.events.counts import Measured
 from dpselect.events.domain import named
 from dpselect.events.engine import Engine, opened
 from dpselect.events.held import HeldScores, Table, Tally
-from dpselect.events.reader import Options, prepared, reported, told
+from dpselect.events.prepared import prepared, reported, told
+from dpselect.events.reader import Options
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given, Kinds
 from dpselect.events.staging import Staged
+from dpselect.events.windows import window
 from dpselect.scores import Scores
 from dpselect.second_look import SecondLook
 from dpselect.selection import Label
@@ -105,7 +107,9 @@ class HeldCounts(Measured):
         return f"HeldCounts(<private figures hidden>, max_items_per_user={self.max_items_per_user}, salt={self.salt!r})"
 
 
-def hold(source: str | os.PathLike[str] | object, *, user: str | int, item: str | int, **options: Unpack[Options]) -> HeldCounts:
+def hold(
+    source: str | os.PathLike[str] | object, *, user: str | int, item: str | int | Sequence[str | int], **options: Unpack[Options]
+) -> HeldCounts:
     """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
 
     A Spark DataFrame is counted and held on its cluster, anything else in the embedded engine, on disk (TMPDIR) beyond
@@ -124,15 +128,20 @@ def hold(source: str | os.PathLike[str] | object, *, user: str | int, item: str 
         ('zoo',)
     """
     said = options.get("format", "auto"), options.get("header"), options.get("table"), options.get("query")
-    given = Given(source, Asked(user, item), *said)
+    if (value := options.get("value")) is not None:
+        raise EventLogError(f"value={value!r} is summed up by events.read: counts that stay in the engine are of users")
+    time, ends = options.get("time"), (options.get("since"), options.get("until"))
+    stretch = window(time, *ends, options.get("time_zone", "UTC"), options.get("time_unit"))
+    given = Given(source, asked_for(user, item, None, None, time), *said, window=stretch)
     limited, _ = bounds(options.get("max_items_per_user"), None, options.get("salt"))
-    allowed = Contributions(limited, clips(options.get("clip"), options.get("clip_norm", "l2")))
+    weights = clips(options.get("clip"), options.get("clip_norm", "l2"))
+    allowed = Contributions(limited, weights)
     if spark.accepts(given):
         held, names = spark.tally(given, allowed, options.get("within"))
     else:
         held, names = _embedded(given, allowed, options)
     limit, salt = (None, None) if limited is None else (limited.limit, limited.salt)
-    return HeldCounts(held, allowed.clips, limit, salt, names)
+    return HeldCounts(held, weights, limit, salt, names)
 
 
 def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[Tally, list[Label] | None]:

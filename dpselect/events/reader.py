@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypedDict, Unpack, overload
 
@@ -12,24 +12,23 @@ from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
 from dpselect.events import spark, staging
+from dpselect.events.amounts import measures, summed
 from dpselect.events.bounding import bounds
 from dpselect.events.catalogue import read_catalogue
-from dpselect.events.clipping import Norm, clips
-from dpselect.events.columns import Asked
+from dpselect.events.clipping import Norm
+from dpselect.events.columns import asked_for
 from dpselect.events.counting import Contributions, Counted, CountedGroups, count
 from dpselect.events.counts import EventCounts
 from dpselect.events.domain import aligned, named
 from dpselect.events.doors.files import Format
-from dpselect.events.engine import Engine, opened
+from dpselect.events.engine import opened
 from dpselect.events.grouped import GroupCounts
+from dpselect.events.prepared import ProgressCallback, prepared, reported, told
 from dpselect.events.report import ReadReport
-from dpselect.events.rows import Given, Kinds
-from dpselect.events.source import rows
+from dpselect.events.rows import Given
 from dpselect.events.staging import Staged
+from dpselect.events.windows import Moment, Unit, window
 from dpselect.selection import Label
-
-ProgressCallback = Callable[[int, int], None]
-"""Called with (steps done, steps in all); nothing else about the data is handed over."""
 
 
 class Options(TypedDict, total=False):
@@ -39,6 +38,13 @@ class Options(TypedDict, total=False):
     salt: str | None
     clip: float | Sequence[float] | None
     clip_norm: Norm
+    value: str | int | None
+    value_clip: float | tuple[float, float] | None
+    time: str | int | None
+    since: Moment | None
+    until: Moment | None
+    time_zone: str
+    time_unit: Unit | None
     within: Sequence[Label] | NDArray[np.generic] | None
     format: Format
     header: bool | None
@@ -51,14 +57,19 @@ class Options(TypedDict, total=False):
 
 @overload
 def read(
-    source: str | os.PathLike[str] | object, *, user: str | int, item: str | int, group: None = None, **options: Unpack[Options]
+    source: str | os.PathLike[str] | object,
+    *,
+    user: str | int,
+    item: str | int | Sequence[str | int],
+    group: None = None,
+    **options: Unpack[Options],
 ) -> EventCounts: ...
 @overload
 def read(
     source: str | os.PathLike[str] | object,
     *,
     user: str | int,
-    item: str | int,
+    item: str | int | Sequence[str | int],
     group: str | int,
     groups: Sequence[Label] | NDArray[np.generic] | str | os.PathLike[str] | None = None,
     max_groups_per_user: int,
@@ -68,7 +79,7 @@ def read(
     source: str | os.PathLike[str] | object,
     *,
     user: str | int,
-    item: str | int,
+    item: str | int | Sequence[str | int],
     group: str | int | None = None,
     groups: Sequence[Label] | NDArray[np.generic] | str | os.PathLike[str] | None = None,
     max_groups_per_user: int | None = None,
@@ -76,6 +87,13 @@ def read(
     salt: str | None = None,
     clip: float | Sequence[float] | None = None,
     clip_norm: Norm = "l2",
+    value: str | int | None = None,
+    value_clip: float | tuple[float, float] | None = None,
+    time: str | int | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    time_zone: str = "UTC",
+    time_unit: Unit | None = None,
     within: Sequence[Label] | NDArray[np.generic] | None = None,
     format: Format = "auto",
     header: bool | None = None,
@@ -97,7 +115,8 @@ def read(
             (streamed), or any object with `__arrow_c_stream__`, read once and in batches. A postgresql:// URL with `table` or
             `query`.
         user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
-        item: the column of items, likewise.
+        item: the column of items, likewise. Several columns (at most 8) make up one item: its label is a record of CSV,
+            "DE,Berlin", with quotes where a part has a comma, a quote or a line end, or is empty; an event needs all parts.
         group: the column of groups, likewise; None to count the log as a whole.
         groups: the groups to look at, a public list, or a file of them for `read_catalogue`; what is elsewhere takes no place
             under the bound. None takes those of the log, which are private: `PerGroup` then needs a `discovery`.
@@ -111,6 +130,16 @@ def read(
             min(1, clip/sqrt(t)) to each, so that all of a heavy user's items count in part and its vector has an l2 norm of at
             most `clip`; a number from 2^-10 to 2^11, or several. Weights are rounded down to multiples of 2^-20, sums are exact.
         clip_norm: "l2", or "l1" for weights min(1, clip/t), which pure budgets need.
+        value: a column of numbers to sum up in place of counting users: a user's values of an item are added up, the sum is cut
+            to `value_clip`, and these are added up over users. Numbers are read as doubles and become whole multiples of 2^-40
+            of the largest power of two within the clip, a user's sum one of 2^-24, to the nearest; sums of these are exact.
+            NaN, infinities, text that is no number, and numbers above 10^12 times the clip are refused.
+        value_clip: C for sums from 0 to C (a user's negative sum counts as 0), or (low, high) with low <= 0 < high, score units.
+        time: the column of times, of which only those in [since, until) are read: timestamps, dates, or ISO 8601 text. Those with
+            an offset are instants; those without are what a clock in `time_zone` showed.
+        since, until: dates or times; in `time_zone` unless they have an offset. They must be public.
+        time_zone: "UTC", "Europe/Berlin" and so on.
+        time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
         within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
             place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
         format: what a file is; "auto" goes by its name.
@@ -144,9 +173,12 @@ def read(
         >>> scores.size, scores.domain
         (3, 'public')
     """
-    given = Given(source, Asked(user, item, group), format, header, table, query)
+    limited, grouped = bounds(max_items_per_user, max_groups_per_user, salt)
+    weights = measures(clip, clip_norm, value, value_clip)
+    stretch = window(time, since, until, time_zone, time_unit)
+    asked = asked_for(user, item, group, value, time)
+    given = Given(source, asked, format, header, table, query, amount=summed(weights), window=stretch)
     _require_bound(group, groups, max_groups_per_user)
-    (limited, grouped), weights = bounds(max_items_per_user, max_groups_per_user, salt), clips(clip, clip_norm)
     known = read_catalogue(groups, item=str(group)) if isinstance(groups, str | os.PathLike) else groups
     staging.number_of_buckets(buckets, 0)
     if spark.accepts(given):
@@ -170,41 +202,6 @@ def _require_bound(group: object, groups: object, most: int | None) -> None:
             "group= needs max_groups_per_user: a release costs so many times what it costs for one group, and a user in any "
             "number of groups could not be hidden"
         )
-
-
-def prepared(engine: Engine, given: Given, buckets: int | None, progress: ProgressCallback | None) -> tuple[Staged, Kinds, int]:
-    """The log in buckets on disk, what its columns hold, and how many buckets there are.
-
-    Raises:
-        EventLogError: it cannot be read as asked, or has no event to count.
-    """
-    log = rows(engine, given)
-    parts = staging.number_of_buckets(buckets, log.size)
-    told(progress, 0, parts + 1)
-    staged = staging.stage(engine, log, given.asked.columns, parts)
-    kinds = log.kinds(engine, staged.everything(), staged.missing) if callable(log.kinds) else log.kinds
-    staging.require_events(staged)
-    told(progress, 1, parts + 1)
-    return staged, kinds, parts
-
-
-def told(progress: ProgressCallback | None, done: int, total: int) -> None:
-    """Say how far a reading is, to whom it may concern."""
-    if progress is not None:
-        progress(done, total)
-
-
-def reported(staged: Staged, pairs: int, kept: int) -> ReadReport:
-    """What was read, of which `kept` pairs are counted."""
-    return ReadReport(
-        rows=staged.rows,
-        rows_without_user=staged.without["user"],
-        rows_without_item=staged.without["item"],
-        rows_without_group=staged.without.get("group", 0),
-        rows_left_out=staged.left_out,
-        pairs=pairs,
-        pairs_left_out=pairs - kept,
-    )
 
 
 def _from_cluster(given: Given, allowed: Contributions, within: Sequence[Label] | NDArray[np.generic] | None) -> EventCounts:

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 
 from dpselect.errors import EventLogError
+from dpselect.events.amounts import Amount
 from dpselect.events.columns import SHORT, Asked
 from dpselect.events.doors.files import Format
+from dpselect.events.windows import Window
 
 if TYPE_CHECKING:
     from dpselect.events.engine import Engine
 
-Kind = Literal["int", "str", "digits", "number"]
-"""What a column holds: integers, text, integers that are stored as text, or numbers of any type (values alone do)."""
+Kind = Literal["int", "str", "digits", "number", "wall", "instant"]
+"""What a column holds: integers, text, or integers that are stored as text; of values, numbers; of times, those of a clock on the
+wall or instants. Values and times may be text, too."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
 Settle = Callable[["Engine", str, frozenset[str]], Kinds]
@@ -30,6 +33,7 @@ class Given:
 
     Attributes:
         name: how messages name the source, where it is not by its path.
+        amount, window: what is summed up, and which events are read, if that was asked for.
 
     Raises:
         EventLogError: `header` is neither True, False nor None.
@@ -42,6 +46,8 @@ class Given:
     table: str | None = None
     query: str | None = None
     name: str | None = None
+    amount: Amount | None = None
+    window: Window | None = None
 
     def __post_init__(self) -> None:
         if self.header is not None and not isinstance(self.header, bool):
@@ -127,7 +133,10 @@ def described(columns: Sequence[tuple[Any, ...]], asked: Asked, what: str) -> Ki
         EventLogError: a column is neither integers nor text.
     """
     stated = asked.columns.items()
-    return {role: _kind(role, name, column[1], what) for (role, name), column in zip(stated, columns, strict=True)}
+    judges = {"time": _time_kind}
+    return {
+        role: judges.get(role, _kind)(role, name, column[1], what) for (role, name), column in zip(stated, columns, strict=True)
+    }
 
 
 def selected(relation: str, names: Mapping[str, str], kinds: Kinds) -> str:
@@ -137,6 +146,21 @@ def selected(relation: str, names: Mapping[str, str], kinds: Kinds) -> str:
         for role, name in names.items()
     ]
     return f"SELECT {', '.join(columns)} FROM {relation}"
+
+
+_WALL = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS)?")
+
+
+def _time_kind(field: str, name: object, stored: str, what: str) -> Kind:
+    if _WALL.fullmatch(stored):
+        return "wall"
+    if stored == "TIMESTAMP WITH TIME ZONE":
+        return "instant"
+    if stored in _INTEGERS:
+        return "int"
+    if stored in ("VARCHAR", '"NULL"'):
+        return "str"
+    raise EventLogError(f"{field}={name!r} of {what} is of type {stored[:40]}: times must be dates, timestamps or ISO 8601 text")
 
 
 def _kind(field: str, name: object, stored: str, what: str) -> Kind:

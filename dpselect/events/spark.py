@@ -89,6 +89,10 @@ def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, lis
     """
     if given.asked.group is not None:
         raise EventLogError("group= is counted by the embedded engine only: give one group's rows of this Spark table at a time")
+    if given.asked.further or given.amount is not None or given.window is not None:
+        raise EventLogError(
+            "items of several columns, value= and time= are for the embedded engine: make a column, or filter, in Spark itself"
+        )
     given.require_no_format("a Spark table")
     given.require_no_header("a Spark table")
     frame: Any = given.source

@@ -40,6 +40,11 @@ class Staged:
         folder = self.folder / f"bucket={number}"
         return _relation(folder / "*.parquet", folder) if folder.exists() else None
 
+    def aside(self) -> str | None:
+        """The SQL relation of the events that are left out, or None without any."""
+        folder = self.folder / f"bucket={_LEFT_OUT}"
+        return _relation(folder / "*.parquet", folder) if folder.exists() else None
+
     def everything(self) -> str:
         """The SQL relation of all events, counted or not."""
         return _relation(self.folder / "*" / "*.parquet", self.folder)
@@ -86,7 +91,8 @@ def require_events(staged: Staged) -> None:
     if staged.rows == staged.left_out:
         needed = "a user, an item and a group" if "group" in staged.without else "both a user and an item"
         columns = " and ".join(f"{role}=" for role in staged.without)
-        raise EventLogError(f"{staged.what} has no event with {needed}: check that {columns} name the columns meant")
+        among = " among those that were asked for by time" if "time" in staged.without else ""
+        raise EventLogError(f"{staged.what} has no event with {needed}{among}: check that {columns} name the columns meant")
 
 
 def _left_out(engine: Engine, folder: Path, roles: Collection[str], what: str) -> tuple[dict[str, int], int]:

@@ -16,8 +16,8 @@ from dpselect.events.bounding import Bound
 from dpselect.events.columns import Asked
 from dpselect.events.doors.files import Format
 from dpselect.events.engine import Engine, opened
+from dpselect.events.prepared import ProgressCallback, told
 from dpselect.events.private import NotPickled
-from dpselect.events.reader import ProgressCallback
 from dpselect.events.rows import Given
 from dpselect.events.source import rows
 from dpselect.events.staging import Staged
@@ -105,17 +105,17 @@ def read_values(
     with opened(memory_limit) as engine:
         log = rows(engine, given)
         parts = staging.number_of_buckets(buckets, log.size)
-        _report(progress, 0, parts + 1)
+        told(progress, 0, parts + 1)
         staged = staging.stage(engine, log, given.asked.columns, parts)
         if callable(log.kinds):
             log.kinds(engine, staged.everything(), staged.missing)
         if staged.rows == staged.left_out:
             raise EventLogError(f"{staged.what} has no event with a user and a value: check that the columns are those meant")
-        _report(progress, 1, parts + 1)
+        told(progress, 1, parts + 1)
         found = []
         for number in range(parts):
             found.append(_bucket(engine, staged, staged.bucket(number), chosen, rule))
-            _report(progress, number + 2, parts + 1)
+            told(progress, number + 2, parts + 1)
     numbers = np.sort(np.concatenate(found))
     numbers.setflags(write=False)
     return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.rows, staged.left_out)
@@ -150,8 +150,3 @@ def _bucket(engine: Engine, staged: Staged, relation: str | None, chosen: Bound 
 
 def _numbers(engine: Engine, staged: Staged, sql: str, parameters: list[object]) -> NDArray[np.float64]:
     return np.array([row[0] for row in engine.run(sql, parameters, what=staged.what)], dtype=np.float64)
-
-
-def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(done, total)

@@ -26,7 +26,7 @@ def accepts(given: Given) -> bool:
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The fields as text, beside the JSON type of each value (uk, ik, gk).
+    """The fields as text, beside the JSON type of each value (uk, ik, ...).
 
     Raises:
         EventLogError: the file is empty, a column is a position, or two names differ in letter case only.
@@ -47,11 +47,14 @@ def rows(engine: Engine, given: Given) -> Rows:
     )
     columns = ", ".join(f"{name} ->> '$' AS {name}, json_type({name}) AS {name}k" for name in short)
 
+    labels = [role for role in names if role != "time"]
+
     def settle(engine: Engine, relation: str, missing: frozenset[str]) -> Kinds:
         _require_fields(path, asked, missing, what)
-        distinct = ", ".join(f"list(DISTINCT {name}k) FILTER (WHERE {name}k IS NOT NULL)" for name in short)
+        kinds = [f"{SHORT[role]}k" for role in labels]
+        distinct = ", ".join(f"list(DISTINCT {kind}) FILTER (WHERE {kind} IS NOT NULL)" for kind in kinds)
         found = engine.run(f"SELECT {distinct} FROM {relation}", what=what)[0]
-        return {role: _kind_of(role, names[role], types, what) for role, types in zip(names, found, strict=True)}
+        return {role: _kind_of(role, names[role], types, what) for role, types in zip(labels, found, strict=True)}
 
     return Rows(sql=f"SELECT {columns} FROM {source}", size=path.stat().st_size, what=what, kinds=settle)
 

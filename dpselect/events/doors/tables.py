@@ -18,6 +18,10 @@ from dpselect.events.rows import Given, Rows, described, located, quoted, select
 _Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int]]
 """From a table to an SQL relation of its columns by their short names, and roughly its size in bytes as text."""
 _UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as if it were this
+_EXTRA_KINDS = {
+    "value": dict.fromkeys(("decimal", "floating", "integer", "mixed-integer-float"), "float64"),
+    "time": dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
+}
 _OBJECT_KINDS = {"string": "string", "integer": "Int64", "empty": "string"}
 
 
@@ -108,11 +112,12 @@ def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:
     """A column of Python objects as one type; the engine would judge it by a sample, and take 7 and "7" for one label."""
-    kind = importlib.import_module("pandas").api.types.infer_dtype(values, skipna=True)
-    converted = None
-    if kind in _OBJECT_KINDS:
+    pandas = importlib.import_module("pandas")
+    kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
+    known = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
+    if kind in known:
         try:
-            converted = values.astype(_OBJECT_KINDS[kind])
+            converted = pandas.to_datetime(values) if known[kind] == "datetime" else values.astype(known[kind])
         except (OverflowError, UnicodeError, ValueError, TypeError):
             converted = None
     if converted is None:

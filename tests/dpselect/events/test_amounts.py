@@ -1,0 +1,176 @@
+"""Clipped sums of a column: the integers of the definition, from every door, in any order; and what is no amount is refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sums_oracle import sums
+
+import dpselect as dps
+from dpselect import events
+from dpselect.errors import EventLogError
+
+NAMES = {"user": "u", "item": "i", "value": "v"}
+_RANDOM = random.Random(7)
+LOG = [(_RANDOM.randrange(12), _RANDOM.choice("abcde"), _RANDOM.uniform(-9, 20)) for _ in range(200)]
+LOG += [(1, "a", 1e9), (1, "a", -1e9), (2, "b", 2.0**-30), (3, "b", 0.1), (3, "b", 0.2), (4, "c", 12.34)]
+
+
+def frame(log: list[Any]) -> pl.DataFrame:
+    return pl.DataFrame(log, schema={"u": pl.Int64, "i": pl.String, "v": pl.Float64}, orient="row")
+
+
+def found(source: Any, **options: Any) -> dict[object, Fraction]:
+    read = events.read(source, **{**NAMES, **options})
+    signed = isinstance(options["value_clip"], tuple) and options["value_clip"][0] < 0
+    values = read.scores(list(read.labels) if signed else None).values.tolist()
+    return {label: Fraction(value) for label, value in zip(read.labels, values, strict=True)}
+
+
+@pytest.mark.parametrize("clip", [50, 10.7, (-5.0, 5.0), (-3, 11)])
+@pytest.mark.parametrize("limit", [None, 2])
+def test_sums_are_those_of_the_definition(clip: Any, limit: int | None) -> None:
+    """To the last bit, in whatever order and buckets the rows come, with and without a bound on a user's items."""
+    low, high = clip if isinstance(clip, tuple) else (0.0, clip)
+    bound = {} if limit is None else {"max_items_per_user": limit, "salt": "s"}
+    expected = sums(LOG, low, high, limit)
+    for seed, buckets in ((1, 1), (2, 5)):
+        shuffled = random.Random(seed).sample(LOG, len(LOG))
+        assert found(frame(shuffled), value_clip=clip, buckets=buckets, **bound) == expected
+
+
+@given(
+    log=st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.floats(-1e4, 1e4)), min_size=1, max_size=12),
+    high=st.floats(2.0**-20, 1e6),
+    share=st.floats(0, 1),
+)
+@settings(max_examples=12, deadline=None)
+def test_one_user_changes_what_the_sensitivity_says(log: list[Any], high: float, share: float) -> None:
+    """Any log and clip: the definition again; and without a user no sum moves by more than the clip."""
+    low = -share * high
+    everyone = found(frame(log), value_clip=(low, high))
+    assert everyone == sums(log, low, high)
+    sensitivity = dps.Sensitivity.of_sums(low, high)
+    without = sums([event for event in log if event[0] != log[0][0]], low, high)
+    change = [everyone[item] - without.get(item, Fraction(0)) for item in everyone]
+    assert max(map(abs, change)) <= Fraction(sensitivity.linf)
+    assert not sensitivity.monotone or min(change) >= 0
+
+
+def test_every_door_sums_alike(tmp_path: Path) -> None:
+    """CSV and JSON lines write numbers as text, tables hold floats, integers or decimals; the sums are the same."""
+    log = [(user, item, round(value * 4) / 4) for user, item, value in LOG]
+    table = frame(log)
+    table.write_csv(tmp_path / "log.csv")
+    table.write_ndjson(tmp_path / "log.jsonl")
+    table.write_parquet(tmp_path / "log.parquet")
+    expected = sums(log, 0.0, 50.0)
+    decimals = table.with_columns(v=pl.col("v").cast(pl.Decimal(20, 2)))
+    relation = duckdb.connect().from_arrow(table.to_arrow())
+    sources = [tmp_path / "log.csv", tmp_path / "log.jsonl", tmp_path / "log.parquet", table.lazy(), decimals, relation]
+    for source in [*sources, table.to_pandas(), decimals.to_pandas()]:
+        assert found(source, value_clip=50) == expected
+
+
+def test_a_group_has_sums_of_its_own() -> None:
+    """Within each group a user's part is cut anew, and the sensitivity is that within a group."""
+    log = pl.DataFrame({"u": [1, 1, 2], "g": ["x", "y", "y"], "i": ["a", "a", "a"], "v": [70.0, 30.0, 5.0]})
+    counts = events.read(log, **NAMES, group="g", groups=["x", "y"], max_groups_per_user=2, value_clip=50)
+    scores = dict(counts.scores(["a"]).items())
+    assert [scores[group].values.tolist() for group in ("x", "y")] == [[50.0], [35.0]]
+    assert scores["x"].sensitivity == dps.Sensitivity.of_sums(0, 50)
+
+
+def test_sums_are_released() -> None:
+    """The scores go to a histogram of an unknown domain, or to any public mechanism; two-sided sums to the latter alone."""
+    log = frame([(user, "abc"[user % 3], 40.0) for user in range(3000)])
+    one_sided = events.read(log, **NAMES, value_clip=50, max_items_per_user=1).scores()
+    assert one_sided.sensitivity == dps.Sensitivity.of_sums(0, 50, items_per_user=1)
+    histogram = dps.SparseHistogram(k=3, scale=60.0, delta=1e-6, sensitivity=one_sided.sensitivity)
+    assert set(histogram.select(one_sided).labels or ()) == set("abc")
+    with pytest.raises(dps.SensitivityMismatch):
+        dps.LimitedDomain(k=1, kbar=3, epsilon=1, delta=1e-6).select(one_sided)
+    both = events.read(log, **NAMES, value_clip=(-50, 50), max_items_per_user=1)
+    with pytest.raises(EventLogError, match="public catalogue"):
+        both.scores()
+    scores = both.scores(["a", "b", "nothing"])
+    assert (scores.kind, scores.values.tolist()) == ("utilities", [40000.0, 40000.0, 0.0])
+    assert dps.PeelingTopK(k=2, noise="exponential", scale=60.0, sensitivity=scores.sensitivity).select(scores).labels in (
+        ("a", "b"),
+        ("b", "a"),
+    )
+
+
+SECRET = "SECRET42"
+
+
+@pytest.mark.parametrize("value", [SECRET, "nan", "inf", "-Infinity", "1e300", "1,5", "true"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "table"])
+def test_what_is_no_amount_is_refused(value: str, form: str, tmp_path: Path) -> None:
+    """NaN, infinities, what would overflow, and text: one error that shows the rule and not the row."""
+    table = pl.DataFrame({"u": ["1", SECRET], "i": ["a", SECRET], "v": ["1", value]})
+    source: Any = table
+    if form != "table":
+        source = tmp_path / f"log.{form}"
+        (table.write_csv if form == "csv" else table.write_ndjson)(source)
+    with pytest.raises(EventLogError, match=r"'v' of .* no finite number") as caught:
+        events.read(source, **NAMES, value_clip=50)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_floats_that_are_none_are_refused() -> None:
+    """So are those of a column of floats, and what is no column of numbers."""
+    for value in (float("nan"), float("inf"), 1e17):
+        with pytest.raises(EventLogError, match="no finite number"):
+            events.read(frame([(1, "a", value)]), **NAMES, value_clip=50)
+    with pytest.raises(EventLogError, match="of type BOOLEAN"):
+        events.read(pa.table({"u": [1], "i": ["a"], "v": [True]}), **NAMES, value_clip=50)
+
+
+def test_events_without_an_amount_are_left_out() -> None:
+    """A null is no 0: the event is left out and counted as such."""
+    read = events.read(pl.DataFrame({"u": [1, 2], "i": ["a", "b"], "v": [None, 3.0]}), **NAMES, value_clip=5)
+    assert (read.labels, read.scores().values.tolist(), read.report.rows_left_out) == (("b",), [3.0], 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"value_clip": None}, "give both or neither"),
+        ({"value": None}, "give both or neither"),
+        ({"value_clip": 0}, "value_clip=0 must be"),
+        ({"value_clip": -3}, "value_clip=-3 must be"),
+        ({"value_clip": (1, 2)}, "must be"),
+        ({"value_clip": (-1, 2, 3)}, "must be"),
+        ({"value_clip": float("nan")}, "must be"),
+        ({"value_clip": True}, "must be"),
+        ({"value_clip": "50"}, "must be"),
+        ({"value_clip": 2.0**60}, "must be"),
+        ({"clip": 1.0}, "clip= is for counts"),
+        ({"value": "x"}, "value='x' is not a column"),
+        ({"value": "u"}, "same column"),
+    ],
+)
+def test_wrong_clips_are_refused(options: dict[str, Any], words: str) -> None:
+    """Each with the field, its value and the rule."""
+    with pytest.raises(EventLogError, match=words):
+        events.read(frame([(1, "a", 1.0)]), **{**NAMES, "value_clip": 50, **options})
+
+
+def test_units_are_a_power_of_two() -> None:
+    """A clip of any size has at most 2^25 units, so that a quarter of a billion users add up exactly."""
+    for high in (2.0**-30, 0.1, 1.0, 1.5, 1e6, 2.0**50):
+        (amount,) = events.read(frame([(1, "a", 1.0)]), **NAMES, value_clip=high).clips
+        assert 2**24 <= Fraction(high) / amount.unit < 2**25
+    assert list(itertools.islice(found(frame([(1, "a", 7.0)]), value_clip=50).values(), 1)) == [7]

@@ -1,0 +1,182 @@
+"""Which events are read, and what makes up an item: windows of time with stated zones, and several columns as one label."""
+
+from __future__ import annotations
+
+import csv
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pytest
+
+from dpselect import events
+from dpselect.errors import EventLogError
+from dpselect.events.windows import periods, window
+
+SECRET = "SECRET42"
+# The clock in Berlin went from 03:00 back to 02:00 on 2024-10-27: that day has 25 hours.
+TEXTS = [
+    "2024-10-26T21:59:59Z",
+    "2024-10-26T22:00:00Z",
+    "2024-10-27",
+    "2024-10-27 22:59:59.999999+00:00",
+    "2024-10-27T23:30:00+0100",
+    "2024-10-27 23:59",
+    "2024-10-27T23:00:00Z",
+    "2024-10-28T00:00",
+]
+INSIDE = [1, 2, 3, 4, 5]  # of them, on 27 October in Berlin
+DAY = {"since": "2024-10-27", "until": date(2024, 10, 28), "time_zone": "Europe/Berlin"}
+
+
+def seen(source: Any, **options: Any) -> list[int]:
+    return [int(label) for label in events.read(source, **{"user": "u", "item": "i", "time": "t", **options}).labels]
+
+
+def frame(times: list[Any]) -> pl.DataFrame:
+    return pl.DataFrame({"u": [1] * len(times), "i": list(range(len(times))), "t": times})
+
+
+def test_text_is_an_instant_or_a_clock_on_the_wall(tmp_path: Path) -> None:
+    """With an offset a time is an instant, without it is what a clock in the zone showed; from since, to before until."""
+    table = frame(TEXTS)
+    table.write_csv(tmp_path / "t.csv")
+    table.write_ndjson(tmp_path / "t.jsonl")
+    for source in (table, tmp_path / "t.csv", tmp_path / "t.jsonl"):
+        assert seen(source, **DAY) == INSIDE
+
+
+def test_typed_columns_are_read_by_their_type(tmp_path: Path) -> None:
+    """Timestamps with a zone are instants, those without and dates are of the wall, and numbers are what is said."""
+    instants = [
+        datetime(2024, 10, 26, 21, 59, 59, tzinfo=UTC),
+        datetime(2024, 10, 26, 22, tzinfo=UTC),
+        datetime(2024, 10, 27, 23, tzinfo=UTC),
+    ]
+    walls = [datetime(2024, 10, 26, 23, 59, 59), datetime(2024, 10, 27), datetime(2024, 10, 28)]
+    for source in (frame(instants), frame(instants).to_pandas(), frame(walls), frame(walls).to_pandas()):
+        assert seen(source, **DAY) == [1]
+    assert seen(frame([moment.date() for moment in walls]), **DAY) == [1]
+    seconds = [int(moment.timestamp()) for moment in instants]
+    frame(seconds).write_csv(tmp_path / "s.csv")
+    for source in (frame(seconds), tmp_path / "s.csv"):
+        assert seen(source, **DAY, time_unit="s") == [1]
+    assert seen(frame([1000 * second for second in seconds]), **DAY, time_unit="ms") == [1]
+
+
+def test_an_end_may_be_missing_and_may_have_an_offset() -> None:
+    """Either side may be open; an end with an offset of its own is that instant."""
+    moments = ["2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z"]
+    assert seen(frame(moments), since="2024-01-01T01:00") == [1]
+    assert seen(frame(moments), until="2024-01-01T01:00") == [0]
+    assert seen(frame(moments), since=datetime(2024, 1, 1, 2, tzinfo=ZoneInfo("Europe/Berlin"))) == [1]
+
+
+def test_events_without_a_time_are_left_out() -> None:
+    """They are counted as such; the others outside the window are no events of this reading."""
+    read = events.read(frame(["2024-01-01", None, "2025-01-01"]), user="u", item="i", time="t", until="2024-06-01")
+    assert (read.report.rows, read.report.rows_left_out) == (2, 1)
+
+
+@pytest.mark.parametrize("time", [SECRET, "2024-13-01", "20240101", "2024-01-01 10:00 Europe/Berlin", "1704067200", "infinity"])
+def test_what_is_no_time_is_refused(time: str) -> None:
+    """A zone by name, digits, or anything else: one error that shows the rule and not the row."""
+    with pytest.raises(EventLogError, match=r"time='t' of .* is no time") as caught:
+        seen(frame(["2024-01-01", time]), since="2024-01-01")
+    assert time not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "needs since= or until="),
+        ({"time": None, "since": "2024-01-01"}, "about the column time="),
+        ({"since": "2024-01-02", "until": "2024-01-02"}, "must be before"),
+        ({"since": "yesterday"}, "since='yesterday' is no date"),
+        ({"since": 5}, "since=5 is no date"),
+        ({"since": "2024-01-01", "time_zone": "Mars/Base"}, "time_zone='Mars/Base' is not known"),
+        ({"since": "2024-01-01", "time_unit": "h"}, "time_unit='h' must be one of"),
+        ({"since": "2024-01-01", "time_unit": "s"}, "holds times: leave it out|no time"),
+        ({"since": "2030-01-01"}, "no event .* asked for by time"),
+        ({"since": "2024-01-01", "time": "i"}, "same column"),
+    ],
+)
+def test_wrong_windows_are_refused(options: dict[str, Any], words: str) -> None:
+    """Each with the field, its value and the rule."""
+    with pytest.raises(EventLogError, match=words):
+        seen(frame([datetime(2024, 1, 1)]), **options)
+
+
+def test_numbers_need_a_unit() -> None:
+    """A column of integers is not guessed at."""
+    with pytest.raises(EventLogError, match="time_unit="):
+        seen(frame([1704067200]), since="2024-01-01")
+
+
+def test_periods_are_named_as_a_ledger_names_them() -> None:
+    """Whole days, ISO weeks and months of a zone; a day of 25 hours is one day."""
+
+    def named(every: Any, since: str, until: str) -> list[tuple[str, float]]:
+        whole = window("t", since, until, "Europe/Berlin", None)
+        assert whole is not None
+        hours = lambda start, end: (end.astimezone(UTC) - start.astimezone(UTC)).total_seconds() / 3600  # noqa: E731
+        return [(name, hours(start, end)) for name, start, end in periods(whole, every)]
+
+    assert named("day", "2024-10-26", "2024-10-29") == [("2024-10-26", 24), ("2024-10-27", 25), ("2024-10-28", 24)]
+    assert [name for name, _ in named("month", "2024-11-01", "2025-02-01")] == ["2024-11", "2024-12", "2025-01"]
+    assert [name for name, _ in named("week", "2024-12-23", "2025-01-06")] == ["2024-W52", "2025-W01"]
+    with pytest.raises(EventLogError, match="where a month starts"):
+        named("month", "2024-11-02", "2025-02-01")
+    with pytest.raises(EventLogError, match="more than 400"):
+        named("day", "2020-01-01", "2024-01-01")
+
+
+PAIRS = [
+    (1, "DE", "Berlin"),
+    (2, "DE", "Berlin"),
+    (1, "a,b", "c"),
+    (1, "a", "b,c"),
+    (1, 'q"', "x"),
+    (2, "DE", None),
+    (3, "", "y"),
+]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "jsonl", "parquet"])
+def test_several_columns_are_one_item(form: str, tmp_path: Path) -> None:
+    """The label is a record of CSV: no two items are written alike, and a reader of CSV takes it apart; nulls make no item."""
+    table = pl.DataFrame(PAIRS, schema=["u", "a", "b"], orient="row")
+    source: Any = table if form == "table" else tmp_path / f"log.{form}"
+    if form != "table":
+        getattr(table, {"csv": "write_csv", "jsonl": "write_ndjson", "parquet": "write_parquet"}[form])(source)
+    read = events.read(source, user="u", item=["a", "b"])
+    expected = {
+        ("DE", "Berlin"): 2,
+        ("a,b", "c"): 1,
+        ("a", "b,c"): 1,
+        ('q"', "x"): 1,
+        **({} if form == "csv" else {("", "y"): 1}),
+    }
+    counted = dict(zip(read.labels, read.counts.tolist(), strict=True))
+    assert {tuple(next(csv.reader([str(label)]))): count for label, count in counted.items()} == expected
+    assert read.scores([("DE", "Berlin"), ("a", "b,c"), ("FR", "Paris")]).values.tolist() == [2, 1, 0]
+
+
+def test_a_catalogue_of_several_columns(tmp_path: Path) -> None:
+    """Its lines are written as the items are."""
+    (tmp_path / "c.csv").write_text('country,city\nDE,Berlin\n"a,b",c\n')
+    for given in ({"column": ["country", "city"]}, {"item": ["country", "city"]}):
+        assert events.read_catalogue(tmp_path / "c.csv", **given) == ["DE,Berlin", '"a,b",c']
+    with pytest.raises(EventLogError, match="'town' is not a column"):
+        events.read_catalogue(tmp_path / "c.csv", ["country", "town"])
+
+
+def test_items_of_too_many_columns_are_refused() -> None:
+    """From one to eight columns, all different."""
+    table = pl.DataFrame({"u": [1], "a": [1], "b": [2]})
+    for item, words in (([], "1 to 8"), (list("abcdefghi"), "1 to 8"), (["a", "a"], "same column"), (["a", None], "1 to 8")):
+        with pytest.raises(EventLogError, match=words):
+            events.read(table, user="u", item=item)
+    assert events.read(table, user="u", item=["a", "b"]).labels == ("1,2",)

@@ -1,0 +1,80 @@
+"""Theorem H9: what one user may change about clipped sums, over all neighbouring tiny logs, attained to the last bit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+from sums_oracle import contribution, kept
+
+import dpselect as dps
+
+ITEMS = "abcd"
+Vector = tuple[Fraction, ...]
+
+
+def vectors(low: float, high: float, limit: int) -> set[Vector]:
+    """Everything that a user with any events on four items can add: none, far below, below, within and far above the clip."""
+    found = set()
+    for values in itertools.product((None, 3 * low - 1, low / 3, high / 7, 2 * high), repeat=len(ITEMS)):
+        events = [(item, value) for item, value in zip(ITEMS, values, strict=True) if value is not None]
+        for user in range(3):
+            chosen = kept(user, {item for item, _ in events}, limit, "salt")
+            held = contribution([event for event in events if event[0] in chosen], low, high)
+            found.add(tuple(held.get(item, Fraction(0)) for item in ITEMS))
+    return found
+
+
+def changes(low: float, high: float, limit: int, relation: str) -> Iterator[Vector]:
+    """Changes between all neighbours."""
+    users = vectors(low, high, limit)
+    nobody = (Fraction(0),) * len(ITEMS)
+    for one in users:
+        for other in users if relation == "replace_one" else (nobody,):
+            yield tuple(x - y for x, y in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 50.0), (-50.0, 50.0), (-7.5, 24.0), (-0.3, 0.1)])
+def test_one_user_changes_what_the_sensitivity_says(low: float, high: float, limit: int, relation: str) -> None:
+    """linf, l0, l1 and l2 are the maxima over all neighbours, rounded up by a clip that is no multiple of the unit at most; one
+    sign where monotone; the range is not exceeded, and attained wherever the clip is one-sided or symmetric."""
+    stated = dps.Sensitivity.of_sums(low, high, relation, limit)
+    found = list(changes(low, high, limit, relation))
+    exact = 1 - 2.0**-22  # 0.1 and 0.3 are no multiples of the unit
+
+    def attained(bound: float, reached: float) -> None:
+        assert exact * bound <= reached <= bound
+
+    attained(stated.linf, max(max(map(abs, d)) for d in found))
+    assert stated.l0 == max(sum(x != 0 for x in d) for d in found)
+    attained(stated.l1_of(None), float(max(sum(map(abs, d)) for d in found)))
+    attained(stated.l2_of(None), math.sqrt(max(sum(x * x for x in d) for d in found)))
+    assert stated.monotone == all(min(d) >= 0 or max(d) <= 0 for d in found)
+    spread = float(max(max(d) - min(d) for d in found))
+    assert spread <= stated.range
+    if low in (0.0, -high):
+        attained(stated.range, spread)
+
+
+def test_a_tighter_clip_is_covered_and_a_wider_is_not() -> None:
+    """A mechanism proved for a clip takes scores of a smaller one, and refuses those of one that is a twentieth larger."""
+    mechanism = dps.OneshotTopK(k=1, noise="gaussian", scale=9.0, sensitivity=dps.Sensitivity.of_sums(-50, 50, "add_remove", 3))
+    for clip, fits in ((50.0, True), (40.0, True), (52.5, False)):
+        scores = dps.Scores([5.0, -3.0], sensitivity=dps.Sensitivity.of_sums(-clip, clip, "add_remove", 3), kind="utilities")
+        if fits:
+            mechanism.select(scores)
+        else:
+            with pytest.raises(dps.SensitivityMismatch):
+                mechanism.select(scores)
+
+
+@pytest.mark.parametrize("ends", [(1.0, 2.0), (0.0, 0.0), (-1.0, 0.0), (0.0, math.inf), (math.nan, 1.0)])
+def test_ends_that_hold_no_zero_are_refused(ends: tuple[float, float]) -> None:
+    """Somebody who adds nothing is in every clip, so 0 lies in it, below the upper end."""
+    with pytest.raises(dps.InvalidMechanism, match="low <= 0 < high"):
+        dps.Sensitivity.of_sums(*ends)
