@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.combine.grouped_scores import GroupedScores
+from dpselect.replayable import EVERYBODY, InMemory, Replayable
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 
-Pipeline = Callable[[Any], Scores]
+Pipeline = Callable[[Any], Scores | GroupedScores]
+_PRESENCE: Final = object()
 _ROUNDING = 1e-9  # of a declared bound, for scores that are sums of floats
 
 
@@ -30,8 +33,11 @@ class Replay:
         users: how many pairs of neighbouring logs were compared.
         linf, l0, l1, l2: the largest changes, l0 in scores and the others in score units.
         domain_moved: whether a user changed which candidates there are. Of observed candidates that is to be expected.
+        groups: in how many groups of `GroupedScores` a user changed the scores at most; 0 for scores of one group. The other
+            figures are the largest within one group then.
         broken: what the declaration says and some pair breaks: names of `Sensitivity`'s fields, "domain" where candidates that
-            are declared public moved, "sensitivity" where the declaration itself depends on who is in the log.
+            are declared public moved, "sensitivity" where the declaration itself depends on who is in the log, and
+            "max_groups_per_user".
         offender: `salted_name` of the first user who breaks it; None if nobody did. Of a replaced pair, the one that is left out
             of the first log.
     """
@@ -42,6 +48,7 @@ class Replay:
     l1: float
     l2: float
     domain_moved: bool
+    groups: int
     broken: tuple[str, ...]
     offender: str | None
 
@@ -63,7 +70,7 @@ def replay(
     pipeline: Pipeline,
     log: Any,
     *,
-    user: Any,
+    user: Any = None,
     salt: str,
     users: int | None = 100,
     seed: int = 0,
@@ -76,9 +83,11 @@ def replay(
     are drawn at random.
 
     Args:
-        pipeline: from a log to Scores: the code that production runs, contribution bounding included. Called users + 2 times.
-        log: a DataFrame of pandas or polars, a pyarrow Table, or a sequence of events.
-        user: the column of users; for a sequence the key, index or attribute is up to a function event -> user.
+        pipeline: from a log to Scores or GroupedScores: the code that production runs, contribution bounding included. Called
+            users + 2 times.
+        log: a DataFrame of pandas or polars, a pyarrow Table, a sequence of events, or a `Replayable`.
+        user: the column of users; for a sequence the key, index or attribute is up to a function event -> user. A `Replayable`
+            knows it.
         salt: for the offender's name, so that a report may be shown without naming anybody.
         users: how many users to try, >= 1; None for all.
         seed: of the choice of users. It releases nothing.
@@ -99,24 +108,24 @@ def replay(
         >>> found.offender == dps.verify.salted_name("ana", "s")
         True
     """
-    names = _users(log, user)
-    tried = _chosen(names, users, seed)
-    whole = _run(pipeline, log)
-    _require_repeatable(whole, _run(pipeline, log))
+    held = log if isinstance(log, Replayable) else InMemory(log, user)
+    tried = _chosen(held.users(), users, seed)
+    whole = _run(pipeline, held.without(EVERYBODY))
+    _require_repeatable(whole, _run(pipeline, held.without(EVERYBODY)))
     changes = []
-    for done, (name, first, second) in enumerate(_neighbours(pipeline, log, names, tried, whole), 1):
-        changes.append((name, _Change(first, second)))
+    for done, (name, first, second) in enumerate(_neighbours(pipeline, held, tried, whole), 1):
+        changes.append((name, _Pair(first, second)))
         if progress is not None:
             progress(done, len(tried))
     return _summary(changes, salt)
 
 
 def _neighbours(
-    pipeline: Pipeline, log: Any, names: NDArray[np.object_], tried: list[Any], whole: Scores
-) -> Iterator[tuple[Any, Scores, Scores]]:
+    pipeline: Pipeline, log: Replayable, tried: list[Any], whole: Scores | GroupedScores
+) -> Iterator[tuple[Any, Scores | GroupedScores, Scores | GroupedScores]]:
     """A user, and the scores of two logs that differ by that user."""
-    without = ((name, _run(pipeline, _kept(log, names != name))) for name in tried)
-    if whole.sensitivity.relation == "replace_one":
+    without = ((name, _run(pipeline, log.without(name))) for name in tried)
+    if _relation(whole) == "replace_one":
         if len(tried) < 2:
             raise InvalidRequest("users must be at least 2 under replace_one, where one takes the place of another")
         yield from ((name, first, second) for (name, first), (_, second) in pairwise(without))
@@ -124,17 +133,40 @@ def _neighbours(
         yield from ((name, scores, whole) for name, scores in without)
 
 
+class _Pair:
+    """How far two results are apart, group by group."""
+
+    def __init__(self, first: Scores | GroupedScores, second: Scores | GroupedScores) -> None:
+        before, after = _parts(first), _parts(second)
+        names = list(dict.fromkeys([*before, *after]))
+        every = ((name, _Change(before.get(name), after.get(name))) for name in names)
+        self.parts = {name: part for name, part in every if part.differs}
+        self.changed = sum(bool(len(part.size)) for name, part in self.parts.items() if name is not _PRESENCE)
+        self.moved = before.keys() != after.keys() or any(part.moved for part in self.parts.values())
+        self.groups = isinstance(first, GroupedScores)
+        self.breaks = self._breaks(first, second, listed=before.keys() != after.keys() and _PRESENCE not in names)
+
+    def _breaks(self, first: Any, second: Any, *, listed: bool) -> list[str]:
+        found = [field for part in self.parts.values() for field in part.broken()]
+        if self.groups:
+            users = 2 if _relation(first) == "replace_one" else 1
+            found += ["max_groups_per_user"] if self.changed > users * second.max_groups_per_user else []
+            found += ["sensitivity"] if first.max_groups_per_user != second.max_groups_per_user else []
+            found += ["domain"] if listed else []
+        return list(dict.fromkeys(found))
+
+
 class _Change:
     """How far two vectors of scores are apart, and what they declare."""
 
-    def __init__(self, first: Scores, second: Scores) -> None:
-        self.declared, self.stable = second.sensitivity, first.sensitivity == second.sensitivity
-        before, after = _by_name(first), _by_name(second)
-        self.moved = before.keys() != after.keys()
-        self.breach_of_domain = self.moved and "public" in (first.domain, second.domain)
-        change = np.array([after.get(name, 0) - before.get(name, 0) for name in before | after], dtype=np.float64)
+    def __init__(self, first: Scores | None, second: Scores | None) -> None:
+        known = [scores for scores in (second, first) if scores is not None]  # a group may be in one of the logs only
+        self.declared, self.stable = known[0].sensitivity, known[0].sensitivity == known[-1].sensitivity
+        self.moved, change = _moves(first, second)
+        self.breach_of_domain = self.moved and any(scores.domain == "public" for scores in known)
         self.size = np.abs(change[change != 0])
         self.one_way = bool((change >= 0).all() or (change <= 0).all())
+        self.differs = self.moved or not self.stable or len(self.size) > 0
         self.linf, self.l0 = float(self.size.max(initial=0.0)), len(self.size)
         self.l1, self.l2 = math.fsum(self.size), math.sqrt(math.fsum(self.size**2))
 
@@ -158,16 +190,17 @@ class _Change:
         return one_user and self.l0 > 1 and _above(self.linf, float(self.size.min()))
 
 
-def _summary(changes: list[tuple[Any, _Change]], salt: str) -> Replay:
-    broken = [(name, wrong) for name, change in changes if (wrong := change.broken())]
-    every = [change for _, change in changes]
+def _summary(changes: list[tuple[Any, _Pair]], salt: str) -> Replay:
+    broken = [(name, pair.breaks) for name, pair in changes if pair.breaks]
+    every = [change for _, pair in changes for change in pair.parts.values()]
     return Replay(
-        users=len(every),
-        linf=max(one.linf for one in every),
-        l0=max(one.l0 for one in every),
-        l1=max(one.l1 for one in every),
-        l2=max(one.l2 for one in every),
-        domain_moved=any(one.moved for one in every),
+        users=len(changes),
+        linf=max((one.linf for one in every), default=0.0),
+        l0=max((one.l0 for one in every), default=0),
+        l1=max((one.l1 for one in every), default=0.0),
+        l2=max((one.l2 for one in every), default=0.0),
+        domain_moved=any(pair.moved for _, pair in changes),
+        groups=max(pair.changed if pair.groups else 0 for _, pair in changes),
         broken=tuple(dict.fromkeys(field for _, wrong in broken for field in wrong)),
         offender=salted_name(broken[0][0], salt) if broken else None,
     )
@@ -177,44 +210,52 @@ def _above(value: float, bound: float) -> bool:
     return value > bound * (1 + _ROUNDING)
 
 
+def _relation(scores: Scores | GroupedScores) -> str:
+    return next(iter(_parts(scores).values())).sensitivity.relation
+
+
+def _parts(scores: Scores | GroupedScores) -> Mapping[Any, Scores]:
+    """Scores by group, each made when it is asked for, and users per group; of one group under no name."""
+    if isinstance(scores, Scores):
+        return {None: scores}
+    return ChainMap({} if scores.presence is None else {_PRESENCE: scores.presence}, scores.by_group)  # type: ignore[arg-type]
+
+
+def _moves(first: Scores | None, second: Scores | None) -> tuple[bool, NDArray[np.float64]]:
+    """Whether other candidates are listed, and by how much each score moves; one that is not listed is 0.
+
+    A group that one log lacks has the candidates of the other.
+    """
+    if first is not None and second is not None and first.labels == second.labels and first.size == second.size:
+        return False, np.asarray(second.dense() - first.dense(), dtype=np.float64)
+    before, after = ({} if scores is None else _by_name(scores) for scores in (first, second))
+    change = [after.get(name, 0) - before.get(name, 0) for name in before | after]
+    return None not in (first, second) and before.keys() != after.keys(), np.array(change, dtype=np.float64)
+
+
 def _by_name(scores: Scores) -> dict[Any, Any]:
     values = scores.dense().tolist()
     return dict(zip(range(len(values)) if scores.labels is None else scores.labels, values, strict=True))
 
 
-def _run(pipeline: Pipeline, log: Any) -> Scores:
+def _run(pipeline: Pipeline, log: Any) -> Scores | GroupedScores:
     scores = pipeline(log)
-    if not isinstance(scores, Scores):
+    if not isinstance(scores, Scores | GroupedScores):
         raise InvalidRequest(
             f"pipeline must return dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}"
         )
     return scores
 
 
-def _require_repeatable(first: Scores, second: Scores) -> None:
-    if _by_name(first) != _by_name(second):
+def _require_repeatable(first: Scores | GroupedScores, second: Scores | GroupedScores) -> None:
+    pair = _Pair(first, second)
+    if pair.moved or pair.parts:
         raise InvalidRequest("pipeline returned different scores for the same log: fix its salt or its seed, then replay it")
 
 
-def _users(log: Any, user: Any) -> NDArray[np.object_]:
-    """(events,) the user of every event."""
-    if callable(user):
-        found = [user(event) for event in log]
-    else:
-        columns: Any = getattr(log, "column_names", None)  # of pyarrow, whose `columns` are the data
-        columns = getattr(log, "columns", ()) if columns is None else columns
-        if user not in list(columns):
-            raise InvalidRequest(f"user={user!r} is no column of the log: for a sequence of events pass a function event -> user")
-        column = log[user]
-        found = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
-    names = np.empty(len(found), dtype=object)
-    names[:] = found
-    return names
-
-
-def _chosen(names: Sequence[Any] | NDArray[np.object_], users: int | None, seed: int) -> list[Any]:
+def _chosen(events: Mapping[Any, int], users: int | None, seed: int) -> list[Any]:
     """Users to try: those with the most events, then some of the others."""
-    heaviest = [name for name, _ in Counter(names).most_common()]
+    heaviest = [name for name, _ in Counter(events).most_common()]
     if len(heaviest) < 2 or (users is not None and (type(users) is not int or users < 1)):
         raise InvalidRequest(f"users={users!r} must be an integer >= 1 or None, and the log must have at least 2 users")
     if users is None or users >= len(heaviest):
@@ -222,12 +263,3 @@ def _chosen(names: Sequence[Any] | NDArray[np.object_], users: int | None, seed:
     most = (users + 1) // 2
     others = np.random.default_rng(seed).choice(len(heaviest) - most, users - most, replace=False)
     return heaviest[:most] + [heaviest[most + place] for place in sorted(others.tolist())]
-
-
-def _kept(log: Any, mask: NDArray[np.bool_]) -> Any:
-    """The events that the mask keeps, in the form that the log has."""
-    if hasattr(log, "loc"):
-        return log.loc[mask]
-    if hasattr(log, "filter"):
-        return log.filter(mask.tolist())
-    return [event for event, is_kept in zip(log, mask.tolist(), strict=True) if is_kept]

@@ -173,3 +173,26 @@ def test_what_cannot_be_replayed_is_refused() -> None:
             replayed(visits, users=users)
     with pytest.raises(dps.InvalidRequest, match="at least 2"):
         replayed(declared(dps.Sensitivity(relation="replace_one")), users=1)
+
+
+def groups_of(log: Any, most: int = 1, declared: int = 1, **options: Any) -> dps.GroupedScores:
+    """The reader on a log whose items are groups of themselves: as many places per user as groups."""
+    table = pa.table({"u": [user for user, _ in log], "i": [place for _, place in log], "g": [place for _, place in log]})
+    read = dps.events.read(table, user="u", item="i", group="g", max_groups_per_user=most, salt="s", **options)
+    scores = read.scores()
+    return dps.GroupedScores(dict(scores.items()), max_groups_per_user=declared, presence=scores.presence)
+
+
+def test_groups_are_replayed_one_by_one() -> None:
+    """As many groups change as are declared; one more, a wider presence, and a private list called public are found."""
+    held = replayed(lambda log: groups_of(log, 2, 2), users=3)  # type: ignore[arg-type, return-value]
+    assert (held.holds, held.groups, held.linf, held.l0) == (True, 2, 1.0, 2)  # of the presence in two groups
+    wide = replayed(lambda log: groups_of(log, 3, 2), users=1)  # type: ignore[arg-type, return-value]
+    assert wide.broken == ("max_groups_per_user",)
+    assert wide.offender == verify.salted_name("heavy", "s")
+
+    def listed(log: Any) -> dps.GroupedScores:
+        own = [(user, user if user == "heavy" else "all") for user, _ in log]
+        return dps.GroupedScores(dict(groups_of(own).items()), max_groups_per_user=1)
+
+    assert replayed(listed, users=2).broken == ("domain",)  # type: ignore[arg-type]

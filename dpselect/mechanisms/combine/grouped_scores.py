@@ -66,6 +66,11 @@ class GroupedScores(Rounds):
     def candidates(self) -> int:
         return max(scores.size for scores in self._scores.values())
 
+    @property
+    def by_group(self) -> Mapping[Label, Scores]:
+        """The scores of every group, by its name."""
+        return self._scores
+
     def items(self) -> Iterator[tuple[Label, Scores]]:
         """Every group and its scores."""
         return iter(self._scores.items())

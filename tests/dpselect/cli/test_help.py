@@ -40,6 +40,7 @@ def test_there_is_something_to_check() -> None:
         "dpselect mechanisms",
         "dpselect pate",
         "dpselect ledger",
+        "dpselect verify",
     }
     assert len(PARAMETERS) > 25
 
