@@ -15,7 +15,7 @@ from dpselect.events.amounts import Measure, summed
 from dpselect.events.domain import aligned, named
 from dpselect.events.private import NotPickled
 from dpselect.events.report import ReadReport
-from dpselect.scores import Domain, Scores
+from dpselect.scores import Domain, Kind, Scores
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
 
@@ -102,19 +102,33 @@ class EventCounts(Measured):
             InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
         """
         values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
-        names, amount = self.labels, summed(self.clips)
-        signed = amount is not None and amount.low < 0
+        names = self.labels
         if catalogue is not None:
             names = tuple(named(catalogue, integers=isinstance(self.labels[0], int)))
             values = aligned(self.labels, values, names)
         domain: Domain = "public" if self.public or catalogue is not None else "observed"
-        if signed and domain == "observed":
-            raise EventLogError(
-                "sums that may be negative need a public catalogue: what hides a user's own item counts from 0 up"
-            )
-        return Scores(values, sensitivity=sensitivity, labels=names, domain=domain, kind="utilities" if signed else "counts")
+        if domain == "observed":
+            require_from_zero(self.clips)
+        kind: Kind = "utilities" if signed(self.clips) else "counts"
+        return Scores(values, sensitivity=sensitivity, labels=names, domain=domain, kind=kind)
 
     def __repr__(self) -> str:
         shown = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"
         clips = f", clips={[clip.clip for clip in self.clips]}" if self.clips else ""
         return f"EventCounts(<private figures hidden>, {shown}{clips})"
+
+
+def signed(clips: tuple[Measure, ...]) -> bool:
+    """Whether what is summed up may be negative."""
+    amount = summed(clips)
+    return amount is not None and amount.low < 0
+
+
+def require_from_zero(clips: tuple[Measure, ...]) -> None:
+    """Refuse what may be negative where the items are not public.
+
+    Raises:
+        EventLogError: it may be.
+    """
+    if signed(clips):
+        raise EventLogError("sums that may be negative need a public catalogue: what hides a user's own item counts from 0 up")

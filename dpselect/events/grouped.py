@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from accounting import Relation
 from dpselect.events.amounts import Measure
 from dpselect.events.counting import PRESENT
-from dpselect.events.counts import Measured
+from dpselect.events.counts import Measured, require_from_zero, signed
 from dpselect.events.domain import named
 from dpselect.events.report import ReadReport
 from dpselect.mechanisms.combine.grouped_scores import GroupedScores
@@ -84,15 +84,15 @@ class GroupCounts(Measured):
             EventLogError, InvalidMechanism: as for `EventCounts.scores`.
         """
         sensitivity, values = self._sensitivity(clip, relation), self._values(clip)
-        build = self._seen(values, sensitivity)
         if catalogue is not None or self.public:
-            build = self._of_all(values, sensitivity, self.items if catalogue is None else self._named(catalogue))
+            names = self.items if catalogue is None else tuple(named(catalogue, integers=self.integers))
+            build = self._of_all(values, sensitivity, names)
+        else:
+            require_from_zero(self.clips)
+            build = self._seen(values, sensitivity)
         presence = None if self.listed else self._presence(relation)
         spans = self.spans or {_NOTHING: slice(0, 0)}
         return GroupedScores(_Cells(spans, build), max_groups_per_user=self.max_groups_per_user, presence=presence)
-
-    def _named(self, catalogue: Sequence[Label] | NDArray[np.generic]) -> tuple[Label, ...]:
-        return tuple(named(catalogue, integers=self.integers))
 
     def _seen(self, values: NDArray[Any], sensitivity: Sensitivity) -> Build:
         """Of the items that were seen in a group."""
@@ -106,7 +106,8 @@ class GroupCounts(Measured):
 
     def _of_all(self, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...]) -> Build:
         """Of the same public items in every group."""
-        nobody = Scores(np.zeros(len(names), dtype=values.dtype), sensitivity=sensitivity, labels=names)
+        zeros = np.zeros(len(names), dtype=values.dtype)
+        nobody = Scores(zeros, sensitivity=sensitivity, labels=names, kind="utilities" if signed(self.clips) else "counts")
         at = {name: place for place, name in enumerate(names)}
         to = np.array([at.get(item, -1) for item in self.items], dtype=np.int64)
 

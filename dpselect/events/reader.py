@@ -173,12 +173,12 @@ def read(
         >>> scores.size, scores.domain
         (3, 'public')
     """
+    _require_bound(group, groups, max_groups_per_user)
     limited, grouped = bounds(max_items_per_user, max_groups_per_user, salt)
     weights = measures(clip, clip_norm, value, value_clip)
     stretch = window(time, since, until, time_zone, time_unit)
     asked = asked_for(user, item, group, value, time)
     given = Given(source, asked, format, header, table, query, amount=summed(weights), window=stretch)
-    _require_bound(group, groups, max_groups_per_user)
     known = read_catalogue(groups, item=str(group)) if isinstance(groups, str | os.PathLike) else groups
     staging.number_of_buckets(buckets, 0)
     if spark.accepts(given):

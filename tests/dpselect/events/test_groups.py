@@ -100,6 +100,20 @@ def test_listed_groups_are_all_there_and_others_take_no_place(tmp_path: Path) ->
         assert dict(counts.scores().items())[99].dense().tolist() == [0]
 
 
+def test_sums_of_a_column_are_those_of_each_group_alone() -> None:
+    """Two-sided sums by group are those of a reading of that group's rows; without a catalogue they are refused."""
+    log = LOG[:300]
+    rows = table(log).append_column("v", pa.array(np.random.default_rng(3).normal(0, 2, len(log))))
+    options: dict[str, Any] = {"user": "u", "item": "i", "value": "v", "value_clip": (-1.5, 2.0)}
+    counts = events.read(rows, **options, group="g", groups=[2, 5], max_groups_per_user=9)
+    for group, found in counts.scores(range(9)).items():
+        alone = events.read(rows.filter([place[1] == group for place in log]), **options).scores(range(9))
+        assert found.dense().tolist() == alone.dense().tolist()
+        assert (found.kind, found.sensitivity) == (alone.kind, alone.sensitivity)
+    with pytest.raises(dps.EventLogError, match="may be negative"):
+        counts.scores()
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_every_door_reads_groups(tmp_path: Path, suffix: str) -> None:
     """A group that is null or empty leaves its event out; the others are those of the definition."""
