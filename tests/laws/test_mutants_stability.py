@@ -13,6 +13,7 @@ from test_stability_pay import SESSIONS, overspent, pay
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
+from dpselect.divergence import renyi
 from dpselect.mechanisms.stability import gaps, stability_test, stable_top_k, stable_top_k_fixed
 from dpselect.mechanisms.stability.gaps import StabilityRule, Top, read_top, top_set
 from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
@@ -162,12 +163,12 @@ def no_noise_in_the_choice(patch: Patch) -> None:
 
 def picks_with_a_third_of_the_noise(patch: Patch) -> None:
     """Every pick gets three times its epsilon."""
-    patch.setattr(StableTopKFixed, "pick_scale", property(lambda self: self.covers.range * self.k**0.5 / (6 * self.rho**0.5)))
+    patch.setattr(StableTopKFixed, "pick_scale", lambda self, picks: self.covers.range * picks**0.5 / (6 * self.rho**0.5))
 
 
 def picks_of_monotone_scores(patch: Patch) -> None:
     """Picks take the range of add_remove counts under replace_one."""
-    patch.setattr(StableTopKFixed, "pick_scale", property(lambda self: self.k**0.5 / (2 * self.rho**0.5)))
+    patch.setattr(StableTopKFixed, "pick_scale", lambda self, picks: picks**0.5 / (2 * self.rho**0.5))
 
 
 def lowest_threshold_without_noise(patch: Patch) -> None:
@@ -265,3 +266,29 @@ def test_a_free_delta_is_caught(charge: Any, breaks: bool) -> None:
     budget = acc.Budget(epsilon=4.0, delta=0.01, order="inf")
     guarantee = acc.ApproxDP(epsilon=4.0, delta=0.01)
     assert (overspent(mechanism, budget, guarantee, charge, [(0,), (1,)], "observed") > 1e-9) == breaks
+
+
+@pytest.mark.parametrize("cut", [1.0, 0.95])
+def test_few_picks_cost_no_more_than_many(cut: float) -> None:
+    """Theorem S6: n sharp picks have smaller Renyi divergences than k dull ones, at every order; one pick by two candidates
+    comes within 1 % of the claim, so that 5 % less noise exceeds it."""
+    orders, broken = 1 + np.geomspace(1e-3, 1e4, 40), False
+    for k, rho in ((2, 0.01), (7, 0.3), (40, 2.0)):
+        mechanism = StableTopKFixed(k=k, rho=rho, failure_delta=1e-6, penalty=0.0, kbar=k)
+        claimed = mechanism.picks.rdp(orders)
+        for n in (1, 2, k):
+            each = acc.BoundedRange(epsilon=mechanism.covers.range / (cut * mechanism.pick_scale(n)))
+            broken |= bool(np.any((n * each).rdp(orders) > claimed * (1 + 1e-12)))
+        for order in (1.05, 2.0):
+            pairs = [_two_candidates(t, cut * mechanism.pick_scale(1)) for t in np.linspace(-1.0, 0.0, 21)]
+            found = max(float(renyi(p, q, order)[0, 0]) for p, q in pairs)
+            broken |= found > float(mechanism.picks.rdp(order))
+            if cut == 1.0 and rho == 0.01:
+                assert found > 0.97 * float((k * acc.BoundedRange(epsilon=2 * (rho / k) ** 0.5)).rdp(order))
+    assert broken == (cut < 1)
+
+
+def _two_candidates(gap: float, scale: float) -> tuple[Any, Any]:
+    """Laws of one pick among two counts `gap` apart, before and after a user adds one to the first."""
+    chances = [1 / (1 + np.exp(-(gap + move) / scale)) for move in (0.0, 1.0)]
+    return tuple(np.array([[p, 1 - p]]) for p in chances)  # type: ignore[return-value]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from accounting import Approximate, BoundedRange, Curve, Relation
+from accounting import ZCDP, Approximate, BoundedRange, Curve, Relation, RenyiTable, tighter
 from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
@@ -26,17 +26,21 @@ from dpselect.scores import Numbers, Scores, centred
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
+# Where the Renyi divergences of the picks are tabulated: dense enough to lose less than a thousandth of epsilon.
+_ORDERS = tuple((1 + np.geomspace(0.05, 5e3, 72)).tolist())
+_UP = 1 + 2.0**-40  # above the roundings of the table
+
 
 @final
 class StableTopKFixed(Mechanism):
     """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism (Zhu, Wang 2022).
 
     `StableTopK` at rho/2 with the regulariser `-penalty * |j - k|` proposes the top j. If it passes, and j = k: done; j > k: k of
-    the j are peeled off; j < k: k - j more are peeled off the rest. If it does not: k are peeled off all candidates. Each of at
-    most k picks is an exponential mechanism of 2 sqrt(rho/k) nats. Peeling needs a public domain.
+    the j are peeled off; j < k: k - j more are peeled off the rest. If it does not: k are peeled off all candidates. Of n picks
+    each is an exponential mechanism of 2 sqrt(rho/n) nats: few picks are sharp ones. Peeling needs a public domain.
 
     Guarantee, within failure_delta-approximate rho-zCDP under either relation: Approximate(BoundedRange(2 sqrt(rho/2)) +
-    GaussianDP(sqrt(rho/2)) + k * BoundedRange(2 sqrt(rho/k)), failure_delta), Theorem S6.
+    GaussianDP(sqrt(rho/2)) + the Renyi divergences of k * BoundedRange(2 sqrt(rho/k)), failure_delta), Theorem S6.
 
     Args:
         k: how many candidates to release, >= 1.
@@ -85,8 +89,15 @@ class StableTopKFixed(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        core = self.stable.core + self.k * BoundedRange(epsilon=self._pick_epsilon)
-        return Approximate(curve=core, delta0=self.failure_delta)
+        return Approximate(curve=self.stable.core + self.picks, delta0=self.failure_delta)
+
+    @property
+    def picks(self) -> Curve:
+        """What all picks cost together, however many there are: the Renyi divergences of k of them, and no more (Theorem S6)."""
+        most = self.k * BoundedRange(epsilon=self._pick_epsilon(self.k))
+        if self.k == 1:
+            return most
+        return tighter(RenyiTable(orders=_ORDERS, values=(most.rdp(_ORDERS) * _UP).tolist()), ZCDP(rho=self.rho / 2))
 
     @property
     def stable(self) -> StableTopK:
@@ -99,14 +110,12 @@ class StableTopKFixed(Mechanism):
             relation=self.neighbours,
         )
 
-    @property
-    def _pick_epsilon(self) -> float:
-        return 2 * math.sqrt(self.rho / self.k)
+    def _pick_epsilon(self, picks: int) -> float:
+        return 2 * math.sqrt(self.rho / picks)
 
-    @property
-    def pick_scale(self) -> float:
-        """Scale of the Gumbel noise of the picks, in counts, rounded up."""
-        return ratio_up(self.covers.range, self._pick_epsilon)
+    def pick_scale(self, picks: int) -> float:
+        """Scale of the Gumbel noise of each of so many picks, in counts, rounded up."""
+        return ratio_up(self.covers.range, self._pick_epsilon(picks))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         top, stage = read_top(scores, self.kbar), self.stable
@@ -136,13 +145,13 @@ class StableTopKFixed(Mechanism):
             return kept
         pool = _columns(members if size > self.k else ~members)
         competing: Numbers = np.take_along_axis(values, pool, axis=1)  # type: ignore[assignment]
-        picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale, wanted)
+        picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale(wanted), wanted)
         return np.concatenate([kept, np.take_along_axis(pool, picks, axis=1)], axis=1)
 
     def _fill(self, values: Numbers, stable: Positions, source: Sampler) -> Positions:
         """k positions from a stable set (empty if there is none) and the values of all candidates."""
         kept, pool, wanted = _plan(stable, len(values), self.k)
-        picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale, wanted) if wanted else pool[:0]
+        picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale(wanted), wanted) if wanted else pool[:0]
         return np.concatenate([kept, pool[picks]])
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -158,7 +167,7 @@ class StableTopKFixed(Mechanism):
     def _add(self, law: dict[Any, float], values: NDArray[np.float64], stable: Positions, chance: float) -> None:
         kept, pool, wanted = _plan(stable, len(values), self.k)
         noise = by_name("gumbel")
-        picks = top_set_probabilities(noise, self.pick_scale, values[pool], wanted) if wanted else {frozenset(): 1.0}
+        picks = top_set_probabilities(noise, self.pick_scale(wanted), values[pool], wanted) if wanted else {frozenset(): 1.0}
         for places, probability in picks.items():
             chosen = frozenset(kept.tolist()) | {int(pool[place]) for place in places}
             law[chosen] = law.get(chosen, 0.0) + chance * probability

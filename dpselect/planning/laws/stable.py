@@ -88,6 +88,6 @@ def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, 
     if (wanted := k - len(held)) > 0:
         pool = levels.first(size) if size > k else levels.after(size)
         skipped = 0 if size > k else int(np.searchsorted(levels.ends, size + 1))
-        race = Race(replace(pool, k=wanted), by_name("gumbel"), mechanism.pick_scale, rng, picks=wanted)
+        race = Race(replace(pool, k=wanted), by_name("gumbel"), mechanism.pick_scale(wanted), rng, picks=wanted)
         items[:, len(held) :] = skipped + race.one_shot(wanted, rounds)
     return items
