@@ -14,34 +14,6 @@ from dpselect import verify
 CONFIDENCE = 1 - 1e-6
 
 
-def noisy_answers(stop: bool) -> Callable[[list[float]], Any]:
-    """Above-threshold at epsilon 1 as sometimes published: it goes on after the first answer above, without paying again."""
-    rng = np.random.default_rng(5)
-
-    def answers(queries: list[float]) -> Any:
-        threshold, released = rng.laplace(0, 2.0), []
-        for query in queries:
-            released.append(int(query + rng.laplace(0, 4.0) >= threshold))
-            if stop and released[-1]:
-                break
-        return released
-
-    return answers
-
-
-def test_an_above_threshold_that_does_not_stop_is_convicted() -> None:
-    """Lyu et al. (2017), variant that answers without end: forty queries and 4,000 samples show more than its epsilon of 1."""
-    pair = ([1.0] * 20 + [0.0] * 20, [0.0] * 20 + [1.0] * 20)
-
-    def counted(answers: list[int]) -> int:
-        return sum(answers[:20]) - sum(answers[20:])
-
-    broken, honest = noisy_answers(stop=False), noisy_answers(stop=True)
-    found = verify.lower_bound(lambda queries: counted(broken(queries)), *pair, samples=4000)
-    assert found.epsilon > 1.0
-    assert verify.lower_bound(lambda queries: str(honest(queries)), *pair, samples=4000).epsilon <= 1.0
-
-
 @pytest.mark.parametrize(
     "form", [float, np.float64, lambda value: [float(value)], lambda value: np.array([value]), lambda value: [np.float64(value)]]
 )
