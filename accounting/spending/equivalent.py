@@ -108,7 +108,8 @@ def shortfall(budget: Budget, spent: Price, price: Price) -> str:
 
 def _short(budget: Budget, left: Price, price: Price) -> Iterator[str]:
     if price.main > left.main:
-        yield _lacking(price.main, left.main, MAIN_UNIT, currency(budget)) + ": add noise, or run fewer"
+        change = "add noise, or run fewer" if left.main else "it is spent, and no command adds to a budget"
+        yield f"{_lacking(price.main, left.main, MAIN_UNIT, currency(budget))}: {change}"
     if price.failure > left.failure:
         most = _rounded(left.failure * FAILURE_UNIT, ROUND_FLOOR)
         change = f"lower the mechanism's delta to at most {most}" if left.failure else "choose a mechanism that never fails"

@@ -174,7 +174,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "groups", listed if question.groups is None else f"the public list {printable(question.groups)}"
     yield "counts", f"distinct users per item; {left_out(question)}"
     if answer.salt is not None:
-        yield "bound", f"at most {_bounds(answer)} of each user, chosen with salt {printable(answer.salt)!r}"
+        bound = f"at most {_bounds(answer)} of each user, chosen with salt {printable(answer.salt)!r}"
+        yield "bound", f"{bound}; no others are counted"
     if answer.reading.clip is not None:
         norm = "a Euclidean" if answer.reading.norm == "l2" else "an l1"
         size = f"{norm} norm of at most {answer.reading.clip:g}"
@@ -204,4 +205,10 @@ def noise_in_words(mechanism: Mechanism) -> str:
 
 def _settings(mechanism: Mechanism) -> str:
     fields = [(name, value) for name, value in mechanism if name not in ("kind", "sensitivity") and value is not None]
-    return ", ".join(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in fields)
+    return ", ".join(f"{name}={_setting(value)}" for name, value in fields)
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, Mechanism):
+        return f"{type(value).__name__}({_settings(value)})"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

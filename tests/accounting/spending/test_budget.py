@@ -352,3 +352,6 @@ def test_a_refusal_speaks_the_currency_of_the_budget() -> None:
     assert left_in_words(Budget(rho=0.1), NOTHING) == "0.1 of rho and 0 of failure probability (delta0)"
     free = shortfall(Budget(epsilon=1.0), NOTHING, Price(2 * 10**12, 5))
     assert "choose a mechanism that never fails" in free
+    spent_pure = shortfall(Budget(epsilon=1.0), Budget(epsilon=1.0).capacity, Price(1, 0))
+    assert "1e-12 of pure epsilon is needed and 0 is left" in spent_pure
+    assert "it is spent" in spent_pure
