@@ -11,7 +11,6 @@ from typing import Any, Literal, Self, final
 from accounting import Budget, calibrate
 from accounting.curves import Composed
 from dpselect import mechanisms
-from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.noise_curves import fresh_values
 from dpselect.mechanisms.traits import SCALE, fields_of
@@ -123,7 +122,7 @@ class Interval:
 
 
 def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None = None) -> Interval | None:
-    """The interval around each noisy score that a release of `mechanism` gives; None where it gives none.
+    """The interval around each noisy score that a release of `mechanism` gives; None where it gives none, or none is known.
 
     Fresh noise was not selected by: an interval holds for each value. Values that show the noise that chose are those of the
     luckiest, so the interval is one that holds for all candidates at once (a union bound).
@@ -144,8 +143,10 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None =
         return interval(mechanism.mechanism, confidence, among or MOST_ITEMS)  # items of all groups together
     if isinstance(mechanism, mechanisms.DiscoverThenSelect):
         return interval(mechanism.selection, confidence, mechanism.candidates)
+    if isinstance(mechanism, mechanisms.PerGroup):
+        return interval(mechanism.mechanism, confidence, MOST_ITEMS)  # of all groups together
     among = among or mechanism.most_candidates or MOST_ITEMS
     if isinstance(mechanism, mechanisms.SparseHistogram | mechanisms.OneshotTopK):
         alone = isinstance(mechanism, mechanisms.OneshotTopK) and not mechanism.values
         return Interval(mechanism.margin(confidence, among), confidence, None if alone else among)
-    raise InvalidRequest(f"{type(mechanism).__name__} releases values, and no interval of theirs is known")
+    return None

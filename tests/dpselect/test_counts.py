@@ -142,6 +142,10 @@ def test_what_an_interval_says() -> None:
     found = dps.interval(both)
     assert found is not None
     assert found.among == 30
+    groups = [dps.interval(dps.PerGroup(mechanism=one, max_groups_per_user=2)) for one in (histogram, FRESH[0], SELECT)]
+    assert [None if one is None else one.among for one in groups] == [MOST_ITEMS, None, None]
+    assert groups[1] is not None
+    assert groups[2] is None
     for wrong in (lambda: histogram.margin(1.0), lambda: histogram.margin(0.9, 0), lambda: SELECT_ALONE.margin()):
         with pytest.raises(InvalidRequest):
             wrong()
