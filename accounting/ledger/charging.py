@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-from sqlalchemy import Connection
 
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import joined
+from accounting.ledger.book import Book, Step
 from accounting.ledger.errors import InvalidEntry, KeyConflict, SharedRows
 from accounting.ledger.item import Item, binding_of
-from accounting.ledger.model import Action, Dataset, Entry, Receipt, Total
+from accounting.ledger.model import Dataset, Entry, Receipt, Total
 from accounting.ledger.origin import Origin
 from accounting.ledger.quota import Quota, Who
 from accounting.ledger.request import Request
-from accounting.ledger.rows import (
-    Declared,
-    claim_rows,
-    entries_of_key,
-    insert_entries,
-    set_head,
-    set_total,
-    spent_in,
-)
-from accounting.ledger.scopes import Held, hold, in_force, price_in, revisions, spent_of
+from accounting.ledger.scopes import Held, price_in
 from accounting.ledger.states import openings, state_of
-from accounting.spending.budget import NOTHING, Budget, Price
+from accounting.spending.budget import Budget, Price
 from accounting.spending.equivalent import shortfall
 from accounting.spending.price import BudgetExceeded
 
-_NEVER = "0" * 64
 
-
-@dataclass(frozen=True)
-class Step:
-    """What an entry says, apart from its place in the chain."""
-
-    action: Action
-    key: str
-    period: str
-    price: Price
-    label: str | None
-    item: Item | None = None
-    fingerprint: str | None = None
-    salt: str | None = None
-    team: str | None = None
-    purpose: str | None = None
-    expires: str | None = None
-    quota: str | None = None
-
-
-def charge(connection: Connection, declared: Declared, request: Request, origin: Origin) -> Receipt:
-    """Charge, or give back what the same key has charged before. `declared` is locked.
+def charge(book: Book, request: Request, origin: Origin) -> Receipt:
+    """Charge, or give back what the same key has charged before. The book's dataset is locked.
 
     Raises:
         BudgetExceeded, Unaffordable: the budget or a quota does not allow it; nothing is charged.
@@ -61,113 +30,57 @@ def charge(connection: Connection, declared: Declared, request: Request, origin:
         KeyConflict: the key was used for something else.
         SharedRows: the rows were charged under another name.
     """
-    earlier = entries_of_key(connection, declared, request.key)
+    earlier = book.earlier(request.key)
     if earlier:
-        joined(declared.dataset.relation, request.item.relation, begun=True)
-        return _replay(declared.dataset, request, earlier)
-    who = Who(origin.actor, request.team, request.purpose)
-    price, held = require_room(connection, declared, request.item, request.periods, who)
-    _claim(connection, declared, request)
-    steps = [_first_step(request, period, price) for period in request.periods]
-    written = append(connection, declared, steps, origin)
-    hold(connection, declared.id, held)
+        joined(book.dataset.relation, request.item.relation, begun=True)
+        return _replay(book.dataset, request, earlier)
+    price, held = require_room(book, request.item, request.periods, Who(origin.actor, request.team, request.purpose))
+    _claim(book, request)
+    written = book.append([_first_step(request, period, price) for period in request.periods], origin)
+    book.hold(held)
     return Receipt(request.dataset, request.key, state_of(written), tuple(written), replayed=False)
 
 
-def require_room(
-    connection: Connection, declared: Declared, item: Item, periods: tuple[str, ...], who: Who
-) -> tuple[Price, list[Held]]:
+def require_room(book: Book, item: Item, periods: tuple[str, ...], who: Who) -> tuple[Price, list[Held]]:
     """The item's price, if every period and every quota can pay it, and how the quotas' accounts stand then.
 
     Raises:
         BudgetExceeded, Unaffordable, RelationMismatch: as `charge`.
     """
-    joined(declared.dataset.relation, item.relation, begun=True)
-    price = declared.dataset.budget.price(item.whole)
+    joined(book.dataset.relation, item.relation, begun=True)
+    price = book.price(item)
     held: list[Held] = []
-    for total in _budgets(connection, declared, periods):
-        _require_fit(total, price, item)
-    for total, seq, account in _quotas(connection, declared, periods, who):
+    for total in _budgets(book, periods):
+        _require_fit(book, total, price, item)
+    for total, seq, account in _quotas(book, periods, who):
         due = price_in(total.budget, item.curve_json, item.count)
-        _require_fit(total, due, item)
+        _require_fit(book, total, due, item)
         held.append(Held(seq, account, total.spent.plus(due)))
     return price, held
 
 
-def rooms(connection: Connection, declared: Declared, periods: tuple[str, ...], who: Who) -> list[Total]:
+def rooms(book: Book, periods: tuple[str, ...], who: Who) -> list[Total]:
     """Where everything stands that a charge is held against: the periods, then the quotas' accounts."""
-    return [*_budgets(connection, declared, periods), *(total for total, _, _ in _quotas(connection, declared, periods, who))]
+    return [*_budgets(book, periods), *(total for total, _, _ in _quotas(book, periods, who))]
 
 
-def _budgets(connection: Connection, declared: Declared, periods: tuple[str, ...]) -> Iterator[Total]:
+def _budgets(book: Book, periods: tuple[str, ...]) -> Iterator[Total]:
     for period in periods:
-        yield Total(declared.dataset.name, period, declared.dataset.budget, spent_in(connection, declared.id, period))
+        yield Total(book.dataset.name, period, book.dataset.budget, book.spent(period))
 
 
-def _quotas(connection: Connection, declared: Declared, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Total, int, str]]:
+def _quotas(book: Book, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Total, int, str]]:
     """Each account of a quota that limits the charge, with the quota's entry and the account's name."""
-    for revision, limit in in_force(revisions(connection, declared.id)):
+    for revision, limit in book.quotas:
         quota = revision.quota
         _require_named(quota, who)
-        accounts = quota.accounts(declared.dataset.window, who, periods)
-        for account, spent in spent_of(connection, declared.id, revision.seq, accounts).items():
-            words = quota.account_in_words(account)
-            yield Total(declared.dataset.name, words, limit, spent, quota.name), revision.seq, account
+        for account, spent in book.held(revision.seq, quota.accounts(book.dataset.window, who, periods)):
+            yield Total(book.dataset.name, quota.account_in_words(account), limit, spent, quota.name), revision.seq, account
 
 
 def _require_named(quota: Quota, who: Who) -> None:
     if quota.by is not None and quota.of is None and getattr(who, quota.by) is None:
         raise InvalidEntry(f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name whose charge it is")
-
-
-def append(connection: Connection, declared: Declared, steps: list[Step], origin: Origin) -> list[Entry]:
-    """Chain the steps to the dataset's head and store them with the new totals. `declared` is locked."""
-    written: list[Entry] = []
-    seq, head = declared.seq, declared.head
-    for step in steps:
-        if step.action == "quota":
-            spent = NOTHING
-        else:
-            spent = spent_in(connection, declared.id, step.period).plus(step.price)
-            set_total(connection, declared.id, step.period, spent)
-        entry = _entry(declared.dataset.name, seq + 1, step, spent, origin, head)
-        seq, head = entry.seq, entry.hash
-        written.append(entry)
-    insert_entries(connection, declared.id, written)
-    set_head(connection, declared.id, seq, head)
-    declared.seq, declared.head = seq, head  # where the transaction's next charge follows
-    return written
-
-
-def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, prev: str) -> Entry:
-    fields = {
-        "dataset": dataset,
-        "seq": seq,
-        "period": step.period,
-        "action": step.action,
-        "key": step.key,
-        "curve": step.item.curve_json if step.item else None,
-        "mechanism": step.item.mechanism_json if step.item else None,
-        "count": step.item.count if step.item else 0,
-        "main": step.price.main,
-        "failure": step.price.failure,
-        "spent_main": spent.main,
-        "spent_failure": spent.failure,
-        "label": step.label,
-        "actor": origin.actor,
-        "host": origin.host,
-        "at": origin.at,
-        "package": origin.package,
-        "fingerprint": step.fingerprint,
-        "salt": step.salt,
-        "prev": prev,
-        "team": step.team,
-        "purpose": step.purpose,
-        "expires": step.expires,
-        "quota": step.quota,
-    }
-    unsealed = Entry(**fields, hash=_NEVER)  # type: ignore[arg-type]
-    return Entry(**fields, hash=unsealed.expected_hash())  # type: ignore[arg-type]
 
 
 def _first_step(request: Request, period: str, price: Price) -> Step:
@@ -192,8 +105,8 @@ def _replay(dataset: Dataset, request: Request, earlier: list[Entry]) -> Receipt
     return Receipt(dataset.name, request.key, state, opening, replayed=True)
 
 
-def _claim(connection: Connection, declared: Declared, request: Request) -> None:
-    if request.fingerprint is None or claim_rows(connection, declared, request.fingerprint, request.periods):
+def _claim(book: Book, request: Request) -> None:
+    if request.fingerprint is None or book.claims(request.fingerprint, request.periods):
         return
     raise SharedRows(
         f"rows with this fingerprint were charged before, but not to dataset={request.dataset!r} with these periods: the same "
@@ -201,9 +114,9 @@ def _claim(connection: Connection, declared: Declared, request: Request) -> None
     )
 
 
-def _require_fit(total: Total, price: Price, item: Item) -> None:
+def _require_fit(book: Book, total: Total, price: Price, item: Item) -> None:
     budget, spent = total.budget, total.spent
-    if budget.fits(spent, price):
+    if book.fits(budget, spent, price):
         return
     part = f", quota={total.quota!r} ({total.period})" if total.quota else f", period={total.period!r}" if total.period else ""
     where = f"dataset={total.dataset!r}{part}"

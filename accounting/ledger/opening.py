@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 
 from accounting.curves import Curve
+from accounting.ledger.book import Book
 from accounting.ledger.charging import charge, require_room, rooms
 from accounting.ledger.item import Chargeable, Terms, read_item, require_known
 from accounting.ledger.model import Receipt, Total
@@ -36,9 +38,10 @@ def open_charges(
         As `Ledger.charge`; nothing was charged.
     """
     asked, now = [], clock()
+    by = cache(lambda actor: origin(actor, lambda: now))
     for item, terms in charges:
         request = until(read_request(action, dataset, item, terms), expires_in, now)
-        asked.append((request, terms.get("period"), origin(terms.get("actor"), clock)))
+        asked.append((request, terms.get("period"), by(optional_name("actor", terms.get("actor")))))
     require_distinct([request.key for request, _, _ in asked])
     try:
         return _written(store, dataset, asked)
@@ -51,11 +54,11 @@ def open_charges(
 def _written(store: Store, dataset: str, asked: Asked) -> list[Receipt]:
     with store.writer() as connection:
         declared = lock_dataset(connection, checked_name("dataset", dataset))
-        window = declared.dataset.window
-        return [
-            charge(connection, declared, replace(request, periods=checked_periods(window, period)), by)
-            for request, period, by in asked
-        ]
+        window, book = declared.dataset.window, Book(connection, declared)
+        book.learn(request.key for request, _, _ in asked)
+        receipts = [charge(book, replace(request, periods=checked_periods(window, period)), by) for request, period, by in asked]
+        book.close()
+        return receipts
 
 
 def expire(store: Store, dataset: str, by: Origin) -> list[Receipt]:
@@ -71,7 +74,7 @@ def require_charge(store: Store, clock: Clock, dataset: str, item: Curve | Charg
     with store.reader() as connection:
         declared = find_dataset(connection, checked_name("dataset", dataset))
         periods = checked_periods(declared.dataset.window, terms.get("period"))
-        require_room(connection, declared, priced, periods, _who(terms, clock))
+        require_room(Book(connection, declared), priced, periods, _who(terms, clock))
 
 
 def room(store: Store, clock: Clock, dataset: str, terms: Terms) -> list[Total]:
@@ -79,7 +82,8 @@ def room(store: Store, clock: Clock, dataset: str, terms: Terms) -> list[Total]:
     require_known(terms, Terms)
     with store.reader() as connection:
         declared = find_dataset(connection, checked_name("dataset", dataset))
-        return rooms(connection, declared, checked_periods(declared.dataset.window, terms.get("period")), _who(terms, clock))
+        periods = checked_periods(declared.dataset.window, terms.get("period"))
+        return rooms(Book(connection, declared), periods, _who(terms, clock))
 
 
 def _who(terms: Terms, clock: Clock) -> Who:

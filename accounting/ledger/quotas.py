@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import final
 
 from accounting.errors import InvalidArgument
-from accounting.ledger.charging import Step, append
+from accounting.ledger.book import Step, append
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Entry
 from accounting.ledger.origin import Clock, origin

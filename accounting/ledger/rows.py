@@ -77,9 +77,10 @@ _SET_HEAD = (
 )
 _INSERT = insert(entries)
 # Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a million entries.
-_OF_KEY = select(entries).where(
-    entries.c.dataset_id == bindparam("mine"), entries.c.key == bindparam("wanted"), entries.c.action != "quota"
-)
+_CHARGES = select(entries).where(entries.c.dataset_id == bindparam("mine"), entries.c.action != "quota")
+_OF_KEY = _CHARGES.where(entries.c.key == bindparam("wanted"))
+_OF_KEYS = _CHARGES.where(entries.c.key.in_(bindparam("wanted", expanding=True)))
+_MOST_KEYS = 500
 
 
 def lock_dataset(connection: Connection, name: str) -> Declared:
@@ -172,6 +173,16 @@ def entries_of_key(connection: Connection, dataset: Declared, key: str) -> list[
     """All steps under an idempotency key, in order."""
     rows = connection.execute(_OF_KEY, {"mine": dataset.id, "wanted": key})
     return sorted((read_entry(dataset.dataset.name, row) for row in rows), key=lambda entry: entry.seq)
+
+
+def entries_of_keys(connection: Connection, dataset: Declared, keys: list[str]) -> dict[str, list[Entry]]:
+    """The same for many keys, an empty list for one that is new."""
+    found: dict[str, list[Entry]] = {key: [] for key in keys}
+    for start in range(0, len(keys), _MOST_KEYS):
+        asked = {"mine": dataset.id, "wanted": keys[start : start + _MOST_KEYS]}
+        for row in connection.execute(_OF_KEYS, asked):
+            found[row.key].append(read_entry(dataset.dataset.name, row))
+    return {key: sorted(steps, key=lambda entry: entry.seq) for key, steps in found.items()}
 
 
 def entries_after(connection: Connection, dataset: Declared, seq: int, upto: int, limit: int) -> list[Entry]:

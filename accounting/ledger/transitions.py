@@ -6,7 +6,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, bindparam, exists, select
 
-from accounting.ledger.charging import Step, append
+from accounting.ledger.book import Step, append
 from accounting.ledger.errors import ClaimConflict, InvalidTransition
 from accounting.ledger.model import Entry, Receipt
 from accounting.ledger.origin import Origin

@@ -199,7 +199,7 @@ EDITS = [
     ),
     Edit(
         "accounting/ledger/charging.py",
-        "_require_fit(total, due, item)",
+        "_require_fit(book, total, due, item)",
         "pass",
         f"{KILLED}/test_quotas.py::test_every_thirty_days_hold_their_limit",
     ),

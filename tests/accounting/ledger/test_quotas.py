@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, update
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import ImportRefused, InvalidEntry, InvalidTransition, Ledger, Quota
-from accounting.ledger.charging import Step, append
+from accounting.ledger.book import Step, append
 from accounting.ledger.origin import origin, utc_now
 from accounting.ledger.rows import lock_dataset
 from accounting.ledger.tables import entries, scopes

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, SchemaMismatch
-from accounting.ledger.charging import Step, append
+from accounting.ledger.book import Step, append
 from accounting.ledger.database import checked_url
 from accounting.ledger.item import read_item
 from accounting.ledger.model import Entry

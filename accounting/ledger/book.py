@@ -1,0 +1,177 @@
+"""`Book`: a dataset's accounts and the end of its chain within one transaction, read when first asked for and written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlalchemy import Connection
+
+from accounting.ledger import canonical
+from accounting.ledger.item import Item
+from accounting.ledger.model import LATER, Action, Entry
+from accounting.ledger.origin import Origin
+from accounting.ledger.rows import Declared, claim_rows, entries_of_keys, insert_entries, set_head, set_total, spent_in
+from accounting.ledger.scopes import Held, Revision, hold, in_force, revisions, spent_of
+from accounting.spending.budget import NOTHING, Budget, Price
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an entry says, apart from its place in the chain."""
+
+    action: Action
+    key: str
+    period: str
+    price: Price
+    label: str | None
+    item: Item | None = None
+    fingerprint: str | None = None
+    salt: str | None = None
+    team: str | None = None
+    purpose: str | None = None
+    expires: str | None = None
+    quota: str | None = None
+
+
+class Book:
+    """What a transaction knows of a dataset that it has locked. Nothing is in the store before `close`."""
+
+    def __init__(self, connection: Connection, declared: Declared) -> None:
+        self.connection, self.declared = connection, declared
+        self.dataset = declared.dataset
+        self._spent: dict[str, Price] = {}
+        self._changed: set[str] = set()
+        self._held: dict[tuple[int, str], Price] = {}
+        self._moved: set[tuple[int, str]] = set()
+        self._earlier: dict[str, list[Entry]] = {}
+        self._claims: dict[tuple[str, tuple[str, ...]], bool] = {}
+        self._prices: dict[tuple[str, int], Price] = {}
+        self._capacities: dict[int, Price] = {}
+        self._waiting: list[Entry] = []
+
+    @cached_property
+    def quotas(self) -> list[tuple[Revision, Budget]]:
+        """Those in force."""
+        return in_force(revisions(self.connection, self.declared.id))
+
+    def learn(self, keys: Iterable[str]) -> None:
+        """Read what was entered under these keys, at once."""
+        self._earlier |= entries_of_keys(self.connection, self.declared, list(keys))
+
+    def earlier(self, key: str) -> list[Entry]:
+        """The steps that were entered under a key, in order."""
+        if key not in self._earlier:
+            self.learn([key])
+        return self._earlier[key]
+
+    def spent(self, period: str) -> Price:
+        """What a period has been charged so far."""
+        if period not in self._spent:
+            self._spent[period] = spent_in(self.connection, self.declared.id, period)
+        return self._spent[period]
+
+    def held(self, revision: int, accounts: list[str]) -> list[tuple[str, Price]]:
+        """What accounts of a quota have been charged so far."""
+        new = [account for account in accounts if (revision, account) not in self._held]
+        if new:
+            found = spent_of(self.connection, self.declared.id, revision, new)
+            self._held |= {(revision, account): spent for account, spent in found.items()}
+        return [(account, self._held[revision, account]) for account in accounts]
+
+    def hold(self, held: Iterable[Held]) -> None:
+        """Note how accounts stand from now on."""
+        for one in held:
+            self._held[one.seq, one.account] = one.spent
+            self._moved.add((one.seq, one.account))
+
+    def price(self, item: Item) -> Price:
+        """What the dataset's budget charges for an item.
+
+        Raises:
+            Unaffordable: it can never pay for it.
+        """
+        known = (item.curve_json, item.count)
+        if known not in self._prices:
+            self._prices[known] = self.dataset.budget.price(item.whole)
+        return self._prices[known]
+
+    def fits(self, budget: Budget, spent: Price, price: Price) -> bool:
+        """`Budget.fits`, whose capacity is worked out once."""
+        spent.require_charge()
+        price.require_charge()
+        if id(budget) not in self._capacities:
+            self._capacities[id(budget)] = budget.capacity
+        whole = self._capacities[id(budget)]
+        return spent.main + price.main <= whole.main and spent.failure + price.failure <= whole.failure
+
+    def claims(self, fingerprint: str, periods: tuple[str, ...]) -> bool:
+        """Whether the rows with this fingerprint belong to the dataset and periods; unclaimed ones do from now on."""
+        wanted = (fingerprint, periods)
+        if wanted not in self._claims:
+            self._claims[wanted] = claim_rows(self.connection, self.declared, fingerprint, periods)
+        return self._claims[wanted]
+
+    def append(self, steps: Iterable[Step], origin: Origin) -> list[Entry]:
+        """Chain the steps to the dataset's head."""
+        written = []
+        for step in steps:
+            spent = NOTHING
+            if step.action != "quota":
+                spent = self._spent[step.period] = self.spent(step.period).plus(step.price)
+                self._changed.add(step.period)
+            entry = _entry(self.dataset.name, self.declared.seq + 1, step, spent, origin, self.declared.head)
+            self.declared.seq, self.declared.head = entry.seq, entry.hash
+            written.append(entry)
+        self._waiting += written
+        return written
+
+    def close(self) -> None:
+        """Write entries, totals, quotas' accounts and the head."""
+        if not self._waiting:
+            return
+        mine = self.declared.id
+        insert_entries(self.connection, mine, self._waiting)
+        for period in sorted(self._changed):
+            set_total(self.connection, mine, period, self._spent[period])
+        hold(self.connection, mine, [Held(*place, self._held[place]) for place in sorted(self._moved)])
+        set_head(self.connection, mine, self.declared.seq, self.declared.head)
+        self._waiting, self._changed, self._moved = [], set(), set()
+
+
+def append(connection: Connection, declared: Declared, steps: list[Step], origin: Origin) -> list[Entry]:
+    """Chain the steps to the dataset's head and store them with the new totals. `declared` is locked."""
+    book = Book(connection, declared)
+    written = book.append(steps, origin)
+    book.close()
+    return written
+
+
+def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, prev: str) -> Entry:
+    item = step.item
+    fields = {
+        "dataset": dataset,
+        "seq": seq,
+        "period": step.period,
+        "action": step.action,
+        "key": step.key,
+        "curve": item.curve_json if item else None,
+        "mechanism": item.mechanism_json if item else None,
+        "count": item.count if item else 0,
+        "main": step.price.main,
+        "failure": step.price.failure,
+        "spent_main": spent.main,
+        "spent_failure": spent.failure,
+        "label": step.label,
+        "actor": origin.actor,
+        "host": origin.host,
+        "at": origin.at,
+        "package": origin.package,
+        "fingerprint": step.fingerprint,
+        "salt": step.salt,
+        "prev": prev,
+    }
+    later = {name: value for name in LATER if (value := getattr(step, name)) is not None}
+    digest = canonical.digest(canonical.dumps(fields | later))
+    return Entry(**fields, **later, hash=digest)  # type: ignore[arg-type]
