@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from accounting.errors import InvalidArgument, OutputError
 from accounting.files import new_file
@@ -14,9 +14,11 @@ from accounting.ledger.model import ACTIONS
 from accounting.ledger.origin import package_version
 from accounting.ledger.verify import Verification
 from accounting.page.dataset import section
+from accounting.page.proofs import Proofs, curve_proofs, stated
 from accounting.page.templates import asset, template
 
 DELTAS = (1e-5, 1e-6, 1e-9)
+MOST_ACCOUNTS = 5  # of a quota: the fullest
 
 
 def write_report(
@@ -26,6 +28,7 @@ def write_report(
     deltas: Sequence[float] = DELTAS,
     latest: int = 200,
     verification: Verification | None = None,
+    proofs: Proofs | None = None,
 ) -> None:
     """Write the report on all datasets of `ledger`.
 
@@ -36,6 +39,7 @@ def write_report(
         deltas: the deltas in (0, 1) at which epsilon is stated.
         latest: how many entries of each dataset are listed, at least 0.
         verification: the outcome of `Ledger.verify`, to be shown; None says that it was not run.
+        proofs: theorems by the kind of a mechanism, which the mechanisms' package knows; those of curves are known here.
 
     Raises:
         InvalidArgument: a delta is outside (0, 1), or `latest` is negative.
@@ -49,19 +53,29 @@ def write_report(
     try:
         page = new_file(Path(target), "the report", encoding="utf-8") if isinstance(target, Path | str) else nullcontext(target)
         with page as file:
-            for piece in _page(ledger, deltas, latest, verification):
+            for piece in _page(ledger, deltas, latest, verification, {**curve_proofs(), **(proofs or {})}):
                 file.write(piece)
     except OSError as error:
         raise OutputError(f"the report cannot be written ({error.strerror})") from None
 
 
-def _page(ledger: Ledger, deltas: Sequence[float], latest: int, verification: Verification | None) -> Iterator[str]:
+def _page(
+    ledger: Ledger, deltas: Sequence[float], latest: int, verification: Verification | None, proofs: Proofs
+) -> Iterator[str]:
     heads = ledger.heads()
     names = [dataset.name for dataset in ledger.datasets()]
-    sections = (section(ledger.summary(name), ledger.latest(name, latest), deltas, number) for number, name in enumerate(names))
+    cited: set[str] = set()
+
+    def sections() -> Iterator[dict[str, Any]]:
+        for number, name in enumerate(names):
+            quotas = ledger.quotas(name).standing(MOST_ACCOUNTS)
+            made = section(ledger.summary(name), quotas, ledger.latest(name, latest), deltas, number, proofs)
+            cited.update(theorem for line in made["latest"] for theorem in line["proofs"])
+            yield made
+
     return template("accounting.page", "report.html").generate(
         **{"names": names, "actions": ACTIONS, "entries": sum(head.seq for head in heads.datasets.values())},
         **{"written": heads.at[:19].replace("T", " "), "version": package_version(), "ledger_id": heads.ledger_id},
-        **{"verification": verification, "sections": sections},
+        **{"verification": verification, "sections": sections(), "theorems": lambda: stated(cited)},
         **{"style": asset("accounting.page", "report.css"), "script": asset("accounting.page", "report.js")},
     )

@@ -1,13 +1,19 @@
-"""Write docs/api.md: every public name with the first sentence of its docstring. Run it after changing a public name."""
+"""Write docs/api.md, every public name with the first sentence of its docstring, and the theorems that audit reports cite.
+
+Run it after changing a public name or the heading of a theorem.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("api.md")
+THEOREMS = Path(__file__).parents[1] / "accounting" / "page" / "theorems.json"
 PACKAGES = ("dpselect", "dpselect.events", "dpselect.planning", "dpselect.pate", "dpselect.ranking", "accounting")
 
 
@@ -36,5 +42,16 @@ def _fields(value: object) -> str:
     return f" (`{', '.join(names)}`)" if names else ""
 
 
+def theorems() -> str:
+    """Titles and pages of all theorems by name, as JSON with one name on a line."""
+    found: dict[str, list[list[str]]] = {}
+    for path in (PAGE.with_name("theorems.md"), *sorted((PAGE.parent / "theorems").glob("*.md"))):
+        for name, title in re.findall(r"^#{2,4} ([A-Z]\d+)\. (.+)$", path.read_text(), re.MULTILINE):
+            found.setdefault(name, []).append([title, str(path.relative_to(PAGE.parent))])
+    lines = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found, key=lambda key: (key[0], int(key[1:]))))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page())
+    THEOREMS.write_text(theorems())

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from accounting.curves.base import CURVES
+from accounting.page.proofs import cited_by, stated
+from dpselect.mechanisms import members
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("accounting", "dpselect", "dpselect.events", "dpselect.pate", "dpselect.planning", "dpselect.ranking")
 PAGES = "\n".join(page.read_text() for page in sorted((ROOT / "docs").rglob("*.md")))
@@ -58,5 +62,15 @@ def test_public_methods_are_documented(package: str, name: str) -> None:
 
 
 def test_the_page_of_public_names_is_up_to_date() -> None:
-    """docs/api.md is what docs/make_api.py writes now."""
-    assert runpy.run_path(str(ROOT / "docs/make_api.py"))["page"]() == (ROOT / "docs/api.md").read_text()
+    """docs/api.md, and the theorems that reports cite, are what docs/make_api.py writes now."""
+    script = runpy.run_path(str(ROOT / "docs/make_api.py"))
+    assert script["page"]() == (ROOT / "docs/api.md").read_text()
+    assert script["theorems"]() == script["THEOREMS"].read_text()
+
+
+def test_what_a_member_cites_is_a_theorem() -> None:
+    """Every theorem that a mechanism's or a curve's docstring cites stands in docs/theorems, so that reports can name it."""
+    kinds = {**CURVES.members(), **members()}
+    cited = {name for member in kinds.values() for name in cited_by(member)}
+    assert len(cited) > 30
+    assert [theorem.name for theorem in stated(cited) if not theorem.places] == []

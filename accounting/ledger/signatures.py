@@ -143,6 +143,11 @@ class Trust:
         self._until[rotation.old] = rotation.at
         self._until.setdefault(rotation.new, None)
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All of them, in order."""
+        return tuple(sorted(self._until))
+
     def problems(self, heads: Heads) -> Iterator[str]:
         """Why the heads' signatures do not show that a trusted key stated them; nothing if they do."""
         if not heads.signatures:

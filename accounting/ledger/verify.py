@@ -34,12 +34,16 @@ class Verification:
 
     Attributes:
         covered: how many of the entries are not later than the heads; None without heads. Later ones may be rewritten unseen.
+        heads: what it was held against.
+        trusted: the public keys of which one must have signed each of the heads; none if signatures were not checked.
     """
 
     datasets: int
     entries: int
     problems: tuple[Problem, ...]
     covered: int | None = None
+    heads: tuple[Heads, ...] = ()
+    trusted: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -69,7 +73,8 @@ def verify(store: Store, heads: Heads | Sequence[Heads] | None, trust: Trust | N
         snapshots = [_snapshot(connection, row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
     counted, kept = _Counted(), _Kept(() if heads is None else (heads,) if isinstance(heads, Heads) else heads)
     problems = tuple(islice(_problems(store, snapshots, kept, counted, trust), MOST_PROBLEMS))
-    return Verification(len(snapshots), counted.entries, problems, None if heads is None else counted.covered)
+    covered, keys = None if heads is None else counted.covered, () if trust is None else trust.keys
+    return Verification(len(snapshots), counted.entries, problems, covered, tuple(kept.heads), keys)
 
 
 class _Kept:

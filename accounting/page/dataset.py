@@ -12,17 +12,26 @@ from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Curve
 from accounting.errors import AccountingError
 from accounting.ledger.model import Dataset, Entry, Total
+from accounting.ledger.quota import read_quota
+from accounting.ledger.quotas import Standing
 from accounting.ledger.summary import Summary
 from accounting.ledger.words import in_words, plain, rounded_down, rounded_up
 from accounting.page.amounts import failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.card import card
 from accounting.page.figures import Filled, filled, spending
+from accounting.page.proofs import Proofs, theorems_of
 from accounting.relation import WORDS
 from accounting.spending.budget import Budget
 from accounting.spending.equivalent import equivalent
 
 MOST_PERIODS = 60
-_STEPS = {"commit": "data are about to be read", "release": "result handed out", "void": "reservation given back"}
+_STEPS = {
+    "commit": "data are about to be read",
+    "release": "result handed out",
+    "void": "reservation given back",
+    "quota": "a limit within the budget",
+}
+QUOTA_HEADS = ("Quota", "Limit", "Account", "Spent", "Left", "Part")
 ROUTES: dict[Route, str] = {
     "pure": "sum of pure ε",
     "basic": "sum of ε outside the bad event",
@@ -33,14 +42,17 @@ ROUTES: dict[Route, str] = {
 }
 
 
-def section(summary: Summary, latest: Sequence[Entry], deltas: Sequence[float], number: int) -> dict[str, Any]:
-    """The dataset's declaration, where it stands, what it cost, and its latest entries: what the template prints."""
+def section(
+    summary: Summary, quotas: Sequence[Standing], latest: Sequence[Entry], deltas: Sequence[float], number: int, proofs: Proofs
+) -> dict[str, Any]:
+    """The dataset's promise and declaration, where it stands, what it cost, and its latest entries: what the template prints."""
     dataset, windowed = summary.dataset, summary.dataset.window != "whole"
     unit, total = unit_of(dataset.budget.measure), summary.totals[0] if summary.totals else None
     shares_of = [share for share in summary.shares if share.runs > 0]
     wanted = sorted({*deltas, *_own_deltas(dataset.budget)}, reverse=True)
     return {
         **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
+        **{"promise": promise(dataset), "quota_heads": list(QUOTA_HEADS), "quotas": [_quota(one) for one in quotas]},
         "tiles": None if windowed else _tiles(dataset.budget, total),
         "figure": None if windowed else spending(summary),
         "period_heads": ["Period", f"Spent ({unit})", "Left", "Part", "ε so far (odometer)"],
@@ -50,8 +62,33 @@ def section(summary: Summary, latest: Sequence[Entry], deltas: Sequence[float], 
         "composed": summary.curves is not None,
         "label_heads": ["Label", "Runs", f"Cost ({unit})"],
         "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares_of] if len(shares_of) > 1 else [],
-        **{"latest": [_line(entry) for entry in latest], "entries": summary.entries},
+        **{"latest": [_line(entry, proofs) for entry in latest], "entries": summary.entries},
     }
+
+
+def promise(dataset: Dataset) -> str:
+    """What was promised to whom, in sentences."""
+    budget = dataset.budget
+    if budget.rho is not None:
+        bound = f"with ρ-zero-concentrated differential privacy, ρ = {plain(budget.rho)}"
+        bound += f", but for events of probability δ = {plain(budget.delta)}" if budget.delta else ""
+    else:
+        factor = rounded_up(math.exp(min(budget.limit, 700.0)), 3)
+        bound = f"by a factor of at most e^ε = {factor} (ε = {plain(budget.limit)})"
+        bound += f", and by δ = {plain(budget.delta)} on top of that" if budget.delta else ""
+    rows = "" if dataset.window == "whole" else f", for the rows of each {dataset.window} taken by themselves"
+    return (
+        f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the chance of whatever anybody concludes from all that is "
+        f"released here{rows}, {bound}. This holds whatever else they know, and however later questions depended on earlier "
+        "answers, provided that nothing is released beside this ledger."
+    )
+
+
+def _quota(one: Standing) -> tuple[str, str, str, str, str, str]:
+    unit, left = unit_of(one.limit.measure), rounded_down(one.remaining.main)
+    spent = f"{main_up(one.spent.main)} {unit}"
+    part = percent_up(max(shares(one.limit, one.spent)))
+    return f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.limit), one.account, spent, left, part
 
 
 def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Total]]) -> str:
@@ -143,20 +180,31 @@ def whole_epsilon(budget: Budget, delta: float) -> float | None:
     return best_epsilon(curve, delta).value if delta > budget.delta else None
 
 
-def _line(entry: Entry) -> dict[str, Any]:
+def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
     """An entry as it is printed; the cost is that of a charge, or what a void gives back."""
     opens = entry.action in ("charge", "reserve")
     costs = opens or entry.action == "void"
     return {
         "entry": entry,
-        "step": _STEPS.get(entry.action),
+        "step": _declared(entry) if entry.action == "quota" else _STEPS.get(entry.action),
         "what": "" if entry.action in _STEPS else in_words(entry.mechanism or entry.curve),
+        "proofs": theorems_of((entry.mechanism, entry.curve), proofs) if opens else [],
+        "behalf": ", ".join(f"{name} {value}" for name in ("team", "purpose") if (value := getattr(entry, name))),
         "runs": f"{entry.count:,}" if opens else "",
         "main": main_up(entry.main) if costs else "",
         "failure": failure_up(entry.failure) if costs and entry.failure else "",
         "spent": main_up(entry.spent_main),
         "key": _short(entry.key),
     }
+
+
+def _declared(entry: Entry) -> str:
+    try:
+        quota = read_quota(entry.quota)
+    except AccountingError:
+        return _STEPS["quota"]
+    limit = "withdrawn" if quota.limit is None else budget_in_words(quota.limit)
+    return f"{quota.name}, {quota.in_words}: {limit}"
 
 
 def _short(key: str) -> str:

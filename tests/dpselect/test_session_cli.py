@@ -319,3 +319,25 @@ def test_a_batch_is_charged_as_a_whole(shell: Shell, tmp_path: Path) -> None:
     assert data["periods"][0]["spent"]["main"] == 8 * 10**11
     assert [entry["label"] for entry in data["latest"]] == ["mine", "night"]
     assert "--reserve" in shell.run("charge", "--dataset", "clicks", *BARE, "--expires-in", "9", status=2)
+
+
+def test_a_mirror_a_signed_export_and_a_report_of_it(shell: Shell, tmp_path: Path) -> None:
+    """Heads go to a mirror, which convicts a stranger's key; exports are signed and checked; the page says who signed."""
+    shell.run("charge", "--dataset", "clicks", "--mechanism", dps.ExponentialMechanism(epsilon=0.1).to_json())
+    key, mirror, out = tmp_path / "k.pem", str(tmp_path / "mirror.jsonl"), tmp_path / "export.jsonl"
+    public = CliRunner().invoke(app, ["keygen", "--output", str(key)]).output.strip()
+    stranger = CliRunner().invoke(app, ["keygen", "--output", str(tmp_path / "other.pem")]).output.strip()
+    shell.run("heads", "--sign", str(key), "--mirror", mirror)
+    shell.run("heads", "--sign", str(key), "--mirror", mirror)
+    assert "nothing found" in shell.run("verify", "--mirror", mirror, "--trust", public)
+    assert "no trusted key" in shell.run("verify", "--mirror", mirror, "--trust", stranger, status=1)
+    shell.run("export", "--sign", str(key), "--output", str(out))
+    copy = ["import", str(out), "--ledger", f"sqlite:///{tmp_path / 'copy.db'}", "--trust"]
+    assert CliRunner().invoke(app, [*copy, stranger]).exit_code == 1
+    assert "a trusted key signed them" in CliRunner().invoke(app, [*copy, public]).output
+    page = tmp_path / "page.html"
+    shell.run("report", "--output", str(page), "--mirror", mirror, "--trust", public)
+    assert public in page.read_text()
+    assert 'href="#theorem-C8"' in page.read_text()
+    refused = shell.run("report", "--output", str(tmp_path / "no.html"), "--no-verify", "--mirror", mirror, status=2)
+    assert "--no-verify" in refused

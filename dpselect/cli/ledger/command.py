@@ -12,6 +12,7 @@ from rich.console import Console
 
 from accounting.files import new_file
 from accounting.ledger import Heads, Ledger, Mirror, Window
+from accounting.page.proofs import Proofs, cited_by
 from accounting.relation import Relation
 from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
@@ -21,6 +22,7 @@ from dpselect.cli.ledger import text as ledger_text
 from dpselect.cli.ledger.affordable import affordable
 from dpselect.cli.ledger.charge import Dataset, Url, charge, echo_receipt, quota
 from dpselect.cli.output import NotShown, emit, require_targets
+from dpselect.errors import InvalidRequest
 
 app = typer.Typer(
     name="ledger",
@@ -131,8 +133,8 @@ app.command()(keys.keygen)
 @app.command()
 def verify(
     url: Url,
-    heads: Annotated[Path | None, typer.Option("--heads", help="What `dpselect ledger heads` wrote earlier.")] = None,
-    mirror: Annotated[str | None, typer.Option("--mirror", help="All heads that were kept there: a file or a URL.")] = None,
+    heads: keys.Earlier = None,
+    mirror: keys.Kept = None,
     trust: keys.Trusted = None,
     rotation: keys.Rotations = None,
     as_json: options.Json = False,
@@ -217,6 +219,10 @@ def report(
     delta: Annotated[list[float] | None, typer.Option("--delta", help="State epsilon at this delta; may be repeated.")] = None,
     latest: Annotated[int, typer.Option("--latest", min=0, help="How many entries of each dataset to list.")] = 200,
     check: Annotated[bool, typer.Option("--verify/--no-verify", help="Verify first, and say so on the page.")] = True,
+    heads: keys.Earlier = None,
+    mirror: keys.Kept = None,
+    trust: keys.Trusted = None,
+    rotation: keys.Rotations = None,
     url: OptionalUrl = None,
     config: Config = None,
     _debug: options.Debug = False,
@@ -226,6 +232,15 @@ def report(
 
     store = ledger_file.read(config).url_or(url)
     require_targets({"--output": output}, store)
+    if not check and (heads or mirror or trust):
+        raise InvalidRequest("--no-verify checks nothing: leave out --heads, --mirror and --trust, or --no-verify")
     with Ledger.open(store, create=False) as ledger:
-        found = ledger.verify() if check else None
-        write_report(ledger, output, deltas=delta or DELTAS, latest=latest, verification=found)
+        found = ledger.verify(keys.kept(heads, mirror), keys.trust(trust, rotation)) if check else None
+        write_report(ledger, output, deltas=delta or DELTAS, latest=latest, verification=found, proofs=_proofs())
+
+
+def _proofs() -> Proofs:
+    """What each mechanism cites."""
+    from dpselect.mechanisms import members  # every other verb does without mechanisms
+
+    return {kind: cited_by(member) for kind, member in members().items()}

@@ -26,6 +26,8 @@ Sign = Annotated[
 Trusted = Annotated[
     list[str] | None, typer.Option("--trust", help="Public key that must have signed the heads; may be repeated.")
 ]
+Earlier = Annotated[Path | None, typer.Option("--heads", help="What `dpselect ledger heads` wrote earlier.")]
+Kept = Annotated[str | None, typer.Option("--mirror", help="All heads that were kept there: a file or a URL.")]
 Rotations = Annotated[
     list[Path] | None,
     typer.Option("--rotation", help="What keygen --rotation wrote: a trusted key's successor; may be repeated."),

@@ -147,3 +147,23 @@ def test_the_page_prints(report: Path) -> None:
     browse(report, f"--print-to-pdf={printed}", "--no-pdf-header-footer")
     pages = len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes()))
     assert 2 <= pages <= 10
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_entries(tmp_path: Path) -> None:
+    """A page that lists 10^5 entries loads, filters and keeps its links; it has as many rows as it says."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
+        ledger.create_dataset("check-ins", acc.Budget(rho=1e6), "add_remove")
+        for block in range(20):
+            terms = ({"relation": "add_remove", "key": f"{block}-{n}", "label": f"job {n % 50}"} for n in range(5000))
+            ledger.charge_all("check-ins", [(acc.BoundedRange(epsilon=0.01), one) for one in terms])  # type: ignore[misc]
+        write_report(ledger, tmp_path / "report.html", latest=100_000, verification=ledger.verify())
+    script = """
+      const field = document.getElementById("find");
+      field.value = "job 7";
+      field.dispatchEvent(new Event("input", {bubbles: true}));
+      const rows = [...document.querySelectorAll("tr[data-step]")];
+      return [rows.length, rows.filter((row) => !row.hidden).length, document.getElementById("shown").textContent.split(" ")[0],
+        document.querySelectorAll("a[href='#theorem-C2']").length, document.getElementById("theorem-C2") !== null].join(" ");
+    """
+    assert run_on(tmp_path / "report.html", script, "--virtual-time-budget=120000") == "100000 2000 2,000 100000 true"

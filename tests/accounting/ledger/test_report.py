@@ -15,9 +15,10 @@ import pytest
 
 import accounting as acc
 from accounting.conversion.bounds import Route
-from accounting.ledger import Ledger
+from accounting.ledger import Ledger, Quota, SigningKey, Trust
 from accounting.ledger.words import in_words
 from accounting.page.dataset import ROUTES, whole_epsilon
+from accounting.page.proofs import curve_proofs, theorems_of
 from accounting.report import write_report
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
@@ -108,7 +109,7 @@ def test_hostile_text_is_text(filled: Ledger) -> None:
 def test_the_page_needs_no_network(filled: Ledger) -> None:
     """No address, no source, no import: the page is complete in itself."""
     text = page(filled).replace(EVIL, "")
-    assert not re.search(r"https?:|src=[^x]|@import|url\(|href=", text)
+    assert not re.search(r"https?:|src=[^x]|@import|url\(|href=(?!\"#)", text)
 
 
 def test_the_page_is_accessible(filled: Ledger) -> None:
@@ -125,6 +126,38 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
     assert len(tree.all("caption")) == len(tree.all("table"))
     regions = [attributes for attributes in tree.all("div") if attributes.get("role") == "region"]
     assert all(region["tabindex"] == "0" and region["aria-label"] for region in regions)
+
+
+def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
+    """The promise in words with its unit; what verification held the ledger against, who signed, and what nobody checked."""
+    filled.quotas("check-ins").declare(Quota(name="interns", limit=acc.Budget(rho=0.5, delta=1e-7), by="team", of=EVIL[:30].strip()))
+    text = page(filled)
+    assert "To every user: adding or removing any one user changes" in text
+    assert "\N{GREEK SMALL LETTER RHO} = 1, but for events of probability δ = 1e-6" in text
+    assert "for the rows of each month taken by themselves, by a factor of at most e^ε = 2.72" in text
+    assert "Not verified for this page" in text
+    assert "no head" in page(filled, verification=filled.verify())
+    heads, key = filled.heads(), SigningKey.new()
+    assert "not checked" in page(filled, verification=filled.verify(heads))
+    signed = page(filled, verification=filled.verify([key.sign(heads)], Trust([key.public])))
+    assert "1 head kept elsewhere" in signed
+    assert "vouch for 36 of the entries, and not for the 0 later ones" in signed
+    assert f'signature of a trusted key: <code class="hash">{key.public}</code>' in signed
+    other = page(filled, verification=filled.verify([key.sign(heads)], Trust([SigningKey.new().public])))
+    assert "signature of a trusted key" not in other
+    assert "Verification found 1 problem" in other
+
+
+def test_each_release_names_its_proof(filled: Ledger) -> None:
+    """Every charge cites the theorems of its mechanism and curve, and each citation leads to a title and a page."""
+    kind = '{"kind":"made_up","inner":[{"kind":"exponential_mechanism"}]}'
+    known = {"exponential_mechanism": ("C8",), **curve_proofs()}
+    assert theorems_of((kind, acc.PureDP(epsilon=1.0).to_json(), None, "{"), known) == ["C8", "C1"]
+    tree = Tree(text := page(filled))
+    links = {str(attributes["href"]) for attributes in tree.all("a")}
+    ids = {f"#{attributes['id']}" for _, attributes in tree.tags if "id" in attributes}
+    assert {"#theorem-C1", "#theorem-C2"} <= links <= ids
+    assert "<dt>C2</dt><dd>BoundedRange, <code>theorems.md</code>" in text
 
 
 def _colours(css: str) -> dict[str, str]:
