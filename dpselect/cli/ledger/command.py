@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from accounting.files import new_file
 from accounting.ledger import Heads, Ledger, Mirror, Window
-from accounting.page.proofs import Proofs, cited_by
 from accounting.relation import Relation
 from dpselect.cli import options
 from dpselect.cli.guard import FAILED, GuardedGroup
@@ -23,6 +22,9 @@ from dpselect.cli.ledger.affordable import affordable
 from dpselect.cli.ledger.charge import Dataset, Url, charge, echo_receipt, quota
 from dpselect.cli.output import NotShown, emit, require_targets
 from dpselect.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from accounting.page.proofs import Proofs
 
 app = typer.Typer(
     name="ledger",
@@ -240,7 +242,8 @@ def report(
 
 
 def _proofs() -> Proofs:
-    """What each mechanism cites."""
-    from dpselect.mechanisms import members  # every other verb does without mechanisms
+    """What each mechanism cites. Every other verb does without mechanisms and pages."""
+    from accounting.page.proofs import cited_by
+    from dpselect.mechanisms import members
 
     return {kind: cited_by(member) for kind, member in members().items()}

@@ -130,7 +130,9 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
 
 def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     """The promise in words with its unit; what verification held the ledger against, who signed, and what nobody checked."""
-    filled.quotas("check-ins").declare(Quota(name="interns", limit=acc.Budget(rho=0.5, delta=1e-7), by="team", of=EVIL[:30].strip()))
+    filled.quotas("check-ins").declare(
+        Quota(name="interns", limit=acc.Budget(rho=0.5, delta=1e-7), by="team", of=EVIL[:30].strip())
+    )
     text = page(filled)
     assert "To every user: adding or removing any one user changes" in text
     assert "\N{GREEK SMALL LETTER RHO} = 1, but for events of probability δ = 1e-6" in text
