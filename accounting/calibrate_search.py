@@ -128,9 +128,12 @@ class Search:
         return safe if unsafe is None else self._close(safe, unsafe)
 
     def thorough_end(self, safe: float) -> float:
-        """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6) admits one; else `safe`."""
+        """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6) admits one; else `safe`.
+
+        That account is of one plan: separate charges are paid for by the filter.
+        """
         rising, known = self._rising(), [parameter for parameter, cost in self._costs.items() if cost is not None]
-        if self._budget.form != "approximate" or rising is None:
+        if self._budget.form != "approximate" or rising is None or self._charges is not None:
             return safe
         step = 1.0 if rising else -1.0
         room = abs(math.log((max(known) if rising else min(known)) / safe))
