@@ -136,7 +136,7 @@ def show(task: Task, tool: str, timed: Callable[[float], float], runs: int, refe
     except Exception as error:
         print(f"{task.name:<26}{tool:<16} fails: {type(error).__name__}: {str(error)[:60]}")
         return math.nan, math.nan
-    over = best_epsilon(task.curve(parameter), DELTA).value - EPSILON
+    over = best_epsilon(task.curve(parameter), DELTA, thorough=True).value - EPSILON
     relative = (1.0, 1.0) if reference is None else (reference[0] / seconds, reference[1] / parameter)
     print(f"{task.name:<26}{tool:<16}{seconds:>10.4f}{parameter:>16.9g}{over:>+12.1e}{relative[0]:>12.4f}{relative[1]:>12.6f}")
     return seconds, parameter
