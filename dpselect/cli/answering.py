@@ -11,17 +11,17 @@ from uuid import uuid4
 from dpselect import events
 from dpselect.calibration import fitted
 from dpselect.cli.output import told
-from dpselect.cli.question import Answer, Charge, Question
+from dpselect.cli.question import Answer, Charge, Question, require_sums
 from dpselect.counts import COUNTS
 from dpselect.default_groups import default_groups
-from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice
+from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice, default_mechanism
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, ProgressCallback
 from dpselect.events.clipping import Norm
 from dpselect.events.doors import standard_input
 from dpselect.events.doors.files import temporary_folder
 from dpselect.events.reader import Options
-from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms import Mechanism, SparseHistogram
 from dpselect.request import TopKRequest
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
@@ -33,12 +33,18 @@ if TYPE_CHECKING:
     from dpselect.session import Notes, Session
 
 
-def answer(question: Question, progress: ProgressCallback | None = None, keep: Callable[[Answer], None] | None = None) -> Answer:
+def answer(
+    question: Question,
+    progress: ProgressCallback | None = None,
+    keep: Callable[[Answer], None] | None = None,
+    choice: Choice | None = None,
+) -> Answer:
     """Calibrate on what is public, then read the log, then draw.
 
     Args:
         keep: called with the answer before the ledger is told that it was released: to put it where it is not lost. What it
             raises ends the release.
+        choice: what `chosen` says, if it is known: of many questions that differ in their period alone it is asked once.
 
     Whatever interrupts it says whether it was charged, under which entry and key.
 
@@ -46,7 +52,7 @@ def answer(question: Question, progress: ProgressCallback | None = None, keep: C
         AccountingError: the question is ill-posed, a file cannot be read as asked, or no mechanism fits the budget.
     """
     catalogue = _catalogue(question)
-    choice = _choice(question, catalogue)
+    choice = choice or _choice(question, catalogue)
     session = _session(question)
     key = question.key or uuid4().hex  # known before the charge: whatever interrupts it can name it
     with told(None if session is None else session.ledger, question.dataset, key):
@@ -111,6 +117,13 @@ def _read(
         "salt": question.salt if bounded else None,
         "clip": clip,
         "clip_norm": choice.norm,
+        "value": question.value,
+        "value_clip": question.value_clip,
+        "time": question.time,
+        "since": question.since,
+        "until": question.until,
+        "time_zone": question.time_zone,
+        "time_unit": question.time_unit,
         "within": within,
         "format": question.format,
         "header": question.header,
@@ -182,7 +195,16 @@ def configured(question: Question) -> Mechanism:
     Raises:
         AccountingError: as `answer`.
     """
-    return question.planned if question.planned is not None else _choice(question, _catalogue(question)).mechanism
+    return question.planned if question.planned is not None else chosen(question).mechanism
+
+
+def chosen(question: Question) -> Choice:
+    """The mechanism, and how the log is read for it; nothing private is looked at.
+
+    Raises:
+        AccountingError: as `answer`.
+    """
+    return _choice(question, _catalogue(question))
 
 
 def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
@@ -190,6 +212,7 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
     if clip is not None and question.with_counts:
         raise InvalidRequest(WHOLE_COUNTS)
     _groups(question)
+    require_sums(question, public=catalogue is not None)
     if question.planned is not None and question.group is not None:
         raise InvalidRequest(
             "the mechanism in the file was planned for a log as a whole: with --group state the budget (--epsilon)"
@@ -210,6 +233,10 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
         most, discover = question.max_groups_per_user, question.groups is None
         found = default_groups(question.budget, asked, most, kind=question.mechanism, discover=discover)
         return Choice(found, limit, clip, norm)
+    if question.value is not None:
+        asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
+        kind = question.mechanism or (SparseHistogram.__name__ if catalogue is None else None)
+        return Choice(default_mechanism(question.budget, asked) if kind is None else fitted(kind, question.budget, asked), limit)
     if question.mechanism is None:
         stated = None if clip is None else norm
         return default_choice(
@@ -226,6 +253,8 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
 
 def _sensitivity(question: Question) -> Sensitivity:
     """That of the scores that the log will give."""
+    if question.value_clip is not None:
+        return Sensitivity.of_sums(*question.value_clip, question.relation, question.max_items_per_user)
     if question.clip is None:
         return Sensitivity.of_counts(question.relation, question.max_items_per_user)
     return Sensitivity.of_clipped(question.clip, _norm(question), question.relation, question.max_items_per_user)

@@ -9,7 +9,7 @@ from typing import Any
 import dpselect
 from accounting import Budget
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words
-from dpselect.cli.question import Answer
+from dpselect.cli.question import Answer, Question
 from dpselect.cli.text import left_out, recorded
 from dpselect.counts import interval
 from dpselect.selection import Selection
@@ -28,6 +28,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "curve": json.loads(mechanism.curve.to_json()),
         "domain": "observed" if question.domain is None else "public",
         **({} if question.group is None else {"groups": "discovered" if question.groups is None else "public"}),
+        **_measured(question),
         "contributions": {
             "max_items_per_user": answer.reading.max_items_per_user,
             **({} if question.group is None else {"max_groups_per_user": question.max_groups_per_user}),
@@ -37,6 +38,14 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "ledger": _ledger(answer),
         "notes": [left_out(question), recorded(question)],
     }
+
+
+def _measured(question: Question) -> dict[str, Any]:
+    """What was summed up, and which events were read, where that was asked for."""
+    summed = {"column": question.value, "clip": question.value_clip}
+    window = {name: getattr(question, name) for name in ("since", "until", "time_zone")} | {"column": question.time}
+    named = {"sums": summed if question.value else None, "time": window if question.time else None}
+    return {name: held for name, held in named.items() if held is not None}
 
 
 def as_json(data: dict[str, Any] | list[dict[str, Any]]) -> str:

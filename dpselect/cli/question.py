@@ -7,7 +7,10 @@ from pathlib import Path
 
 from accounting import Budget, Relation
 from dpselect.defaults import Choice
+from dpselect.errors import InvalidRequest
 from dpselect.events import Format
+from dpselect.events.doors.parts import Part
+from dpselect.events.windows import Unit
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.selection import Selection
@@ -22,9 +25,9 @@ class Question:
     public list of these.
     """
 
-    log: str | tuple[str, ...] | Path
+    log: str | tuple[str, ...] | Path | Part
     user: str
-    item: str
+    item: str | tuple[str, ...]
     k: int
     budget: Budget
     domain: Path | None = None
@@ -38,6 +41,13 @@ class Question:
     max_groups_per_user: int | None = None
     max_items_per_user: int | None = None
     clip: float | None = None
+    value: str | None = None
+    value_clip: tuple[float, float] | None = None
+    time: str | None = None
+    since: str | None = None
+    until: str | None = None
+    time_zone: str = "UTC"
+    time_unit: Unit | None = None
     items_per_user: float | None = None
     salt: str | None = None
     relation: Relation = "add_remove"
@@ -83,3 +93,26 @@ class Charge:
     dataset: str
     key: str
     entry: int
+
+
+def require_sums(question: Question, *, public: bool) -> None:
+    """Refuse what is said about sums and does not go together.
+
+    Raises:
+        InvalidRequest: it names the options.
+    """
+    if (question.value is None) != (question.value_clip is None):
+        raise InvalidRequest("--value names a column, --value-clip the most that a user may add to an item: give both or neither")
+    if question.value is None or question.value_clip is None:
+        return
+    for option, given in (
+        ("--clip", question.clip),
+        ("--with-counts", question.with_counts or None),
+        ("--group", question.group),
+    ):
+        if given is not None:
+            raise InvalidRequest(f"{option} is for counts of users, and --value sums up a column: leave one of them out")
+    if not public and question.value_clip[0] < 0:
+        raise InvalidRequest("sums that may be negative need a public catalogue (--domain), or --value-clip from 0")
+    if not public and question.max_items_per_user is None:
+        raise InvalidRequest("--value without a catalogue needs --max-items-per-user: what a user alone brings in must be hidden")

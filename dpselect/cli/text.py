@@ -36,9 +36,9 @@ def shown(answer: Answer, notes: Mapping[Label, str] | None = None) -> Renderabl
     question, selection = answer.question, answer.selection
     stated = guarantee(answer.mechanism, question.budget)
     return Group(
-        Text(f"{_title(question)}, by distinct {_column(question.user)}", style="bold"),
+        Text(f"{_title(question)}, by {_measure(question)}", style="bold"),
         Text(),
-        _items(selection, notes, interval(answer.mechanism), whole=answer.reading.clip is None),
+        _items(selection, notes, interval(answer.mechanism), whole=answer.reading.clip is None and question.value is None),
         Text(),
         Text(outcome(selection)),
         Text(),
@@ -134,7 +134,12 @@ def _short(value: float) -> str:
 
 def _title(question: Question) -> str:
     each = "" if question.group is None else f" in each {_column(question.group)}"
-    return f"Private top {question.k} of {_column(question.item)}{each}"
+    item = question.item if isinstance(question.item, str) else " and ".join(question.item)
+    return f"Private top {question.k} of {_column(item)}{each}"
+
+
+def _measure(question: Question) -> str:
+    return f"distinct {_column(question.user)}" if question.value is None else f"the sum of {_column(question.value)}"
 
 
 def left_out(question: Question) -> str:
@@ -172,7 +177,14 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     if question.group is not None:
         listed = "discovered by the number of their users, and paid for: a group shows only if it has enough"
         yield "groups", listed if question.groups is None else f"the public list {printable(question.groups)}"
-    yield "counts", f"distinct users per item; {left_out(question)}"
+    if question.value is None or question.value_clip is None:
+        yield "counts", f"distinct users per item; {left_out(question)}"
+    else:
+        low, high = question.value_clip
+        yield "sums", f"of {_column(question.value)}, each user's of each item cut to {low:g} to {high:g}; {left_out(question)}"
+    if question.time is not None:
+        ends = [f"{word} {end}" for word, end in (("from", question.since), ("to before", question.until)) if end is not None]
+        yield "events", f"{' '.join(ends)} by {_column(question.time)}, in {question.time_zone}"
     if answer.salt is not None:
         bound = f"at most {_bounds(answer)} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"

@@ -22,7 +22,7 @@ from dpselect.sensitivity import Sensitivity
 
 # Stands for the items of a group that has none, and for the groups of a log that has none, with a count of 0: what nobody
 # touched is never released.
-_NOTHING: Label = ""
+NOTHING: Label = ""
 
 Build = Callable[[slice], Scores]
 
@@ -91,7 +91,7 @@ class GroupCounts(Measured):
             require_from_zero(self.clips)
             build = self._seen(values, sensitivity)
         presence = None if self.listed else self._presence(relation)
-        spans = self.spans or {_NOTHING: slice(0, 0)}
+        spans = self.spans or {NOTHING: slice(0, 0)}
         return GroupedScores(_Cells(spans, build), max_groups_per_user=self.max_groups_per_user, presence=presence)
 
     def _seen(self, values: NDArray[Any], sensitivity: Sensitivity) -> Build:
@@ -100,7 +100,7 @@ class GroupCounts(Measured):
         def build(span: slice) -> Scores:
             labels = [self.items[place] for place in self.place[span].tolist()]
             counts = values[span] if labels else np.zeros(1, dtype=values.dtype)
-            return Scores(counts, sensitivity=sensitivity, labels=labels or [_NOTHING], domain="observed")
+            return Scores(counts, sensitivity=sensitivity, labels=labels or [NOTHING], domain="observed")
 
         return build
 
@@ -121,7 +121,7 @@ class GroupCounts(Measured):
     def _presence(self, relation: Relation) -> Scores:
         """Users per group, for whoever discovers groups."""
         sensitivity = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
-        present = self.present or {_NOTHING: 0}
+        present = self.present or {NOTHING: 0}
         units = np.array(list(present.values()), dtype=np.int64)
         return Scores(PRESENT.as_scores(units), sensitivity=sensitivity, labels=list(present), domain="observed")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 
 from dpselect.errors import EventLogError
 from dpselect.events import staging
 from dpselect.events.amounts import Amount
 from dpselect.events.columns import SHORT, Asked
-from dpselect.events.engine import Engine
+from dpselect.events.doors.parts import Part, cut
+from dpselect.events.engine import Engine, opened
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given, Kind, Kinds, Rows, Settle, literal
 from dpselect.events.source import rows
@@ -32,10 +35,32 @@ def prepared(engine: Engine, given: Given, buckets: int | None, progress: Progre
     told(progress, 0, parts + 1)
     staged = staging.stage(engine, log, given.asked.roles, parts)
     _require_well_formed(engine, given.asked, staged)
-    kinds = log.kinds(engine, staged.everything(), staged.missing) if callable(log.kinds) else log.kinds
-    staging.require_events(staged)
+    if not log.may_be_empty:
+        staging.require_events(staged)
+    if callable(log.kinds):
+        settled = log.kinds(engine, staged.everything(), staged.missing) if staged.rows else _text(given.asked)
+    else:
+        settled = log.kinds
     told(progress, 1, parts + 1)
-    return staged, kinds, parts
+    return staged, settled, parts
+
+
+@contextmanager
+def split(
+    given: Given, periods: Sequence[tuple[str, datetime, datetime]], memory_limit: str | None = None
+) -> Iterator[dict[str, Part]]:
+    """The events of each period, from one pass over the log, to be read while the block lasts.
+
+    Raises:
+        EventLogError: it cannot be read as asked, or a time is none.
+    """
+    with opened(memory_limit) as engine:
+        yield cut(engine, rows(engine, given), given, periods)
+
+
+def _text(asked: Asked) -> Kinds:
+    """The kinds of nothing."""
+    return dict.fromkeys(asked.roles, "str")
 
 
 def told(progress: ProgressCallback | None, done: int, total: int) -> None:

@@ -22,7 +22,7 @@ from dpselect.events.counts import EventCounts
 from dpselect.events.domain import aligned, named
 from dpselect.events.doors.files import Format
 from dpselect.events.engine import opened
-from dpselect.events.grouped import GroupCounts
+from dpselect.events.grouped import NOTHING, GroupCounts
 from dpselect.events.prepared import ProgressCallback, prepared, reported, told
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given
@@ -248,10 +248,13 @@ def _result(report: ReadReport, counted: Counted, allowed: Contributions) -> Eve
     names, limited, counts, clipped = allowed.within, allowed.bound, counted.counts, counted.clipped
     if names is not None:
         counts, clipped = aligned(counted.labels, counts, names), aligned(counted.labels, clipped, names)
+    labels = counted.labels if names is None else names
+    if not labels:  # of a period without events
+        labels, counts, clipped = [NOTHING], np.zeros(1, dtype=np.int64), np.zeros((len(allowed.clips), 1), dtype=np.int64)
     counts.setflags(write=False)
     clipped.setflags(write=False)
     return EventCounts(
-        labels=tuple(counted.labels if names is None else names),
+        labels=tuple(labels),
         counts=counts,
         clipped=clipped,
         clips=allowed.clips,

@@ -103,12 +103,14 @@ class Rows:
         size: bytes it takes as text, roughly; decides the number of buckets.
         what: how messages name the source.
         kinds: what users, items and groups are, or what tells once every value can be looked at.
+        may_be_empty: whether there may be no event to count: a period in which nobody did anything is released like any other.
     """
 
     sql: str
     size: int
     what: str
     kinds: Kinds | Settle
+    may_be_empty: bool = False
 
 
 def quoted(name: str) -> str:

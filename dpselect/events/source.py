@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from dpselect.errors import EventLogError
-from dpselect.events.doors import postgresql, several, standard_input, tables
+from dpselect.events.doors import parts, postgresql, several, standard_input, tables
 from dpselect.events.engine import Engine
 from dpselect.events.rows import Given, Rows, Source
 
 # The narrower before the wider: paths are told apart by what they are called, and by format=.
-SOURCES: Final[tuple[Source, ...]] = (tables, postgresql, standard_input, several, *several.FILES)
+SOURCES: Final[tuple[Source, ...]] = (parts, tables, postgresql, standard_input, several, *several.FILES)
 
 
 def rows(engine: Engine, given: Given) -> Rows:

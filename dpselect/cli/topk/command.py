@@ -12,8 +12,10 @@ from dpselect.cli import options, progress
 from dpselect.cli.answering import answer
 from dpselect.cli.output import emit
 from dpselect.cli.topk.delivery import Delivery
+from dpselect.cli.topk.every import released_every
 from dpselect.cli.topk.request import asked
 from dpselect.events import Format
+from dpselect.events.windows import Every, Unit
 from dpselect.noise import NoiseName
 
 Option = typer.Option
@@ -33,8 +35,13 @@ def topk(
         Option("--user", metavar="COLUMN", help="Column of users: its name, or its number from 1 if there is no header."),
     ] = None,
     item: Annotated[
-        str | None,
-        Option("--item", metavar="COLUMN", help="Column of items: its name, or its number from 1 if there is no header."),
+        list[str] | None,
+        Option(
+            "--item",
+            metavar="COLUMN",
+            help="Column of items: its name, or its number from 1 if there is no header. Several (country,city, or repeated) "
+            "make up one item.",
+        ),
     ] = None,
     k: Annotated[int | None, Option("--k", min=1, help="How many items to release.")] = None,
     epsilon: options.Epsilon = None,
@@ -96,6 +103,38 @@ def topk(
             metavar="C",
             help="Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in "
             "part: the l2 norm, or l1 without --delta. Default: chosen by what is public.",
+        ),
+    ] = None,
+    value: Annotated[
+        str | None,
+        Option("--value", metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip."),
+    ] = None,
+    value_clip: Annotated[
+        str | None,
+        Option(
+            "--value-clip",
+            metavar="[LOW,]HIGH",
+            help="Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative (-50,50).",
+        ),
+    ] = None,
+    time: Annotated[
+        str | None, Option("--time", metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")
+    ] = None,
+    since: Annotated[str | None, Option("--since", metavar="TIME", help="Read events from this time on; it is public.")] = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Read events before this time; it is public.")] = None,
+    time_zone: Annotated[
+        str | None,
+        Option("--time-zone", metavar="ZONE", help="Zone of times that state none, Europe/Berlin for example. Default: UTC."),
+    ] = None,
+    time_unit: Annotated[
+        Unit | None, Option("--time-unit", help="Unit of times that are numbers since 1970, in UTC: s, ms or us.")
+    ] = None,
+    every: Annotated[
+        Every | None,
+        Option(
+            "--every",
+            help="A release for each day, week or month from --since to --until, charged to that period of the dataset. With "
+            "--key and --output FILE{period}.json; run again, it goes on where it was stopped.",
         ),
     ] = None,
     items_per_user: Annotated[
@@ -165,8 +204,12 @@ def topk(
     that occur in a log is private too: without a public catalogue an item shows only if enough users touched it, and fewer than k
     may show.
     """
-    stated = {name: value for name, value in locals().items() if name not in ("config", "output", "json", "_debug")}
+    stated = {name: value for name, value in locals().items() if name not in ("config", "output", "json", "every", "_debug")}
     question = asked(stated, config)
+    if every is not None:
+        with progress.counted("periods") as counted:
+            released_every(question, every, output, as_json=json, progress=counted)
+        return
     delivery = Delivery(output, json)
     if (before := delivery.recorded(question)) is not None:
         emit(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ Stated = Mapping[str, Any]
 _AMOUNTS = ("epsilon", "delta", "rho")
 _PASSED_ON = (
     *("group", "groups", "groups_column", "max_groups_per_user"),
+    *("value", "time", "since", "until", "time_unit"),
     *("clip", "items_per_user", "salt", "table", "query", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar"),
 )
 
@@ -36,7 +38,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
     return Question(
         log=_log(stated["events"]),
         user=_required(merged, "user", "[data]"),
-        item=_required(merged, "item", "[data]"),
+        item=_item(_required(merged, "item", "[data]")),
         k=_required(merged, "k", "[release]"),
         budget=_budget(stated, base, merged),
         domain=merged["domain"],
@@ -53,6 +55,8 @@ def asked(stated: Stated, file: Path | None) -> Question:
         planned=planned,
         releases=releases,
         with_counts=bool(stated["with_counts"]),
+        value_clip=_value_clip(stated["value_clip"]),
+        time_zone=merged["time_zone"] or "UTC",
         **{name: merged[name] for name in _PASSED_ON},
     )
 
@@ -82,6 +86,27 @@ def _log(events: list[str] | Path) -> str | tuple[str, ...] | Path:
     if isinstance(events, Path):
         return events
     return events[0] if len(events) == 1 else tuple(events)
+
+
+def _item(stated: str | list[str]) -> str | tuple[str, ...]:
+    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV."""
+    given = [stated] if isinstance(stated, str) else stated
+    try:
+        parts = [part for text in given for part in next(csv.reader([text], strict=True), [])]
+    except csv.Error:
+        raise InvalidRequest(f"--item={given!r} is no list of columns: write country,city, quoting a comma in a name") from None
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _value_clip(stated: str | None) -> tuple[float, float] | None:
+    if stated is None:
+        return None
+    try:
+        ends = [float(end) for end in stated.split(",")]
+        low, high = (0.0, *ends) if len(ends) == 1 else ends
+    except ValueError:
+        raise InvalidRequest(f"--value-clip={stated!r} must be a number, or two of them as in -50,50") from None
+    return low, high
 
 
 def _merged(stated: Stated, base: Config) -> dict[str, Any]:

@@ -238,3 +238,51 @@ def test_an_address_is_not_repeated(run: Any) -> None:
         result = run("topk", address, "--user", "u", "--item", "i", "--k", 1, "--epsilon", 2, "--delta", 1e-6, *words)
         assert result.exit_code == 1
         assert "secret" not in result.stderr
+
+
+def test_sums_of_several_columns_within_a_window(run: Any, tmp_path: Path) -> None:
+    """--value sums up a column, several --item columns are one item, and only the window is read; text and JSON say so."""
+    log = tmp_path / "log.csv"
+    rows = [f"{user},DE,Berlin,{user % 7},2024-05-01" for user in range(300)]
+    rows += [f"{user},FR,Paris,40,2024-05-01T10:00" for user in range(200)]
+    rows += [f"{user},FR,Lyon,1e6,2024-06-01" for user in range(300)]
+    log.write_text("\n".join(["u,country,city,paid,at", *rows]))
+    (tmp_path / "c.csv").write_text("country,city\nDE,Berlin\nFR,Paris\nFR,Lyon\n")
+    window = ("--time", "at", "--since", "2024-05-01", "--until", "2024-05-02")
+    asked = ("topk", log, "--user", "u", "--item", "country,city", "--k", 1, "--epsilon", 400, "--value", "paid", *window)
+    for clip, domain in (("50", True), ("-50,50", True), ("50", False)):
+        about = ("--domain", tmp_path / "c.csv") if domain else ("--delta", "1e-6", "--max-items-per-user", 3)
+        answer = data(run(*asked, "--value-clip", clip, *about, "--json"))
+        assert answer["selection"]["labels"] == ["FR,Paris"]
+        low = -50.0 if clip.startswith("-") else 0.0
+        assert answer["sums"] == {"column": "paid", "clip": [low, 50.0]}
+        assert answer["time"] == {"since": "2024-05-01", "until": "2024-05-02", "time_zone": "UTC", "column": "at"}
+        assert answer["mechanism"]["sensitivity"]["linf"] == 50.0
+    text = run(*asked, "--value-clip", "50", "--domain", tmp_path / "c.csv").stdout
+    assert "Private top 1 of country and city, by the sum of paid" in text
+    assert "each user's of each item cut to 0 to 50" in " ".join(text.split())
+    assert "from 2024-05-01 to before 2024-05-02 by at, in UTC" in " ".join(text.split())
+    repeated = ("topk", log, "--user", "u", "--item", "country", "--item", "city", "--k", 1, *CERTAIN)
+    assert data(run(*repeated, "--json"))["selection"]["labels"] in (["DE,Berlin"], ["FR,Lyon"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--value", "note"), "both or neither"),
+        (("--value", "note", "--value-clip", "x"), "--value-clip='x'"),
+        (("--value", "note", "--value-clip", "1,2,3"), "--value-clip='1,2,3'"),
+        (("--value", "note", "--value-clip", "50"), "--max-items-per-user"),
+        (("--value", "note", "--value-clip", "-5,5"), "public catalogue"),
+        (("--value", "note", "--value-clip", "5", "--clip", "1"), "--clip is for counts"),
+        (("--value", "note", "--value-clip", "5", "--with-counts"), "--with-counts is for counts"),
+        (("--value", "note", "--value-clip", "0", "--max-items-per-user", "1"), "low <= 0 < high"),
+        (("--since", "2024-01-01"), "time="),
+        (("--item", '"a"b'), "no list of columns"),
+    ],
+)
+def test_sums_and_windows_that_make_no_sense(ask: Any, words: tuple[str, ...], said: str) -> None:
+    """Refused before anything is read."""
+    result = ask("--k", 1, *CERTAIN, *words)
+    assert result.exit_code in (1, 2)
+    assert said in result.stderr

@@ -1,0 +1,142 @@
+"""`dpselect topk --every`: a release for each period of a log, resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from dpselect.cli import json_output
+from dpselect.cli.answering import answer, chosen
+from dpselect.cli.output import emit
+from dpselect.cli.question import Question
+from dpselect.cli.topk.delivery import Delivery
+from dpselect.errors import InvalidRequest
+from dpselect.events import ProgressCallback
+from dpselect.events.columns import asked_for
+from dpselect.events.prepared import split
+from dpselect.events.rows import Given
+from dpselect.events.windows import Every, periods, window
+
+if TYPE_CHECKING:
+    from accounting import Ledger
+
+State = Literal["released", "recorded", "lost"]
+_PLACE = "{period}"
+_STATES: dict[State, str] = {
+    "released": "released now",
+    "recorded": "released before",
+    "lost": "charged, and its answer lost when the run was stopped; not drawn again",
+}
+
+
+@dataclass(frozen=True)
+class _Period:
+    """One period's question, and where its answer goes."""
+
+    name: str
+    ends: tuple[datetime, datetime]
+    question: Question
+    delivery: Delivery
+
+
+def released_every(
+    question: Question, every: Every, output: Path | None, *, as_json: bool, progress: ProgressCallback | None
+) -> None:
+    """Release every period that is not released yet, each charged to itself under the key KEY:PERIOD, and say how each stands.
+
+    The log is read once, and cut by time. A period that is charged and has no answer, because the run was stopped in between, is
+    told apart and left alone: its draw may have been seen.
+
+    Raises:
+        InvalidRequest: something that it takes is not said, or the dataset's budget is not per such period; or answers are lost.
+        AccountingError: as for one release; the periods before it are released.
+    """
+    todo = _periods(question, every, output)
+    states = _standing(todo, question)
+    pending = [period for period in todo if period.name not in states]
+    for period in pending:
+        period.delivery.require(period.question)
+    if pending:
+        _release(question, todo, states, progress)
+    _show([(period, states[period.name]) for period in todo], as_json=as_json)
+    if lost := [name for name, state in states.items() if state == "lost"]:
+        raise InvalidRequest(
+            f"of {len(lost)} periods the answer is lost ({', '.join(lost[:5])}): they are charged, and may be asked for again "
+            "under another key, if the budget allows it, from --since to --until of that period"
+        )
+
+
+def _periods(question: Question, every: Every, output: Path | None) -> list[_Period]:
+    missing = [
+        f"--{name.replace('_', '-')}"
+        for name in ("time", "since", "until", "ledger", "dataset", "key")
+        if getattr(question, name) is None
+    ]
+    if missing:
+        raise InvalidRequest(f"--every needs {', '.join(missing)}: which periods there are is public, and each is charged once")
+    if question.period:
+        raise InvalidRequest("--period is named by --every: leave it out")
+    if output is None or _PLACE not in output.name or output.suffix.lower() == ".txt":
+        raise InvalidRequest(f"--every needs --output like top-{_PLACE}.json, .csv or .parquet: a file for each period")
+    whole = window(question.time, question.since, question.until, question.time_zone, question.time_unit)
+    assert whole is not None, "there is a column of times"
+    return [_Period(name, ends, *_of(question, output, name)) for name, *ends in periods(whole, every)]  # type: ignore[arg-type]
+
+
+def _of(question: Question, output: Path, name: str) -> tuple[Question, Delivery]:
+    own = replace(question, period=(name,), key=f"{question.key}:{name}", time=None, since=None, until=None, time_unit=None)
+    return own, Delivery(output.with_name(output.name.replace(_PLACE, name)), as_json=True)
+
+
+def _standing(todo: Sequence[_Period], question: Question) -> dict[str, State]:
+    """The periods that were charged before: released, or lost."""
+    from accounting import Ledger  # a release without a ledger does without a database
+
+    assert question.ledger is not None
+    states: dict[str, State] = {}
+    with Ledger.open(question.ledger, create=False) as ledger:
+        _require_window(ledger, question, todo)
+        for period in todo:
+            if ledger.find(str(question.dataset), str(period.question.key)) is not None:
+                states[period.name] = "lost" if period.delivery.recorded(period.question) is None else "recorded"
+    return states
+
+
+def _require_window(ledger: Ledger, question: Question, todo: Sequence[_Period]) -> None:
+    from accounting.ledger.windows import checked_periods
+
+    checked_periods(ledger.dataset(str(question.dataset)).window, [period.name for period in todo])
+
+
+def _release(question: Question, todo: Sequence[_Period], states: dict[str, State], progress: ProgressCallback | None) -> None:
+    choice = chosen(question)
+    item = question.item if isinstance(question.item, str) else list(question.item)
+    columns = asked_for(question.user, item, question.group, question.value, question.time)
+    stretch = window(question.time, question.since, question.until, question.time_zone, question.time_unit)
+    given = Given(question.log, columns, question.format, question.header, question.table, question.query, window=stretch)
+    with split(given, [(period.name, *period.ends) for period in todo], question.memory_limit) as parts:
+        for period in [period for period in todo if period.name not in states]:
+            if progress is not None:
+                progress(len(states), len(todo))
+            own = replace(period.question, log=parts[period.name], format="auto", header=None, table=None, query=None)
+            released = answer(own, keep=period.delivery.keep, choice=choice)
+            if period.delivery.failure is not None:
+                period.delivery.show(released)
+            states[period.name] = "released"
+
+
+def _show(standing: Sequence[tuple[_Period, State]], *, as_json: bool) -> None:
+    if as_json:
+        listed = [{"period": period.name, "state": state, "output": str(period.delivery.output)} for period, state in standing]
+        emit(json_output.as_json(listed) + "\n")
+        return
+    table = Table.grid(padding=(0, 2))
+    for period, state in standing:
+        table.add_row(Text(period.name), Text(_STATES[state]), Text("" if state == "lost" else str(period.delivery.output)))
+    emit(table)

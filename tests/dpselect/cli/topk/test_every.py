@@ -1,0 +1,184 @@
+"""`topk --every`: one release for each period, charged to it, from one pass over the log; stopped anywhere, it goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import accounting as acc
+from dpselect.cli import app
+from dpselect.events.doors import parts
+
+EPSILON = "300"  # with which a wrong winner is less likely than e^-100
+Every = Callable[..., Result]
+# On each day another place has ten visitors, and the other two; nobody comes on 4 May.
+VISITS = [(day, user, "zoo" if user < (10 if day % 2 else 2) else "pier") for day in (1, 2, 3) for user in range(12)]
+
+
+@pytest.fixture
+def every(tmp_path: Path) -> Every:
+    """Run `topk --every day` on the first five days of May, charged to a ledger with a budget per day."""
+    (tmp_path / "log.csv").write_text("u,i,t,v\n" + "".join(f"{u},{i},2024-05-0{d}T1{d}:00:00,2.5\n" for d, u, i in VISITS))
+    (tmp_path / "items.csv").write_text("i\nzoo\npier\npark\n")
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        ledger.create_dataset("days", acc.Budget(epsilon=500), "add_remove", window="day")
+        ledger.create_dataset("loose", acc.Budget(epsilon=900, delta=0.1), "add_remove", window="day")
+        ledger.create_dataset("whole", acc.Budget(epsilon=500), "add_remove")
+
+    def run(*arguments: object, **changed: str) -> Result:
+        given = {
+            **{"--user": "u", "--item": "i", "--k": "1", "--epsilon": EPSILON, "--domain": f"{tmp_path}/items.csv"},
+            **{"--time": "t", "--since": "2024-05-01", "--until": "2024-05-05", "--every": "day", "--key": "daily"},
+            **{"--ledger": f"sqlite:///{tmp_path}/p.db", "--dataset": "days", "--output": f"{tmp_path}/top-{{period}}.json"},
+            **{f"--{name.replace('_', '-')}": text for name, text in changed.items()},
+        }
+        words = [word for name, text in given.items() if text != "" for word in (name, text)]
+        return CliRunner().invoke(app, ["topk", str(tmp_path / "log.csv"), *words, "--json", *map(str, arguments)])
+
+    return run
+
+
+def states(result: Result) -> list[str]:
+    return [line["state"] for line in json.loads(result.stdout)]
+
+
+def winner(folder: Path, day: int) -> str:
+    answer = json.loads((folder / f"top-2024-05-0{day}.json").read_text())
+    assert answer["ledger"]["period"] == [f"2024-05-0{day}"]
+    assert answer["ledger"]["key"] == f"daily:2024-05-0{day}"
+    (label,) = answer["selection"]["labels"]
+    return str(label)
+
+
+def spent(folder: Path) -> dict[str, int]:
+    """How often each period was charged."""
+    with acc.Ledger.open(f"sqlite:///{folder}/p.db") as ledger:
+        charged = [entry.period for entry in ledger.entries("days") if entry.action == "charge"]
+    return {period: charged.count(period) for period in charged}
+
+
+def test_every_day_is_released_once(every: Every, tmp_path: Path) -> None:
+    """A day's answer is of its events alone, a day without events is released like any other, and a second run does nothing."""
+    first = every()
+    assert (first.exit_code, first.stderr) == (0, "")
+    assert states(first) == ["released"] * 4
+    assert [winner(tmp_path, day) for day in (1, 2, 3)] == ["zoo", "pier", "zoo"]
+    assert winner(tmp_path, 4) in ("zoo", "pier", "park")
+    before = {path: path.read_bytes() for path in tmp_path.glob("top-*")}
+    again = every()
+    assert (again.exit_code, states(again)) == (0, ["recorded"] * 4)
+    assert {path: path.read_bytes() for path in tmp_path.glob("top-*")} == before
+    assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3, 4)}
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv"])
+def test_a_run_that_is_stopped_goes_on(every: Every, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped before the release of the second day is recorded, in the middle of the third: what is on disk is recorded, what was
+    charged and is not on disk is told as lost and not drawn again, and the rest is released. No day is charged twice."""
+    output = f"{tmp_path}/top-{{period}}.{suffix}"
+    release, kept = acc.Ledger.release, acc.Ledger.charge
+
+    def stopped(self: acc.Ledger, dataset: str, key: str, **options: Any) -> Any:
+        if key.endswith("02"):
+            raise KeyboardInterrupt
+        return release(self, dataset, key, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(acc.Ledger, "release", stopped)
+        assert every(output=output).exit_code == 130
+
+    def charged(self: acc.Ledger, dataset: str, item: Any, **terms: Any) -> Any:
+        receipt = kept(self, dataset, item, **terms)
+        if receipt.key.endswith("03"):
+            raise KeyboardInterrupt
+        return receipt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(acc.Ledger, "charge", charged)
+        second = every(output=output)
+        assert second.exit_code == 130, second.stderr
+    last = every(output=output)
+    assert last.exit_code == 2
+    assert states(last) == ["recorded", "recorded", "lost", "released"]
+    assert "2024-05-03" in last.stderr
+    assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3, 4)}
+
+
+def test_a_gap_stays_a_gap(every: Every, tmp_path: Path) -> None:
+    """The events of a day that is released already fall to no other day."""
+    days = {1: ("zoo", 5), 2: ("pier", 50), 3: ("zoo", 5), 4: ("park", 5)}
+    rows = [f"{user},{item},2024-05-0{day}" for day, (item, users) in days.items() for user in range(users)]
+    (tmp_path / "log.csv").write_text("\n".join(["u,i,t", *rows, "1,pier,", "1,pier,2024-05-05", "1,pier,2024-04-30"]))
+    assert states(every(since="2024-05-02", until="2024-05-03")) == ["released"]
+    assert states(every()) == ["released", "recorded", "released", "released"]
+    assert [winner(tmp_path, day) for day in (1, 2, 3, 4)] == ["zoo", "pier", "zoo", "park"]
+
+
+def test_the_log_is_read_once(every: Every, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many periods there are; and not at all when all are released."""
+    passes = []
+    cut = parts.cut
+    monkeypatch.setattr("dpselect.events.prepared.cut", lambda *given: passes.append(1) or cut(*given))
+    every()
+    every()
+    assert passes == [1]
+
+
+def test_zones_move_the_days(every: Every, tmp_path: Path) -> None:
+    """A time without a zone is of the zone that is stated, one with a zone is where that instant falls."""
+    log = tmp_path / "log.csv"
+    log.write_text("u,i,t\n" + "".join(f"{u},zoo,2024-05-01T23:30:00Z\n{u + 100},pier,2024-05-01T23:30:00\n" for u in range(30)))
+    assert every(time_zone="Asia/Tokyo").exit_code == 0
+    assert (winner(tmp_path, 1), winner(tmp_path, 2)) == ("pier", "zoo")
+
+
+def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
+    """Sums, several columns, JSON lines and an unknown domain."""
+    assert every("--value", "v", "--value-clip", "3", until="2024-05-02").exit_code == 0
+    assert winner(tmp_path, 1) == "zoo"
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(json.dumps({"u": u, "i": i, "n": d, "t": f"2024-05-0{d}"}) for d, u, i in VISITS))
+    words = ("--format", "jsonl", "--mechanism", "limited_domain")
+    done = every(*words, since="2024-05-03", item="i,n", domain="", delta="1e-3", dataset="loose")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert states(done) == ["released"] * 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"time": "", "since": "", "until": ""}, "--every needs --time, --since, --until"),
+        ({"key": ""}, "--every needs --key"),
+        ({"output": ""}, "--every needs --output"),
+        ({"output": "top.json"}, "--every needs --output"),
+        ({"output": "top-{period}.txt"}, "--every needs --output"),
+        ({"period": "2024-05-01"}, "leave it out"),
+        ({"dataset": "whole"}, "period must be left out"),
+        ({"every": "month"}, "not where a month starts"),
+        ({"since": "2024-05-01T12:00"}, "not where a day starts"),
+        ({"ledger": "", "dataset": ""}, "--every needs --ledger"),
+    ],
+)
+def test_what_every_needs(every: Every, tmp_path: Path, changed: dict[str, str], words: str) -> None:
+    """Each is named before anything is read or charged."""
+    result = every(**changed)
+    assert result.exit_code in (1, 2)
+    assert words in result.stderr
+    assert spent(tmp_path) == {}
+    assert list(tmp_path.glob("top*")) == []
+
+
+def test_what_is_no_time_stops_before_any_charge(every: Every, tmp_path: Path) -> None:
+    """A malformed row anywhere in the log, and nothing is charged."""
+    with (tmp_path / "log.csv").open("a") as log:
+        log.write("1,zoo,SECRET42,1\n")
+    result = every()
+    assert result.exit_code == 1
+    assert "is no time" in result.stderr
+    assert "SECRET42" not in result.stderr
+    assert spent(tmp_path) == {}
