@@ -23,6 +23,7 @@ from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
 from dpselect import pate, ranking, verify
 
 DELTA = 1e-6
+TEN = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=1.0)
 GAPS = np.concatenate([np.linspace(-1.5, 0.5, 41), -np.geomspace(2, 50, 20)])
 
 
@@ -108,6 +109,7 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
     orders = 1 + np.geomspace(1e-2, 1e3, 400)
     renyi_table = acc.RenyiTable(orders=orders.tolist(), values=gauss.rdp(orders).tolist())
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
+    best = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.5), distribution=TEN)
     # fmt: off
     return [
         ("PureDP 1", pure, lambda: _inverse(pure)),
@@ -123,6 +125,7 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
         ("GaussianMax 0.2 of 100", acc.GaussianMax(mu=0.2, candidates=100), lambda: _one_of_many(0.2, 100)),
         ("SparseVectorDP 0.5 + 0.5", acc.SparseVectorDP(epsilon1=0.5, epsilon2=0.5), lambda: _pinned(0.5, 0.5)),
         ("SampledGaussianDP 1, rate 0.01", sampled, lambda: _training_step(1.0, 0.01)),
+        ("RepeatAndSelectDP of PureDP 0.5, 10 runs", best, lambda: _best_of(0.5, TEN)),
         ("Composed of 10 Gaussian 0.1", 10 * acc.GaussianDP(mu=0.1), lambda: _inverse(acc.GaussianDP(mu=math.sqrt(0.1)))),
     ]
     # fmt: on
@@ -169,6 +172,20 @@ def _pinned(epsilon1: float, epsilon2: float) -> float:
         ]
         worst = max(worst, exact(laws[0], laws[1], 1), exact(laws[1], laws[0], 1))
     return worst
+
+
+def _best_of(epsilon: float, runs: acc.TruncatedNegativeBinomial) -> float:
+    """The best of geometrically many runs with three results, of which the middle one is less likely for the neighbour."""
+
+    def law(top: float, middle: float) -> dict[str, float]:
+        none, neither = (runs.gamma * s / (1 - (1 - runs.gamma) * s) for s in (1 - top, 1 - top - middle))
+        return {"top": 1 - none, "middle": none - neither, "low": neither}
+
+    up, grid = math.exp(epsilon), np.geomspace(1e-4, 0.5, 60).tolist()
+    # The rest has to be as likely for both up to the same factor.
+    chances = [(t, m) for t in grid for m in grid if t * up < 1 and 1 / up <= (1 - t - m) / (1 - t * up - m / up) <= up]
+    pairs = [(law(t, m), law(t * up, m / up)) for t, m in chances]
+    return max(max(exact(p, q, 1), exact(q, p, 1)) for p, q in pairs)
 
 
 def _training_step(mu: float, rate: float) -> float:
@@ -227,6 +244,7 @@ MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
     (dps.ExponentialMechanism(epsilon=1.0), 2, 20),
     (dps.FirstStable(epsilon=1.0, delta=5e-7, candidates=2), 2, 90),
     (dps.GaussianGap(scale=8.0, kbar=2), 3, 60),
+    (dps.JointQuantiles(quantiles=(0.25, 0.75), low=0, high=2, step=1, epsilon=1.0, spread=1), 3, 10),
     (dps.JointTopK(k=2, epsilon=1.0), 3, 20),
     (dps.LargeGap(epsilon=1.0, kbar=2), 3, 20),
     (dps.LargeMargin(**GAP, monotone=True), 3, 150),
