@@ -25,6 +25,7 @@ from accounting.spending.price import (
     Price,
     Remaining,
     in_words,
+    instead,
     itemised,
     main_cost,
 )
@@ -222,7 +223,7 @@ class Budget(Frozen):
             )
         if math.isfinite(main):
             return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
-        return f"{name} has no finite {in_words(self.measure)}, which is what {self!r} adds up. {_remedy(self.measure)}"
+        return f"{name} has no finite {in_words(self.measure)}, which is what {self!r} adds up. {instead(self.measure)}"
 
     def cost_of_each(self, curve: Curve | Priced, charges: int) -> float:
         """What `charges` separate charges of `curve` cost the filter together, in the unit of `limit`, nats.
@@ -275,14 +276,6 @@ class Budget(Frozen):
         """What is left after `spent`, rounded down, at least 0."""
         main, failure = (max(0, have - used) for have, used in zip(self.capacity, spent, strict=True))
         return Remaining(float(main * MAIN_UNIT), float(failure * FAILURE_UNIT), self.measure)
-
-
-def _remedy(measure: Measure) -> str:
-    if measure == "epsilon":
-        return "Give the budget as Budget(epsilon=, delta=) or Budget(rho=, delta=), or choose a mechanism with a pure epsilon."
-    if measure == "rho":
-        return "Give the budget as Budget(epsilon=, delta=), whose filter needs one Renyi order only."
-    return "Choose the order with Budget.for_workload(curve=), or a mechanism whose Renyi divergence is finite there."
 
 
 __all__ = ["NOTHING", "Budget", "Form", "Measure", "Price", "Remaining"]

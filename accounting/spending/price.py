@@ -65,6 +65,15 @@ def in_words(measure: Measure) -> str:
     return "rho" if measure == "rho" else f"Renyi divergence of order {measure:g}"
 
 
+def instead(measure: Measure) -> str:
+    """What to do where a curve has no finite cost of this kind."""
+    if measure == "epsilon":
+        return "Give the budget as Budget(epsilon=, delta=) or Budget(rho=, delta=), or choose a mechanism with a pure epsilon."
+    if measure == "rho":
+        return "Give the budget as Budget(epsilon=, delta=), whose filter needs one Renyi order only."
+    return "Choose the order with Budget.for_workload(curve=), or a mechanism whose Renyi divergence is finite there."
+
+
 def main_cost(curve: Curve, measure: Measure) -> float:
     """What `curve` adds to the sum, in nats; inf if it has no such guarantee."""
     if measure == "rho":

@@ -42,7 +42,7 @@ def facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
     job, done = answer.job, answer.progress
     curve = job.mechanism.curve
     at = max(_CUSTOMARY_DELTA, min(0.5, 2 * done.rounds * curve.delta0)) if delta is None else delta
-    epsilon = best_epsilon(done.rounds * curve, at).value if done.rounds else 0.0
+    epsilon = best_epsilon(done.rounds * curve, at, thorough=True).value if done.rounds else 0.0
     return {
         "dpselect": dpselect.__version__,
         "job": {"key": job.key, "batch_size": job.batch_size, "folder": str(answer.request.folder)},
