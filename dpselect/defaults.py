@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, final
+from typing import Any, Literal, NoReturn, cast, final
 
 from accounting import AccountingError, Budget
 from dpselect.calibration import calibrated, fitted
@@ -25,9 +25,13 @@ WHOLE_COUNTS = (
 )
 
 # Of a release in two steps: the share of the budget (mu squared) that goes to the discovery, how many items it is for, as a
-# multiple of k, and the clip of the second look. Chosen on published logs, docs/choosing.md; with so few items a user is not
-# distorted by the first clip, and one step does.
-_SHARE, _CANDIDATES, _AGAIN, _FEW = 0.85, 1.5, 1.41, 2
+# multiple of k. Chosen on published logs, docs/choosing.md; with so few items a user is not distorted by the first clip, and one
+# step does.
+_SHARE, _CANDIDATES, _FEW = 0.85, 1.5, 2
+# The clip of the second look, times the root of the noise for each unit of l2 norm, and its bounds: distortion is what hurts
+# where there is little noise, and noise where there is much.
+_AGAIN, _LEAST_AGAIN, _MOST_AGAIN = 4.0, 1.0, 4.0
+_ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
 # Standard deviations of the standard noises.
 _DEVIATION: dict[NoiseName, float] = {
     "gumbel": math.pi / math.sqrt(6),
@@ -164,22 +168,44 @@ def _clipped(
     asked = request.model_copy(update={"sensitivity": declared, "noise": noise})
     found = _tried(kind, budget, asked)
     if isinstance(found, SparseHistogram) and clip is None and norm == "l2" and min(most or math.inf, items or math.inf) > _FEW:
-        return Choice(_twice(found, budget, asked), most, size, norm, _AGAIN)
+        twice = _twice(found, budget, asked)
+        return Choice(twice, most, size, norm, twice.again)
     return None if found is None else Choice(found, most, size, norm)
 
 
-def _twice(found: SparseHistogram, budget: Budget, request: TopKRequest) -> Mechanism:
+def two_steps(
+    k: int, scale: float, delta: float, first: Sensitivity, *, share: float, candidates: int, again: float
+) -> DiscoverThenSelect:
+    """A histogram that discovers `candidates` items, and a second look at users clipped within them to an l2 norm of `again`.
+
+    Args:
+        k: how many items at most.
+        scale: the price is that of one Gaussian vector with this much noise for each unit of its l2 norm.
+        delta: the chance that the discovery fails.
+        first: what a user may change in the scores that are seen first.
+        share: of the squared privacy parameter, what the discovery takes, in (0, 1).
+        candidates: how many items compete in the second step, >= k.
+        again: the second clip, > 0.
+    """
+    within = Sensitivity.of_clipped(again, "l2", first.relation)
+    sizes = (first.l2_of(None) / math.sqrt(share), within.l2_of(None) / math.sqrt(1 - share))
+    find, select = (scale * size * _ROUNDING for size in sizes)
+    return DiscoverThenSelect(
+        discovery=SparseHistogram(k=candidates, scale=find, delta=delta, sensitivity=first),
+        selection=OneshotTopK(k=k, noise="gaussian", scale=select, sensitivity=within, values=True),
+        candidates=candidates,
+    )
+
+
+def _twice(found: SparseHistogram, budget: Budget, request: TopKRequest) -> DiscoverThenSelect:
     """The histogram for a domain of half as many items again, and a second look at users' shares within it."""
-    relation, candidates = request.sensitivity.relation, math.ceil(_CANDIDATES * request.k)
-    within = Sensitivity.of_clipped(_AGAIN, "l2", relation)
-    ratio = within.l2_of(None) / found.sensitivity.l2_of(None) * math.sqrt(_SHARE / (1 - _SHARE))
+    candidates, unit = math.ceil(_CANDIDATES * request.k), found.scale / found.sensitivity.l2_of(None)
+    again = min(max(float(f"{_AGAIN / math.sqrt(unit):.3g}"), _LEAST_AGAIN), _MOST_AGAIN)
 
-    def family(scale: float) -> Mechanism:
-        first = SparseHistogram(k=candidates, scale=scale, delta=found.delta, sensitivity=found.sensitivity)
-        second = OneshotTopK(k=request.k, noise="gaussian", scale=ratio * scale, sensitivity=within, values=True)
-        return DiscoverThenSelect(discovery=first, selection=second, candidates=candidates)
+    def family(scale: float) -> DiscoverThenSelect:
+        return two_steps(request.k, scale, found.delta, found.sensitivity, share=_SHARE, candidates=candidates, again=again)
 
-    return calibrated(family, budget, (0.5 * found.scale, 4 * found.scale), charges=request.charges)
+    return cast(DiscoverThenSelect, calibrated(family, budget, (0.5 * unit, 4 * unit), charges=request.charges))
 
 
 def _clip(norm: Norm, items: float | None) -> float:

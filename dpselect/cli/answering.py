@@ -21,7 +21,7 @@ from dpselect.events.clipping import Norm
 from dpselect.events.doors import standard_input
 from dpselect.events.doors.files import temporary_folder
 from dpselect.events.reader import Options
-from dpselect.mechanisms import Mechanism, SparseHistogram
+from dpselect.mechanisms import DiscoverThenSelect, Mechanism, SparseHistogram
 from dpselect.request import TopKRequest
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
@@ -218,7 +218,8 @@ def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
             "the mechanism in the file was planned for a log as a whole: with --group state the budget (--epsilon)"
         )
     if question.planned is not None:
-        return Choice(_checked(question.planned, question, catalogue), limit, clip, norm)
+        again = question.planned.again if isinstance(question.planned, DiscoverThenSelect) and clip is not None else None
+        return Choice(_checked(question.planned, question, catalogue), limit, clip, norm, again)
     request = TopKRequest(
         k=question.k,
         sensitivity=Sensitivity.of_counts(question.relation, limit),

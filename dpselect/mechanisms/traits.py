@@ -66,6 +66,24 @@ RHO: Final = Knob("rho", "nats", 1e-18, 1e5)
 
 
 @final
+@dataclass(frozen=True)
+class Recipe:
+    """How a plan makes a mechanism of others, whose noise is no field of its own.
+
+    Attributes:
+        build: "module:name" of a function from settings by name (k, sensitivity, `noise.field`, `failure`, ...) to a mechanism.
+        noise: what sets the noise of all of them.
+        failure: the setting that is the chance of failure; None if it never fails.
+        clip: the l2 norm that each user's contributions are scaled to.
+    """
+
+    build: str
+    noise: Knob
+    failure: str | None
+    clip: float
+
+
+@final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Traits:
     """What a mechanism is. Whoever needs to know reads it here; no other module keeps a list of kinds.
@@ -89,6 +107,7 @@ class Traits:
             (mechanism, levels, runs) where it is simulated; None: it is not planned yet.
         variants: where the planner finds settings that are free of any price, "module:name" of a function of (mechanism, levels);
             None: there are none.
+        recipe: how a plan makes one, where no single field sets the noise.
 
     Raises:
         TypeError: an attribute is missing or none of what it may be, and which.
@@ -110,6 +129,7 @@ class Traits:
     clips: Mapping[str, Literal["l1", "l2"]] = field(default_factory=dict)
     law: str | None = None
     variants: str | None = None
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (("answers", self.answers, get_args(Question)), ("domain", self.domain, get_args(Domain))):
@@ -129,7 +149,7 @@ class Traits:
     @property
     def planned(self) -> bool:
         """Whether `dpselect.plan` considers it."""
-        return self.ranks_counts and self.noise is not None and self.law is not None
+        return self.ranks_counts and (self.noise or self.recipe) is not None and self.law is not None
 
     def of(self, name: str, mechanism: Any) -> Any:
         """The trait called `name` of a configured mechanism."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from dpselect.mechanisms import Mechanism
-from dpselect.mechanisms.traits import settings_of
 from dpselect.planning.evaluate import quality
 from dpselect.planning.families import Family, variants
 from dpselect.planning.fit import Fitted, fits, whole
@@ -27,6 +26,7 @@ Worth = tuple[float, ...]
 _SCREENED = 300  # runs by which the settings of one mechanism are compared
 _GLANCED = 100  # runs that show that a mechanism is clearly behind
 _LESS_NOISE = 0.85  # more than the best price ever saves over that by Renyi divergence
+_CLIPS_SPLIT = 3  # clips of one family for which every split of delta is tried
 _IN_FULL = 6  # so many at most are worked out in full
 _BEHIND = 0.01  # of a share of 1: what is so far behind with so much less noise is settled
 
@@ -144,7 +144,16 @@ def _merged(reasons: dict[str, str], suited: set[str]) -> dict[str, str]:
 
 def _best(families: Sequence[Family], task: Task, judge: Judge) -> _Look | None:
     """The most promising settings; None if the budget pays for none."""
-    looks = [_tuned(fitted, task, judge, _GLANCED) for family in families for fitted in fits(family, task)]
+    looks: list[_Look] = []
+    for family in families:
+        like = looks[-1].fitted if looks else None
+        found = next(fits(family, task, like), None)
+        looks += [] if found is None else [_tuned(found, task, judge, _GLANCED)]
+    looks.sort(key=lambda look: judge.worth(look.quality), reverse=True)
+    # Another split of delta moves a recall by little: it is tried for the clips that may still come first.
+    for look in looks[:_CLIPS_SPLIT]:
+        others = fits(look.fitted.family, task, look.fitted)
+        looks += [_tuned(fitted, task, judge, _GLANCED) for fitted in others if fitted.failure != look.fitted.failure]
     return max(looks, key=lambda look: judge.worth(look.quality), default=None)
 
 
@@ -155,8 +164,8 @@ def _behind(look: _Look, bar: float, task: Task, judge: Judge) -> bool:
         return True
     if not _clearly(judge, look.quality, bar):
         return False
-    bold = tuple(_with_less_noise(fitted.family, run) for run in fitted.mechanisms)
-    return _clearly(judge, _tuned(replace(fitted, mechanisms=bold), task, judge, _GLANCED).quality, bar)
+    bold = replace(fitted, mechanisms=fitted.built(task, _LESS_NOISE))
+    return _clearly(judge, _tuned(bold, task, judge, _GLANCED).quality, bar)
 
 
 def _clearly(judge: Judge, found: Quality, bar: float) -> bool:
@@ -168,13 +177,6 @@ def _clearly(judge: Judge, found: Quality, bar: float) -> bool:
         return bool(-best.low < bar - _BEHIND * abs(bar))
     whole_one = 1.0 if judge.rank_by != "released" else max(abs(bar), 1.0)
     return bool(best.high < bar - _BEHIND * whole_one)
-
-
-def _with_less_noise(family: Family, mechanism: Mechanism) -> Mechanism:
-    knob = family.knob
-    factor = 1 / _LESS_NOISE if knob.rising else _LESS_NOISE
-    factor = factor * factor if knob.field == "rho" else factor
-    return type(mechanism).model_validate({**settings_of(mechanism), knob.field: factor * getattr(mechanism, knob.field)})
 
 
 def _in_full(name: str, look: _Look, task: Task, judge: Judge) -> PlannedMechanism:

@@ -16,6 +16,7 @@ from dpselect.planning.levels import Levels
 from dpselect.planning.quality import Outcomes, Quality
 from dpselect.planning.runs import Runs
 
+_LOST = 0.1  # of the noise: what adds half a percent to it
 _CASES = 4  # ways in which bounded scores may turn out
 
 
@@ -29,11 +30,20 @@ def outcomes(mechanism: Mechanism, levels: Levels, runs: Runs) -> Outcomes:
     if place is None:
         raise InvalidRequest(f"{type(mechanism).__name__} is not planned yet: no law of its quality is known")
     law = _law(place)
-    if levels.spread is None or getattr(mechanism, "noise", None) == "gaussian":  # Gaussian noise adds up with that chance
+    if levels.spread is None or all(_adds_up(step, float(levels.spread.max())) for step in _steps(mechanism)):
         return law(mechanism, levels, runs)
     rng = np.random.default_rng([runs.seed, runs.stage, 3])
     share = replace(runs, count=max(2, runs.count // _CASES))
     return Outcomes.pooled([law(mechanism, levels.realised(rng), share) for _ in range(_CASES)])
+
+
+def _steps(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+    return tuple(getattr(mechanism, name, mechanism) for name in ("discovery", "selection"))
+
+
+def _adds_up(mechanism: Mechanism, spread: float) -> bool:
+    """Whether that chance is one with the noise: of Gaussian noise it is, and beside much noise it is lost."""
+    return getattr(mechanism, "noise", None) == "gaussian" or spread < _LOST * getattr(mechanism, "scale", 0.0)
 
 
 @cache

@@ -14,8 +14,19 @@ import numpy as np
 from accounting.registry import kind_of
 from dpselect.calibration import knob_of
 from dpselect.counts import takes_its_own
-from dpselect.defaults import GENEROUS
-from dpselect.mechanisms import CanonicalTopK, LimitedDomain, Mechanism, StableTopK, StableTopKFixed, TopStable, members
+from dpselect.defaults import GENEROUS, two_steps
+from dpselect.mechanisms import (
+    CanonicalTopK,
+    DiscoverThenSelect,
+    LimitedDomain,
+    Mechanism,
+    OneshotTopK,
+    SparseHistogram,
+    StableTopK,
+    StableTopKFixed,
+    TopStable,
+    members,
+)
 from dpselect.mechanisms.traits import Knob, Traits, fields_of, settings_of
 from dpselect.planning.levels import Levels
 from dpselect.planning.loads import Bounding, Norm
@@ -27,6 +38,7 @@ Settings = Mapping[str, Any]
 _PENALTIES = (1.0, 4.0, 16.0)  # of StableTopK, in units of the noise on the gaps
 _MOST_SEARCHED = 500  # ranks that TopStable's exact law is computed for
 _MOST_COMPETITORS = 1_000_000
+_SPLITS = tuple(itertools.product((0.85, 0.7, 0.5, 0.95), (1.5, 3.0), (1.41, 4.0)))  # share, candidates / k, clip
 _CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
 
 
@@ -53,12 +65,14 @@ class Family:
     @property
     def knob(self) -> Knob:
         """What sets the noise."""
-        return knob_of(self.member)
+        recipe = self.member.traits.recipe
+        return knob_of(self.member) if recipe is None else recipe.noise
 
     @property
     def failure(self) -> str | None:
         """The parameter that is the chance of failure; None if the mechanisms never fail."""
-        return self.member.traits.failure
+        recipe = self.member.traits.recipe
+        return self.member.traits.failure if recipe is None else recipe.failure
 
     @property
     def one_item(self) -> bool:
@@ -81,7 +95,7 @@ class Family:
         unbounded = (
             task.limit is None and task.shape.loads is not None and not task.stated and self.member.traits.domain == "unknown"
         )
-        generous = unbounded and self.settings.get("noise") in self.member.traits.clips
+        generous = unbounded and (self.member.traits.recipe is not None or self.settings.get("noise") in self.member.traits.clips)
         return Bounding(GENEROUS if generous else task.limit, self.clip, self.norm)
 
     def sensitivity(self, task: Task) -> Sensitivity:
@@ -109,6 +123,9 @@ class Family:
             given[self.failure] = failure
         if task.counts is not None and takes_its_own(self.member, given):
             given["values"] = True
+        if (recipe := self.member.traits.recipe) is not None:
+            found: Mechanism = resolve_name(recipe.build)(given)
+            return found
         names = fields_of(self.member)
         return self.member.model_validate({name: value for name, value in given.items() if name in names and value is not None})
 
@@ -128,7 +145,13 @@ class Family:
 def families() -> tuple[Family, ...]:
     """All of them, installed packages' included: what releases a top k of counts and has a planning law, in order of kind."""
     known = [member for _, member in sorted(members().items())]
-    return tuple(Family(member, settings) for member in known if member.traits.planned for settings in _tried(member.traits))
+    planned = [member for member in known if member.traits.planned]
+    return tuple(Family(member, settings, _first_clip(member)) for member in planned for settings in _tried(member.traits))
+
+
+def _first_clip(member: type[Mechanism]) -> float | None:
+    recipe = member.traits.recipe
+    return None if recipe is None else recipe.clip
 
 
 def _tried(traits: Traits) -> Iterator[Settings]:
@@ -181,6 +204,34 @@ def searches(_mechanism: TopStable, levels: Levels) -> Iterator[Settings]:
     yield from ({"kbar": kbar, "search": "from_k"} for kbar in widths)
     if len(widths) > 1:
         yield {"kbar": widths[1], "search": "from_kbar"}
+
+
+def in_two_steps(settings: Settings) -> DiscoverThenSelect:
+    """DiscoverThenSelect by its usual split of the budget; `splits` has others of the same price."""
+    k, first = settings["k"], settings["sensitivity"]
+    share, times, again = _SPLITS[0]
+    return two_steps(k, settings["scale"], settings["delta"], first, share=share, candidates=math.ceil(times * k), again=again)
+
+
+def splits(mechanism: DiscoverThenSelect, _levels: Levels) -> Iterator[Settings]:
+    """How DiscoverThenSelect divides a Gaussian budget, how many compete, and how users are clipped among these."""
+    find, select = mechanism.discovery, mechanism.selection
+    if not (isinstance(find, SparseHistogram) and isinstance(select, OneshotTopK) and find.noise == select.noise == "gaussian"):
+        yield {}
+        return
+    scale = 1 / math.hypot(*(part.covers.l2_of(None) / part.scale for part in (find, select)))
+    for share, times, again in _SPLITS:
+        yield settings_of(
+            two_steps(
+                select.k,
+                scale,
+                find.delta,
+                find.sensitivity,
+                share=share,
+                candidates=math.ceil(times * select.k),
+                again=again,
+            )
+        )
 
 
 def _short(value: float) -> float:

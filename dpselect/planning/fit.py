@@ -35,7 +35,7 @@ class Fitted:
     Attributes:
         mechanisms: in the order of the parts.
         cost: in the unit of the budget's limit (epsilon at its delta, or rho); proved, not more than the limit.
-        family, failure: whose members these are, and the chance of failure of one release.
+        family, knob, failure: whose members these are, with how much noise, and the chance of failure of one release.
         whole: whether the noise is the least that the budget admits; otherwise it is priced by Renyi divergence alone, which asks
             for a little more.
     """
@@ -43,19 +43,37 @@ class Fitted:
     mechanisms: tuple[Mechanism, ...]
     cost: float
     family: Family
+    knob: float
     failure: float | None
     whole: bool
 
+    def built(self, task: Task, factor: float) -> tuple[Mechanism, ...]:
+        """The mechanisms with `factor` times the noise and the first of the settings that cost nothing."""
+        knob = self.family.knob
+        power = (2 if knob.field == "rho" else 1) * (-1 if knob.rising else 1)
+        return _built(self.family, task, self.knob * factor**power, self.failure)
 
-def fits(family: Family, task: Task) -> Iterator[Fitted]:
+
+def fits(family: Family, task: Task, like: Fitted | None = None) -> Iterator[Fitted]:
     """The family's members that spend the budget, one for each way to split delta that leaves enough for the noise.
 
     Quickly: where the best price is slow to find, by Renyi divergence. `whole` makes up for it.
+
+    Args:
+        like: of the same mechanism with another clip: the noise is then in proportion, and nothing is searched.
     """
     for failure in failures(family, task):
-        found = _fitted(family, task, failure, thorough=False)
+        start = _in_proportion(family, like) if like is not None and like.failure == failure else None
+        found = _fitted(family, task, failure, thorough=False, start=start)
         if found is not None:
             yield found
+
+
+def _in_proportion(family: Family, like: Fitted) -> float | None:
+    """The noise that costs what `like` costs, where noise pays for the norm of a user's clipped vector."""
+    if family.clip is None or like.family.clip is None or family.norm != like.family.norm or family.knob.rising:
+        return None
+    return like.knob * family.clip / like.family.clip
 
 
 def whole(fitted: Fitted, task: Task) -> Fitted:
@@ -65,14 +83,16 @@ def whole(fitted: Fitted, task: Task) -> Fitted:
     return _fitted(fitted.family, task, fitted.failure, thorough=True) or fitted
 
 
-def _fitted(family: Family, task: Task, failure: float | None, *, thorough: bool) -> Fitted | None:
+def _fitted(family: Family, task: Task, failure: float | None, *, thorough: bool, start: float | None = None) -> Fitted | None:
     search = _Search(family, task, failure, thorough=thorough)
-    found = search.run()
-    knob = None if found is None else search.settled(found)
+    knob = None if start is None else search.settled(-math.log(start))
+    if knob is None:
+        found = search.run()
+        knob = None if found is None else search.settled(found)
     if knob is None:
         return None
     mechanisms = _built(family, task, knob, failure)
-    return Fitted(mechanisms, search.price(mechanisms), family, failure, search.thorough)
+    return Fitted(mechanisms, search.price(mechanisms), family, knob, failure, search.thorough)
 
 
 def failures(family: Family, task: Task) -> list[float | None]:

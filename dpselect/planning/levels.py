@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+SecondLook = Callable[[int, int, float, Literal["l1", "l2"]], tuple[Floats, Floats]]
 
 _GRAINS = 20  # of the largest deviation among the best: scores that turn out closer count as equal
 
@@ -29,6 +31,8 @@ class Levels:
         k: how many of the best are wanted, at most the number of items.
         truth: (levels,) true counts of these items, in users.
         spread: (levels,) standard deviation of a seen score around its value, where bounding leaves it to chance.
+        again: from (candidates, levels, clip, norm) what a second look at the first so many items sees on the first so many
+            levels, users clipped anew within these items, and its standard deviation; None where it is not known.
     """
 
     values: Floats
@@ -36,11 +40,14 @@ class Levels:
     k: int
     truth: Floats
     spread: Floats | None = None
+    again: SecondLook | None = None
 
     @classmethod
     def of(cls, counts: Floats, multiplicities: Indices, k: int) -> Self:
-        """The levels of true counts, highest first."""
-        return cls(counts, multiplicities, k, counts)
+        """The levels of true counts, highest first; neighbours may be equal."""
+        first = np.flatnonzero(np.diff(counts, prepend=np.inf))
+        distinct = counts[first]
+        return cls(distinct, np.add.reduceat(multiplicities, first), k, distinct)
 
     @property
     def size(self) -> int:
@@ -141,6 +148,25 @@ class Levels:
         order = np.argsort(-distinct[:, 0], kind="stable")
         return Levels(distinct[order, 0] * grid, count[order], self.k, distinct[order, 1])
 
+    def thinned(self, grain: float) -> Levels:
+        """The same with wrong items whose scores are within `grain` of each other taken together."""
+        right = self.truth >= self.bar
+        cell = np.where(right, np.arange(len(right)), -1 - np.floor(self.values / grain).astype(np.int64))
+        _, first, place = np.unique(cell, return_index=True, return_inverse=True)
+        members = np.bincount(place, self.multiplicities)
+
+        def mean(values: Floats) -> Floats:
+            return np.asarray(np.bincount(place, values * self.multiplicities) / members)
+
+        alone = members[place] == self.multiplicities  # to the last bit what they were
+        values, truth = (np.where(alone[first], array[first], mean(array)) for array in (self.values, self.truth))
+        spread = None if self.spread is None else np.sqrt(mean(self.spread**2))
+        order = np.argsort(-values, kind="stable")
+        part = Levels(
+            values[order], members[order].astype(np.int64), self.k, truth[order], None if spread is None else spread[order]
+        )
+        return self._inherited_by(part)
+
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def first(self, count: int) -> Levels:
@@ -157,7 +183,10 @@ class Levels:
         kept = left > 0
         truth = self.values[kept] if self.truth is self.values else self.truth[kept]
         part = Levels(self.values[kept], left[kept], self.k, truth, None if self.spread is None else self.spread[kept])
-        # Cut off, the ranking would judge itself: what is best is inherited.
+        return self._inherited_by(part)
+
+    def _inherited_by(self, part: Levels) -> Levels:
+        """A part would judge itself by itself: what is best is inherited."""
         object.__setattr__(part, "best_counts", self.best_counts)
         object.__setattr__(part, "_by_truth", self._by_truth)
         return part

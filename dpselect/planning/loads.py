@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self, final
 
 import numpy as np
+import scipy
 
 from dpselect.errors import InvalidRequest
-from dpselect.planning.levels import Floats
+from dpselect.planning.levels import Floats, Indices
 
 Norm = Literal["l1", "l2"]
 
 _TAIL = 1e-9  # users with more items than all but so few of them are left out
 _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
 _SINGLE = 16
+_MOST_WITHIN = 500  # of a user's items among some candidates
 
 
 @final
@@ -47,7 +49,7 @@ class Bounding:
         if self.clip is None:
             return np.ones_like(loads)
         left = loads if self.limit is None else np.minimum(loads, self.limit)
-        return np.minimum(1.0, self.clip / (np.sqrt(left) if self.norm == "l2" else left))
+        return weights(left, self.clip, self.norm)
 
     def words(self) -> str:
         """As a phrase; empty if nothing is done."""
@@ -62,6 +64,34 @@ class Bounding:
 
 @final
 @dataclass(frozen=True, eq=False)
+class Head:
+    """Who touches the most popular items of a log, which says what a second look at some of them sees.
+
+    Attributes:
+        of: (levels,) the item of each level; -1 for levels further down.
+        starts: (items + 1,) where the users of each item begin.
+        users: (pairs,) users, from 0.
+        factor: items of each user for every one in the log.
+    """
+
+    of: Indices
+    starts: Indices
+    users: Indices
+    factor: float = 1.0
+
+    def kept(self, chosen: Indices, reach: Indices, clip: float, norm: Norm) -> Floats:
+        """(levels in reach,) what an item counts for each of its users on average, users clipped within the levels `chosen`."""
+        among = np.zeros(len(self.starts) - 1, dtype=np.bool_)
+        among[self.of[chosen]] = True
+        sizes = np.diff(self.starts)
+        inside: Floats = np.bincount(self.users, np.repeat(among, sizes))[self.users].astype(np.float64)
+        inside = self.factor * (inside + np.repeat(~among, sizes))  # an item that joins the others is one more
+        shares = np.concatenate([[0.0], np.cumsum(weights(inside, clip, norm))])
+        return np.asarray((np.diff(shares[self.starts]) / sizes)[self.of[reach]])
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Loads:
     """Numbers of items per user, and who touches which item.
 
@@ -70,11 +100,13 @@ class Loads:
         users: (bins,) share of the users that have so many; sums to 1.
         touching: (levels, bins) of the users of an item of each level, the share in each bin; None: the same for all items, by
             chance, so that a user with twice the items is twice as likely to be among them.
+        head: the users of the most popular items one by one, where a log says so.
     """
 
     sizes: Floats
     users: Floats
     touching: Floats | None = None
+    head: Head | None = None
 
     @classmethod
     def of_mean(cls, mean: float) -> Self:
@@ -120,7 +152,13 @@ class Loads:
 
     def scaled(self, factor: float) -> Loads:
         """As many users with `factor` times the items each, at least 1."""
-        return Loads(np.maximum(1.0, factor * self.sizes), self.users, self.touching)
+        head = None if self.head is None else replace(self.head, factor=factor * self.head.factor)
+        return replace(self, sizes=np.maximum(1.0, factor * self.sizes), head=head)
+
+    def at(self, levels: Indices | slice) -> Loads:
+        """The same for other levels, each given by one of these."""
+        touching = None if self.touching is None else self.touching[levels]
+        return replace(self, touching=touching, head=None if self.head is None else replace(self.head, of=self.head.of[levels]))
 
     def _shares(self) -> Floats:
         """(1 or levels, bins) of the users of an item, the share in each bin."""
@@ -141,6 +179,33 @@ class Loads:
             chosen = shares @ (kept * (1 - kept) * weight**2)
             drawn = np.where(multiplicities == 1, chosen, drawn)
         return counts * mean, np.sqrt(counts * np.maximum(drawn, 0.0))
+
+    def left_within(
+        self, counts: Floats, multiplicities: Indices, candidates: int, reach: int, clip: float, norm: Norm
+    ) -> tuple[Floats, Floats]:
+        """(reach,) what is left of the counts of the first `reach` levels where users are clipped within the first `candidates`
+        items, and its standard deviation.
+
+        Of a log it is known for its most popular items. Otherwise a user's items are taken to lie among the candidates by chance.
+        """
+        ends = np.cumsum(multiplicities)
+        inside = int(np.searchsorted(ends, candidates)) + 1
+        if self.head is not None and self.head.of[: max(inside, reach)].min() >= 0:
+            kept = self.head.kept(np.arange(min(inside, len(counts))), np.arange(reach), clip, norm)
+            return counts[:reach] * kept, np.zeros(reach)
+        inner = np.diff(np.minimum(ends, candidates), prepend=0)
+        chance = min(1.0, float(counts @ inner) / max(float(counts @ multiplicities), 1e-300))
+        others = np.arange(_MOST_WITHIN)
+        law = scipy.stats.binom.pmf(others, np.rint(self.sizes - 1)[:, None], chance)
+        mean, square = (law @ weights((1 + others).astype(np.float64), clip, norm) ** power for power in (1, 2))
+        shares = np.broadcast_to(self._shares(), (len(counts), len(self.sizes)))[:reach]
+        kept = shares @ mean
+        return counts[:reach] * kept, np.sqrt(counts[:reach] * np.maximum(shares @ square - kept**2, 0.0))
+
+
+def weights(items: Floats, clip: float, norm: Norm) -> Floats:
+    """What an item of a user with so many counts, once the user is clipped."""
+    return np.minimum(1.0, clip / np.maximum(np.sqrt(items) if norm == "l2" else items, 1e-300))
 
 
 def bin_of(sizes: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

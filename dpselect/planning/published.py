@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -14,14 +15,21 @@ from numpy.typing import ArrayLike
 from accounting.files import read_text
 from dpselect.errors import InvalidRequest
 from dpselect.planning.levels import Floats, Indices
-from dpselect.planning.loads import Loads, bin_of
+from dpselect.planning.loads import Head, Loads, bin_of
 from dpselect.scores import Scores
 
 MOST_USERS = 10**15  # beyond it a float does not tell one user
+_HEAD = 1000  # items of a log that are kept one by one
 _SQL = """
-WITH pairs AS (SELECT DISTINCT {user} AS u, {item} AS i FROM log WHERE u IS NOT NULL AND i IS NOT NULL),
-     loads AS (SELECT u, count(*) AS t FROM pairs GROUP BY u)
-SELECT i, t, count(*) AS n FROM pairs JOIN loads USING (u) GROUP BY i, t
+CREATE TEMP TABLE pairs AS SELECT DISTINCT {user} AS u, {item} AS i FROM log WHERE {user} IS NOT NULL AND {item} IS NOT NULL;
+CREATE TEMP TABLE best AS SELECT i, row_number() OVER (ORDER BY count(*) DESC, i) - 1 AS rank FROM pairs GROUP BY i;
+"""
+_LOADS = """
+WITH loads AS (SELECT u, count(*) AS t FROM pairs GROUP BY u)
+SELECT rank AS i, t, count(*) AS n FROM pairs JOIN loads USING (u) JOIN best USING (i) GROUP BY rank, t
+"""
+_USERS = f"""
+SELECT rank AS i, dense_rank() OVER (ORDER BY u) - 1 AS u FROM pairs JOIN best USING (i) WHERE rank < {_HEAD} ORDER BY rank
 """
 
 
@@ -37,7 +45,8 @@ def users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads, 
             name = str(path)
             log = connection.read_parquet(name) if path.suffix == ".parquet" else connection.read_csv(name)
             connection.register("log", log)
-            found = connection.execute(_SQL.format(**quoted)).fetchnumpy()
+            connection.execute(_SQL.format(**quoted))
+            found, head = (connection.execute(sql).fetchnumpy() for sql in (_LOADS, _USERS))
     except (duckdb.Error, OSError) as error:
         raise InvalidRequest(
             f"{str(path)!r} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
@@ -45,22 +54,29 @@ def users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads, 
         ) from None
     if len(found["t"]) == 0:
         raise InvalidRequest(f"{str(path)!r} holds no event with a user and an item: name another log")
-    return _summed(found["i"], found["t"].astype(np.float64), found["n"].astype(np.float64))
+    loads, users = (np.asarray(found[name]).astype(np.float64) for name in ("t", "n"))
+    return _summed(found["i"], loads, users, head)
 
 
-def _summed(items: np.ndarray, loads: Floats, users: Floats) -> tuple[Floats, Indices, Loads, float]:
-    """From rows (item, items of a user, how many such users it has)."""
-    _, item = np.unique(items, return_inverse=True)
+def _summed(item: Indices, loads: Floats, users: Floats, head: Mapping[str, np.ndarray]) -> tuple[Floats, Indices, Loads, float]:
+    """From rows (rank of an item, items of a user, how many such users it has), and the (rank, user) of the first ranks."""
     bins, place = np.unique(bin_of(loads), return_inverse=True)
     sizes = np.bincount(place, users * loads) / np.bincount(place, users)
     touching = np.zeros((int(item.max()) + 1, len(bins)))
     np.add.at(touching, (item, place), users)
-    counts, level, members = np.unique(-touching.sum(axis=1), return_inverse=True, return_counts=True)
-    shares = np.zeros((len(counts), len(bins)))
-    np.add.at(shares, level, touching)
+    totals, starts = touching.sum(axis=1), np.concatenate([[0], np.cumsum(np.bincount(head["i"]))])
+    tail, level, members = np.unique(-totals[_HEAD:], return_inverse=True, return_counts=True)
+    shares = np.zeros((len(tail), len(bins)))
+    np.add.at(shares, level, touching[_HEAD:])
+    shares = np.concatenate([touching[:_HEAD], shares])
     people = np.bincount(place, users / loads)  # a user with t items is in t rows
-    known = Loads(sizes, people / people.sum(), shares / shares.sum(axis=1, keepdims=True))
-    return -counts, members.astype(np.int64), known, float(people.sum())
+    one_by_one = len(totals[:_HEAD])
+    of = np.concatenate([np.arange(one_by_one), np.full(len(tail), -1)])
+    known = Loads(
+        sizes, people / people.sum(), shares / shares.sum(axis=1, keepdims=True), Head(of, starts, head["u"].astype(np.int64))
+    )
+    counts = np.concatenate([totals[:_HEAD], -tail])
+    return counts, np.concatenate([np.ones(one_by_one), members]).astype(np.int64), known, float(people.sum())
 
 
 def counts_in(path: Path, column: str | None) -> list[float]:

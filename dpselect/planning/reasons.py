@@ -8,6 +8,7 @@ from dpselect.mechanisms.traits import INSTEAD, Traits
 from dpselect.planning.families import Family, families
 from dpselect.planning.task import Task
 
+_FEW = 2  # items, which a clip does not distort
 _TRY = 1e-6  # a chance of failure, and a price, to construct an example with
 
 
@@ -20,7 +21,7 @@ def not_planned() -> dict[str, str]:
 def _not_planned(traits: Traits) -> str:
     if traits.answers in INSTEAD:
         return INSTEAD[traits.answers]
-    if traits.noise is None:
+    if traits.noise is None and traits.recipe is None:
         return "has no single amount of noise to plan: configure it in the library"
     return "is not planned yet, as no law of its quality is known: configure it in the library or in [release.mechanism]"
 
@@ -33,6 +34,10 @@ def unsuited(family: Family, task: Task) -> str | None:
         return "needs a public domain: it would show items that are read off private data"
     if task.order and family.member.traits.ordered is False:
         return "does not release the order"
+    if family.member.traits.recipe is not None and (
+        task.stated or task.shape.loads is None or task.shape.loads.sizes[-1] <= _FEW
+    ):
+        return "clips users twice: the shape has to say how many items they have, more than two"
     if family.failure is not None and task.budget.delta == 0:
         return "may fail, so the budget needs a delta: the chance of that"
     if family.clip is not None and task.counts is not None:

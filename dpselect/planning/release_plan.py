@@ -52,6 +52,12 @@ class PlannedMechanism(Frozen):
     worst_recall: Real | None = Field(default=None, description="a share of 1, or None")
     fresh_recall: Real | None = Field(default=None, description="a share of 1, or None")
 
+    @property
+    def again(self) -> float | None:
+        """What users are clipped to in a second look, within the items that the mechanism discovers; None without one."""
+        clip: float | None = getattr(self.mechanisms[0], "again", None)
+        return clip
+
     def _figures(self) -> tuple[str, str, str]:
         """Recall, the chance that all items are right, and the cost, for a table."""
         recall, exact = self.quality.recall.value, self.quality.exact_set.value

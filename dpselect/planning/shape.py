@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn, Self, final
 
@@ -29,10 +30,11 @@ _MOST_ITEMS = 50_000_000
 class Shape:
     """How many users each item has, from a source that is public or made up: never from the data of the release.
 
-    Immutable. Items are known by rank only, so what is kept is every distinct count and how many items have it.
+    Immutable. Items are known by rank only, so what is kept is every distinct count and how many items have it; of a log its most
+    popular items one by one.
 
     Attributes:
-        values: (levels,) distinct counts, highest first, in users.
+        values: (levels,) counts, highest first, in users.
         multiplicities: (levels,) how many items have each.
         description: where the shape comes from, in words.
         loads: how many items users have; None if that is not known.
@@ -207,16 +209,13 @@ class Shape:
         """Other values for the same levels, highest first."""
         order = np.argsort(-values, kind="stable")
         loads = changed.get("loads", self.loads)
-        if loads is not None and loads.touching is not None:
-            loads = Loads(loads.sizes, loads.users, loads.touching[order])
+        loads = None if loads is None else loads.at(order)
         return Shape(values[order], self.multiplicities[order], words, loads, changed.get("users", self.users))
 
     def _like(self, other: Shape, words: str) -> Shape:
         """The other's counts, with the users of this shape, those of each level as of this one's nearest count."""
-        loads = self.loads
-        if loads is not None and loads.touching is not None:
-            nearest = np.clip(np.searchsorted(-self.values, -other.values), 0, len(self.values) - 1)
-            loads = Loads(loads.sizes, loads.users, loads.touching[nearest])
+        nearest = np.clip(np.searchsorted(-self.values, -other.values), 0, len(self.values) - 1)
+        loads = None if self.loads is None else self.loads.at(nearest)
         return Shape(other.values, other.multiplicities, words, loads, self.users)
 
     def levels(self, k: int, bounding: Bounding | None = None, *, known: bool = True) -> Levels:
@@ -234,12 +233,11 @@ class Shape:
                 f"bounding contributions ({bounding.words()}) takes items away from counts, and this shape does not say how many "
                 "items users have: state items_per_user (--items-per-user), a mean or a distribution"
             )
-        loads = self.loads
-        if loads.touching is not None:
-            loads = Loads(loads.sizes, loads.users, loads.touching[kept])
+        loads = self.loads.at(kept)
         seen, spread = loads.left(counts, members.astype(np.float64), bounding)
         order = np.argsort(-seen, kind="stable")
-        return Levels(seen[order], members[order], k, counts[order], spread[order] if spread.any() else None)
+        again = cache(partial(loads.at(order).left_within, counts[order], members[order]))
+        return Levels(seen[order], members[order], k, counts[order], spread[order] if spread.any() else None, again)
 
     def scores(
         self,

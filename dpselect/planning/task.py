@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal, final
 
@@ -66,6 +66,7 @@ class Task:
     limit: int | None = None
     stated: bool = False
     counts: float | None = None
+    _seen: dict[tuple[Part, Bounding | None], Levels] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def known(self) -> bool:
@@ -95,5 +96,7 @@ class Task:
         return mechanism if self.counted is None else self.counted.beside(mechanism)
 
     def levels(self, part: Part, bounding: Bounding | None = None) -> Levels:
-        """The ranking that a release of this part sees once contributions are bounded."""
-        return self.shape.levels(part.k, bounding, known=self.known)
+        """The ranking that a release of this part sees once contributions are bounded. Kept: it is asked for many times."""
+        if (part, bounding) not in self._seen:
+            self._seen[part, bounding] = self.shape.levels(part.k, bounding, known=self.known)
+        return self._seen[part, bounding]

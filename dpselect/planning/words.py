@@ -9,6 +9,7 @@ from accounting import Budget
 from accounting.relation import WORDS
 from dpselect.calibration import noise_settings
 from dpselect.counts import interval, without_counts
+from dpselect.mechanisms import DiscoverThenSelect, Mechanism
 from dpselect.planning.loads import Bounding
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 
@@ -40,12 +41,19 @@ def question_in_words(plan: ReleasePlan) -> Iterator[tuple[str, str]]:
 def mechanism_in_words(planned: PlannedMechanism, part: int = 0) -> str:
     """The class, its noise and how contributions are bounded for it."""
     run = without_counts(planned.mechanisms[part])
-    knob, value = noise_settings(run)
     noise = getattr(run, "noise", None)
-    amount = f"{knob} {value:.4g}"
     bounding = Bounding(planned.max_items_per_user, planned.clip, planned.norm).words()
-    words = f"{type(run).__name__} with {f'{noise} noise of ' if isinstance(noise, str) else ''}{amount}"
-    return words + (f"; {bounding}" if bounding else "")
+    words = f"{type(run).__name__} with {f'{noise} noise of ' if isinstance(noise, str) else ''}{noise_in_words(run)}"
+    words += f", {run.candidates:,} items for the second" if isinstance(run, DiscoverThenSelect) else ""
+    return words + (f"; {bounding}" if bounding else "") + (f", then {planned.again:.4g}" if planned.again is not None else "")
+
+
+def noise_in_words(mechanism: Mechanism) -> str:
+    """The field that sets the noise and its value; of a mechanism in two steps, those of both."""
+    if isinstance(mechanism, DiscoverThenSelect):
+        return f"{noise_in_words(mechanism.discovery)}, then {noise_in_words(mechanism.selection)}"
+    knob, value = noise_settings(without_counts(mechanism))
+    return f"{knob} {value:.4g}"
 
 
 def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Iterator[tuple[str, str]]:

@@ -1,180 +1,306 @@
-"""Share of the true top k that an unknown-domain release finds on real logs: histograms of clipped users against LimitedDomain.
+"""Share of the true top k that releases find: the default, the planner's choice, and the best configuration in hindsight.
 
-    python tests/benchmarks/bench_recall.py [--logs gowalla nyc tky] [--k 10 50 100] [--epsilon 0.5 1 4] [--delta 1e-6]
-        [--releases 1] [--runs 20] [--clips 1 1.4142]
+    python tests/benchmarks/bench_recall.py [--logs gowalla nyc tky mine.parquet zipf:1.1,5000,20000,100]
+        [--domain unknown public] [--k 10 50 100] [--epsilon 0.5 1 4] [--delta 1e-6] [--draws 40]
+        [--user user_id] [--item item_id] [--no-plan] [--choose-clip]
 
-The logs are in ../shared/data (see its README) and are not part of the project; other logs of the same form can be named by path,
-a Parquet file with columns user_id and item_id. Every cell is calibrated to the whole budget; recall is a mean over seeded runs.
-A mechanism joins the table by one entry in `MECHANISMS`.
+gowalla, nyc and tky are in ../shared/data (see its README), which is not part of the project. Any other log is named by path,
+Parquet or CSV with a column of users and one of items; zipf:EXPONENT,ITEMS,USERS,MOST is made up, users with 1 to MOST items.
+
+One release spends the whole budget. A recall is a mean over seeded draws, until its standard error is .01 or there are --draws;
+with ties at rank k any tied item is right. The plan is made on the log itself, taken as public: `predict.` is its word,
+`realised` what draws of its mechanism find. `best` is the highest of all, found on other draws: LimitedDomain with kbar in
+hindsight; histograms with eight clips and bounds of items per user; one-shot noise with these; two steps with shares, candidates
+and clips of a grid; and what the plan ranks, each mechanism with the settings that are best on this very log. `--choose-clip`
+prints another table: a fixed clip, the best one in hindsight, and a private choice of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
+from recall_logs import DATA, Log, load
 
 import accounting as acc
 import dpselect as dps
-from dpselect.events import EventCounts
+from dpselect.calibration import TopKRequest, calibrated, fitted
+from dpselect.defaults import GENEROUS, default_choice
+from dpselect.planning import PlannedMechanism, Shape
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-MOST_ITEMS = 300
-CLIPS = (0.5, 0.7071, 1.0, 1.1892, 1.4142, 2.0, 2.8284, 4.0)
+CLIPS = (0.7071, 1.0, 1.1892, 1.4142, 2.0, 2.8284, 4.0, 8.0)
+LIMITS = (1, 3, 10, 30)
+SHARES, TIMES, AGAIN = (0.5, 0.7, 0.85, 0.95), (1.5, 3.0), (1.0, 2.0, 4.0)
+GOALS = {("gowalla", "unknown", 100, 1.0): 0.88, ("gowalla", "unknown", 10, 1.0): 0.98}
+SCREEN, FINALISTS = 3, 4
+
+Fitted = tuple[dps.Mechanism, Callable[[], dps.Scores]]
 
 
 @dataclass(frozen=True)
 class Cell:
     """One line of the table."""
 
-    log: str
+    log: Log
+    domain: str
     k: int
     budget: acc.Budget
-    releases: int
+
+    @property
+    def request(self) -> TopKRequest:
+        return TopKRequest(k=self.k, candidates=None if self.domain == "unknown" else self.log.size)
+
+    def recall(self, fit: Fitted, draws: int, seed: int, *, enough: float = 0.01) -> tuple[float, float]:
+        """The mean share of right items over so many draws, or fewer if its standard error is small; and that error."""
+        mechanism, right = fit[0], self.log.right(self.k)
+        scores, rng, found = fit[1](), np.random.default_rng(seed), []
+        for drawn in range(1, draws + 1):
+            found.append(right[list(mechanism.select(scores, rng=rng).labels or ())].sum() / self.k)
+            error = float(np.std(found, ddof=1)) / drawn**0.5 if drawn > 1 else 1.0
+            if drawn >= 8 and error < enough:
+                break
+        return float(np.mean(found)), error
+
+
+# -- candidates for the best in hindsight --------------------------------------------------------------------------------
+
+
+def candidates(cell: Cell) -> Iterator[tuple[str, Fitted]]:
+    """Mechanisms with their clips and bounds, each with the noise that spends the budget."""
+    yield "LD", limited(cell)
+    yield from histograms(cell)
+    if cell.domain == "public":
+        yield from public(cell)
+
+
+def limited(cell: Cell) -> Fitted:
+    """LimitedDomain with the kbar whose threshold is lowest among a few, in hindsight: the method to beat."""
+    counts = np.sort(cell.log.counts)[::-1]
+    widths = {min(factor * cell.k, len(counts) - 1) for factor in (1, 2, 5, 20, 100)}
+    unknown = TopKRequest(k=cell.k)
+    choices = [fitted("LimitedDomain", cell.budget, unknown.model_copy(update={"kbar": kbar})) for kbar in sorted(widths)]
+    best = min(choices, key=lambda one: counts[one.kbar] + one.margin)  # type: ignore[attr-defined]
+    return best, lambda: cell.log.scores(cell.domain)
+
+
+def histograms(cell: Cell) -> Iterator[tuple[str, Fitted]]:
+    """Histograms and two steps, all of one Gaussian parameter and one chance of failure."""
+    delta, log = float(f"{0.75 * cell.budget.delta:.6g}"), cell.log
+    clipped = {clip: dps.Sensitivity.of_clipped(clip, items_per_user=GENEROUS) for clip in CLIPS}
+    unit = unit_noise(cell, delta)
+    for clip, bounds in clipped.items():
+        one = dps.SparseHistogram(k=cell.k, scale=clip * unit, delta=delta, sensitivity=bounds)
+        yield f"SH C={clip:.3g}", (one, lambda c=clip: log.scores(cell.domain, GENEROUS, c))
+    for limit in LIMITS:
+        counted = dps.Sensitivity.of_counts(items_per_user=limit)
+        one = dps.SparseHistogram(k=cell.k, scale=counted.l2_of(None) * unit, delta=delta, sensitivity=counted)
+        yield f"SH L={limit}", (one, lambda n=limit: log.scores(cell.domain, n))
+    for first, times, again in itertools.product(SHARES, TIMES, AGAIN):
+        seen, size = dps.Sensitivity.of_clipped(again), int(times * cell.k)
+        find = dps.SparseHistogram(k=size, scale=unit / first**0.5, delta=delta, sensitivity=clipped[1.0])
+        select = dps.OneshotTopK(k=cell.k, noise="gaussian", scale=again * unit / (1 - first) ** 0.5, sensitivity=seen)
+        both = dps.DiscoverThenSelect(discovery=find, selection=select, candidates=size)
+        yield f"DS {first:g} x{times:g} {again:.3g}", (both, lambda c=again: log.scores(cell.domain, GENEROUS, 1.0, again=c))
+
+
+def unit_noise(cell: Cell, delta: float) -> float:
+    """The standard deviation that the budget asks for users clipped to an l2 norm of 1."""
+    bounds = dps.Sensitivity.of_clipped(1.0, items_per_user=GENEROUS)
+    one = calibrated(lambda scale: dps.SparseHistogram(k=cell.k, scale=scale, delta=delta, sensitivity=bounds), cell.budget)
+    return float(one.scale)  # type: ignore[attr-defined]
+
+
+def public(cell: Cell) -> Iterator[tuple[str, Fitted]]:
+    """One-shot noise: Gumbel on counts, Gaussian on clipped and on bounded ones."""
+    log, request = cell.log, cell.request
+    gumbel = fitted("OneshotTopK", cell.budget, request.model_copy(update={"noise": "gumbel"}))
+    yield "1-gumbel", (gumbel, lambda: log.scores(cell.domain))
+    bounds = {f"C={clip:.3g}": (None, clip) for clip in CLIPS} | {f"L={limit}": (limit, None) for limit in LIMITS}
+    asked = request.model_copy(update={"noise": "gaussian", "sensitivity": dps.Sensitivity.of_clipped(1.0)})
+    unit = fitted("OneshotTopK", cell.budget, asked).scale  # type: ignore[attr-defined]
+    for name, (limit, clip) in bounds.items():
+        declared = dps.Sensitivity.of_clipped(clip) if clip else dps.Sensitivity.of_counts(items_per_user=limit)
+        scale = declared.l2_of(None) * unit
+        one = dps.OneshotTopK(k=cell.k, noise="gaussian", scale=scale, sensitivity=declared)
+        yield f"1-gaussian {name}", (one, lambda at=(limit, clip): log.scores(cell.domain, *at))
+
+
+# -- the columns ---------------------------------------------------------------------------------------------------------
+
+
+def default(cell: Cell) -> Fitted:
+    """What `dpselect topk` does where nobody says anything."""
+    choice = default_choice(cell.budget, cell.request)
+    reading = (choice.max_items_per_user, choice.clip, choice.norm, choice.again)
+    return choice.mechanism, lambda: cell.log.scores(cell.domain, *reading)
+
+
+def planned(cell: Cell, one: PlannedMechanism) -> Fitted:
+    """What a plan says, on the log read as it says."""
+    reading = (one.max_items_per_user, one.clip, one.norm, one.again)
+    return one.mechanisms[0], lambda: cell.log.scores(cell.domain, *reading)
 
 
 @dataclass(frozen=True)
-class Log:
-    """A log, read once: counts without a bound, the true answer, and counts clipped to `CLIPS`."""
+class Line:
+    """The figures of a cell."""
 
     name: str
-    true: EventCounts
-    clipped: EventCounts
+    default: float
+    predicted: float
+    realised: float
+    best: float
+    limited: float
+    kinds: tuple[str, str, str]
+    error: float
+    seconds: float
 
-    def top(self, k: int) -> set[object]:
-        """The true top k, ties by label."""
-        order = np.lexsort((np.arange(len(self.true.counts)), -self.true.counts))[:k]
-        return {self.true.labels[place] for place in order.tolist()}
-
-
-Fitted = tuple[dps.Mechanism, dps.Scores]
-Maker = Callable[[Log, Cell], Fitted]
-
-
-def histogram(log: Log, cell: Cell, clip: float) -> Fitted:
-    """A clipped Gaussian histogram; half of delta hides users, half converts."""
-    scores = log.clipped.scores(clip=clip)
-    delta = float(f"{0.5 * cell.budget.delta / cell.releases:.6g}")
-
-    def family(scale: float) -> dps.Mechanism:
-        return dps.SparseHistogram(k=cell.k, scale=scale, delta=delta, sensitivity=scores.sensitivity)
-
-    return _calibrated(family, cell), scores
+    def __str__(self) -> str:
+        figures = (self.default, self.predicted, self.realised, self.best, self.limited)
+        return f"{self.name:<28}" + "".join(f"{value:9.3f}" for value in figures) + "   " + " | ".join(self.kinds)
 
 
-def limited(log: Log, cell: Cell) -> Fitted:
-    """LimitedDomain with the kbar whose threshold is lowest among a few, in hindsight: the method to beat."""
-    scores = log.true.scores()
-    counts = np.sort(log.true.counts)[::-1]
-    delta = float(f"{0.5 * cell.budget.delta / cell.releases:.6g}")
-
-    def of(kbar: int) -> Fitted:
-        return _calibrated(lambda e: dps.LimitedDomain(k=cell.k, kbar=kbar, epsilon=e, delta=delta), cell, (1e-6, 1e3)), scores
-
-    choices = [of(min(factor * cell.k, len(counts) - 1)) for factor in (1, 2, 5, 20, 100)]
-    return min(choices, key=lambda one: counts[one[0].kbar] + one[0].margin)  # type: ignore[attr-defined]
-
-
-def twice(log: Log, cell: Cell, *, share: float, times: int, clip: float) -> Fitted:
-    """Weighted discovery of `times` k items for a share of mu squared, then one-shot Gaussian on counts clipped within these."""
-    delta = float(f"{0.5 * cell.budget.delta / cell.releases:.6g}")
-    first, second = dps.Sensitivity.of_clipped(1.0, items_per_user=MOST_ITEMS), dps.Sensitivity.of_clipped(clip)
-    candidates = times * cell.k
-
-    def family(scale: float) -> dps.Mechanism:
-        find = dps.SparseHistogram(k=candidates, scale=scale / share**0.5, delta=delta, sensitivity=first)
-        select = dps.OneshotTopK(k=cell.k, noise="gaussian", scale=clip * scale / (1 - share) ** 0.5, sensitivity=second)
-        return dps.DiscoverThenSelect(discovery=find, selection=select, candidates=candidates)
-
-    def look(labels: Sequence[str | int]) -> dps.Scores:
-        return dps.events.read(_table(log.name), user="user_id", item="item_id", clip=clip, within=labels).scores(clip=clip)
-
-    seen = log.clipped.scores(clip=1.0)
-    again = dps.Scores(
-        seen.values, labels=seen.labels, sensitivity=seen.sensitivity, domain="observed", second=dps.SecondLook(look, second)
+def line(cell: Cell, shape: Shape | None, draws: int) -> Line:
+    """All of one cell. The best is chosen on some draws and judged on others, with the default and the plan among the judged."""
+    found: dict[str, Fitted] = dict(candidates(cell))
+    start = time.process_time()
+    plan = None if shape is None else dps.plan(cell.budget, cell.k, shape=shape, domain=cell.domain)  # type: ignore[arg-type]
+    seconds = time.process_time() - start
+    for one in () if plan is None else plan.ranked[:6]:
+        found[f"plan: {one.name}"] = planned(cell, one)
+    screened = {name: cell.recall(fit, SCREEN, 7)[0] for name, fit in found.items()}
+    finalists = sorted(screened, key=screened.__getitem__, reverse=True)[:FINALISTS]
+    judged = {name: cell.recall(found[name], draws, 11) for name in {*finalists, "LD"}}
+    ours, error = cell.recall(default(cell), draws, 11)
+    chosen = plan.recommended if plan is not None else None
+    realised, other = (float("nan"), 0.0) if chosen is None else cell.recall(planned(cell, chosen), draws, 11)
+    best = max(judged, key=lambda name: judged[name][0])
+    kinds = (type(default(cell)[0]).__name__, "-" if chosen is None else _named(chosen), best)
+    return Line(
+        name=f"{_short(cell.log.name)[:12]:<12} {cell.domain:<8}{cell.k:>4}{cell.budget.limit:>4g}",
+        default=ours,
+        predicted=float("nan") if chosen is None else chosen.quality.recall.value,
+        realised=realised,
+        best=float(np.nanmax([judged[best][0], ours, realised])),
+        limited=judged["LD"][0],
+        kinds=kinds,
+        error=max(error, other, judged[best][1]),
+        seconds=seconds,
     )
-    return _calibrated(family, cell), again
 
 
-MECHANISMS: dict[str, Maker] = {"limited": limited, "twice": partial(twice, share=0.75, times=2, clip=4.0)}
+def _short(name: str) -> str:
+    return name if name.startswith("zipf:") else Path(name).stem
 
 
-def _calibrated(
-    family: Callable[[float], dps.Mechanism], cell: Cell, bracket: tuple[float, float] = (1e-2, 1e5)
-) -> dps.Mechanism:
-    return family(acc.calibrate(lambda value: cell.releases * family(value).curve, cell.budget, bracket))
+def _named(one: PlannedMechanism) -> str:
+    return one.name + ("" if one.clip is None else f" C={one.clip:g}") + ("" if one.again is None else f", then {one.again:g}")
 
 
-def recall(fitted: Fitted, top: set[object], runs: int) -> float:
-    """Mean share of `top` that is released."""
-    mechanism, scores = fitted
-    rng = np.random.default_rng(1)
-    return float(np.mean([len(top & set(mechanism.select(scores, rng=rng).labels or ())) / len(top) for _ in range(runs)]))
+def summary(lines: dict[tuple[str, str, int, float], Line]) -> None:
+    """What the goals are about."""
+    rows = list(lines.values())
+    for domain in (*sorted({key[1] for key in lines}), "all"):
+        losses = [row.best - row.default for key, row in lines.items() if domain in (key[1], "all")]
+        print(f"default against the best, {domain}: {np.mean(losses):.3f} lost on average, {max(losses):.3f} at most (goal: .05)")
+    if not np.isnan([row.predicted for row in rows]).any():
+        off, lost = [abs(row.predicted - row.realised) for row in rows], [row.best - row.realised for row in rows]
+        print(f"plan against the best: {np.mean(lost):.3f} lost on average, {max(lost):.3f} at most")
+        print(f"predicted and realised: {np.mean(off):.3f} apart on average, {max(off):.3f} at most (goal: .03)")
+        took = [row.seconds for row in rows]
+        print(f"a plan takes {np.mean(took):.1f} s of CPU on average, {max(took):.1f} s at most")
+    print(f"LimitedDomain alone: {np.mean([row.best - row.limited for row in rows]):.3f} behind the best on average")
+    print(f"largest standard error of a recall: {max(row.error for row in rows):.3f}")
+    for key, goal in GOALS.items():
+        if key in lines:
+            print(f"{' '.join(map(str, key))}: default {lines[key].default:.3f}, plan {lines[key].realised:.3f} (goal: {goal:g})")
 
 
-def measured(cell: Cell, runs: int, fixed: Sequence[float]) -> Mapping[str, float]:
-    """Recall of every column: mechanisms, the histogram at fixed clips, and at the best clip in hindsight."""
-    log = load(cell.log)
-    top = log.top(cell.k)
-    found = {name: recall(maker(log, cell), top, runs) for name, maker in MECHANISMS.items()}
-    clips = {clip: recall(histogram(log, cell, clip), top, runs) for clip in CLIPS}
-    return {**found, **{f"C={clip:g}": clips[clip] for clip in fixed}, "best C": max(clips.values())}
+def table(options: argparse.Namespace) -> None:
+    """The table and its summary."""
+    print(
+        f"{'log, domain, k, epsilon':<28}" + "".join(f"{name:>9}" for name in ("default", "predict.", "realised", "best", "LD"))
+    )
+    lines = {}
+    for name in options.logs:
+        log = load(name, options.user, options.item)
+        log.check()
+        with tempfile.TemporaryDirectory() as folder:
+            shape = (
+                None if options.no_plan else Shape.from_log(log.write(Path(folder)), user="user_id", item="item_id", public=True)
+            )
+        for domain, k, epsilon in itertools.product(options.domain, options.k, options.epsilon):
+            cell = Cell(log, domain, k, acc.Budget(epsilon=epsilon, delta=options.delta))
+            lines[name, domain, k, epsilon] = found = line(cell, shape, options.draws)
+            print(found, flush=True)
+    summary(lines)
 
 
-@cache
-def load(name: str) -> Log:
-    """A log of ../shared/data, or a Parquet file with columns user_id and item_id."""
-    table = _table(name)
-    true = dps.events.read(table, user="user_id", item="item_id")
-    clipped = dps.events.read(table, user="user_id", item="item_id", clip=CLIPS, max_items_per_user=MOST_ITEMS, salt="benchmark")
-    return Log(name, true, clipped)
+def chosen_clips(cell: Cell) -> list[float]:
+    """Recall of a histogram with clip 1, with root 2, with the best in hindsight, and with one chosen for shares of the budget.
+
+    The choice is by the exponential mechanism. Its scores, by how much the k-th clipped count exceeds the threshold, in units of
+    the noise, all move one way, by 1 / unit at most; with epsilon 2 sqrt(share) / unit it takes that share of rho (zCDP).
+    """
+    delta = float(f"{0.75 * cell.budget.delta:.6g}")
+    unit = unit_noise(cell, delta)
+    whole, _ = _by_clip(cell, unit, delta)
+    found = [whole[CLIPS.index(1.0)], whole[CLIPS.index(1.4142)], whole.max()]
+    for share in (0.1, 1 / 3):
+        rest = unit / (1 - share) ** 0.5
+        recalls, leads = _by_clip(cell, rest, delta)
+        chances = np.exp(2 * share**0.5 / unit * (leads - leads.max()) * rest)
+        found.append(float(recalls @ chances / chances.sum()))
+    return found
 
 
-def _table(name: str) -> object:
-    if name == "gowalla":
-        return pq.read_table(DATA / "gowalla" / "gowalla_10core_pairs.parquet")
-    if name in ("nyc", "tky"):
-        table = pq.read_table(DATA / "foursquare" / "foursquare_nyc_tky_pairs_reconstructed.parquet")
-        city = np.asarray(table["city"]) == ("nyc", "tky").index(name)
-        return table.filter(city).select(["user_id", "item_id"])
-    return pq.read_table(name, columns=["user_id", "item_id"])
+def _by_clip(cell: Cell, unit: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
+    """(clips,) recalls, and by how many deviations of the noise the k-th count exceeds the threshold."""
+    recalls, leads = [], []
+    for clip in CLIPS:
+        bounds = dps.Sensitivity.of_clipped(clip, items_per_user=GENEROUS)
+        one = dps.SparseHistogram(k=cell.k, scale=clip * unit, delta=delta, sensitivity=bounds)
+        scores = cell.log.scores("unknown", GENEROUS, clip)
+        recalls.append(cell.recall((one, lambda found=scores: found), 10, 5)[0])
+        leads.append((np.sort(scores.values)[-cell.k] - one.threshold) / one.scale)
+    return np.array(recalls), np.array(leads)
+
+
+def choose_clip(options: argparse.Namespace) -> None:
+    """Fixed, best and privately chosen clips."""
+    names = ("C=1", "C=1.41", "best C", "for 10 %", "for 33 %")
+    print(f"{'log, k, epsilon':<28}" + "".join(f"{name:>10}" for name in names))
+    rows = []
+    for name, k, epsilon in itertools.product(options.logs, options.k, options.epsilon):
+        log = load(name, options.user, options.item)
+        rows.append(chosen_clips(Cell(log, "unknown", k, acc.Budget(epsilon=epsilon, delta=options.delta))))
+        print(f"{_short(name)[:18]:<20}{k:>4}{epsilon:>4g}" + "".join(f"{value:10.3f}" for value in rows[-1]), flush=True)
+    print(f"{'mean':<28}" + "".join(f"{value:10.3f}" for value in np.mean(rows, axis=0)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", nargs="+", default=["gowalla", "nyc", "tky"])
+    parser.add_argument("--user", default="user_id")
+    parser.add_argument("--item", default="item_id")
+    parser.add_argument("--domain", nargs="+", choices=["unknown", "public"], default=["unknown", "public"])
     parser.add_argument("--k", nargs="+", type=int, default=[10, 50, 100])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.5, 1.0, 4.0])
     parser.add_argument("--delta", type=float, default=1e-6)
-    parser.add_argument("--releases", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--clips", nargs="+", type=float, default=[1.0, 1.1892, 1.4142])
+    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--no-plan", action="store_true")
+    parser.add_argument("--choose-clip", action="store_true")
     options = parser.parse_args()
-    if not DATA.exists():
+    if {"gowalla", "nyc", "tky"} & set(options.logs) and not DATA.exists():
         sys.exit(f"{DATA} is absent: name logs by path with --logs")
-    _print_table(options)
-
-
-def _print_table(options: argparse.Namespace) -> None:
-    rows = []
-    for log in options.logs:
-        for k in options.k:
-            for epsilon in options.epsilon:
-                cell = Cell(log, k, acc.Budget(epsilon=epsilon, delta=options.delta), options.releases)
-                found = measured(cell, options.runs, options.clips)
-                if not rows:
-                    print(f"{'log':<10}{'k':>5}{'epsilon':>9}", *(f"{name:>9}" for name in found))
-                print(f"{Path(log).stem:<10}{k:>5}{epsilon:>9g}", *(f"{value:9.2f}" for value in found.values()), flush=True)
-                rows.append(list(found.values()))
-    mean, best = np.mean(rows, axis=0), np.array(rows).max(axis=1, keepdims=True)
-    print(f"{'mean':<24}", *(f"{value:9.3f}" for value in mean))
-    print(f"{'largest loss to the best':<24}", *(f"{value:9.3f}" for value in (best - rows).max(axis=0)))
+    (choose_clip if options.choose_clip else table)(options)
 
 
 if __name__ == "__main__":

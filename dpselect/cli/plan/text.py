@@ -11,14 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpselect.calibration import noise_settings
 from dpselect.cli.config import Config
 from dpselect.cli.plan.request import PlanQuestion
 from dpselect.cli.printable import printable
 from dpselect.cli.text import facts, heading
 from dpselect.planning import Estimate, PlannedMechanism, ReleasePlan
 from dpselect.planning.charts import Chart
-from dpselect.planning.words import question_in_words, recommendation_in_words, releases_in_words, share
+from dpselect.planning.words import noise_in_words, question_in_words, recommendation_in_words, releases_in_words, share
 
 _WIDE = 118  # columns
 
@@ -97,7 +96,7 @@ def _columns(plan: ReleasePlan, *, wide: bool) -> list[str]:
 
 
 def _cells(planned: PlannedMechanism) -> dict[str, str]:
-    quality, (knob, noise) = planned.quality, noise_settings(planned.mechanisms[0])
+    quality = planned.quality
     lost, released = _plain(quality.score_loss.value), _plain(quality.released.value)
     return {
         "recall": share(quality.recall.value),
@@ -109,7 +108,7 @@ def _cells(planned: PlannedMechanism) -> dict[str, str]:
         "in place": "" if quality.in_place is None else share(quality.in_place.value),
         "lost users": lost,
         "released": released,
-        "noise": f"{knob} {noise:.4g}",
+        "noise": noise_in_words(planned.mechanisms[0]),
     }
 
 

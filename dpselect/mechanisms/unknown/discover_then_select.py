@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -12,7 +13,7 @@ from accounting.frozen import Count
 from dpselect.mechanisms.base import AnyMechanism, Mechanism
 from dpselect.mechanisms.fresh import positions_of
 from dpselect.mechanisms.release import in_own_order, release
-from dpselect.mechanisms.traits import Traits
+from dpselect.mechanisms.traits import SCALE, Recipe, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -55,6 +56,9 @@ class DiscoverThenSelect(Mechanism):
         most=lambda mechanism: mechanism.selection.most_released,
         domain="unknown",
         values=lambda mechanism: mechanism.selection.releases_values,
+        law="dpselect.planning.laws.noise:discovered",
+        variants="dpselect.planning.families:splits",
+        recipe=Recipe("dpselect.planning.families:in_two_steps", SCALE, "delta", clip=1.0),
     )
     discovery: AnyMechanism = Field(description="a mechanism for unknown domains that releases an order")
     selection: AnyMechanism = Field(description="a mechanism for public domains")
@@ -80,6 +84,18 @@ class DiscoverThenSelect(Mechanism):
     @property
     def curve(self) -> Curve:
         return self.discovery.curve + self.selection.curve
+
+    @property
+    def again(self) -> float | None:
+        """What a second look scales users to: the norm that `selection` pays for, l1 or l2 as of the discovery; None without."""
+        one, norm = self.selection.covers, "l2" if self.discovery.covers.l1 is None else "l1"
+        stated = one.l1 if norm == "l1" else one.l2
+        if stated is None or one.relation == "add_remove":
+            return stated
+        clip = stated / (2.0 if norm == "l1" else math.sqrt(2))  # of one user
+        return (
+            clip if one.l2_of(None) >= Sensitivity.of_clipped(clip, norm, one.relation).l2_of(None) else math.nextafter(clip, 0)
+        )
 
     @property
     def least_candidates(self) -> int:

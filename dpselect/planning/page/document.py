@@ -8,12 +8,11 @@ from typing import Any
 
 from accounting.files import new_file
 from accounting.page.templates import asset, template
-from dpselect.calibration import noise_settings
 from dpselect.planning.charts import Chart
 from dpselect.planning.page.chart import figure
 from dpselect.planning.quality import Estimate, Quality
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
-from dpselect.planning.words import budget_in_words, question_in_words, releases_in_words, share
+from dpselect.planning.words import budget_in_words, noise_in_words, question_in_words, releases_in_words, share
 
 _HEADS = ["Rank", "Mechanism", "Recall", "On fresh data", "Exact set", "Lost users", "Released"]
 
@@ -64,7 +63,6 @@ def _row(place: int, planned: PlannedMechanism, plan: ReleasePlan) -> list[Any]:
     """The cells of a mechanism; recall as its number, how full its bar is, and its interval."""
     quality, recall = planned.quality, planned.quality.recall
     interval = "" if recall.method == "exact" else f"{share(recall.low)} to {share(recall.high)}"
-    knob, value = noise_settings(planned.mechanisms[0])
     return [
         *(place, planned.name, (share(recall.value), f"{100 * recall.value:.4g}", interval)),
         "-" if planned.fresh_recall is None else share(planned.fresh_recall),
@@ -72,7 +70,7 @@ def _row(place: int, planned: PlannedMechanism, plan: ReleasePlan) -> list[Any]:
         _shown(quality.score_loss.value, percent=False),
         _shown(quality.released.value, percent=False),
         *([share(quality.in_place.value)] if plan.order and quality.in_place is not None else []),
-        f"{knob} {value:.4g}",
+        noise_in_words(planned.mechanisms[0]),
     ]
 
 

@@ -7,13 +7,20 @@ and 1e-7 in all.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpselect as dps
+from dpselect.noise import by_name
 from dpselect.planning.evaluate import outcomes
+from dpselect.planning.laws.contest import Contest
 from dpselect.planning.levels import Levels
+from dpselect.planning.loads import Bounding
 from dpselect.planning.quality import Outcomes
 from dpselect.planning.runs import Runs
 from dpselect.planning.shape import Shape
@@ -132,3 +139,86 @@ def test_a_long_tail_is_not_forgotten() -> None:
     )
     assert 0.05 < ours < 0.95
     assert abs(ours - theirs) < 0.12  # six standard deviations of the smaller sample
+
+
+def made_up_log(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """600 users with 1 to 30 of 60 items, those of heavy users less popular; written as Parquet."""
+    rng = np.random.default_rng(5)
+    loads = np.minimum((1 / rng.random(600)).astype(np.int64), 30)
+    users = np.repeat(np.arange(600), loads)
+    heavy = np.repeat(loads, loads) > 8
+    items = np.where(heavy, rng.integers(0, 60, len(users)), np.minimum(rng.geometric(0.08, len(users)) - 1, 59))
+    users, items = np.unique(np.stack([users, items]), axis=1)
+    pq.write_table(pa.table({"user": users, "item": items}), path)
+    return users, items
+
+
+def seen(users: np.ndarray, items: np.ndarray, clip: float) -> np.ndarray:
+    """Counts of clipped users."""
+    return np.bincount(items, np.minimum(1, clip / np.sqrt(np.maximum(1, np.bincount(users))))[users], 60)
+
+
+@pytest.mark.parametrize("again", [None, 2.0])
+def test_two_steps_on_a_log_are_what_the_mechanism_does(tmp_path: Path, again: float | None) -> None:
+    """Recall and number of items, planned on a log, agree with 800 draws of the mechanism on it, second look included.
+
+    The deviation of one draw is below .2, so .05 is more than five standard errors of 800 draws and the .01 that it is worth to
+    take the domain for the expected one.
+    """
+    users, items = made_up_log(tmp_path / "log.parquet")
+    first = dps.Sensitivity.of_clipped(1.0, items_per_user=30)
+    mechanism = dps.DiscoverThenSelect(
+        discovery=dps.SparseHistogram(k=9, scale=3.0, delta=0.05, sensitivity=first),
+        selection=dps.OneshotTopK(
+            k=5, noise="gaussian", scale=4.0, sensitivity=first if again is None else dps.Sensitivity.of_clipped(again)
+        ),
+        candidates=9,
+    )
+
+    def look(labels: Sequence[int | str]) -> dps.Scores:
+        kept = np.isin(items, labels)
+        found = seen(users[kept], items[kept], 2.0)[list(map(int, labels))]
+        return dps.Scores(found, labels=labels, sensitivity=dps.Sensitivity.of_clipped(2.0))
+
+    second = None if again is None else dps.SecondLook(look, dps.Sensitivity.of_clipped(2.0))
+    values = seen(users, items, 1.0)
+    scores = dps.Scores(values, labels=list(range(60)), sensitivity=first, domain="observed", second=second)
+    shape = Shape.from_log(tmp_path / "log.parquet", user="user", item="item", public=True)
+    found = outcomes(mechanism, shape.levels(5, Bounding(30, 1.0)), Runs(ROUNDS, seed=2))
+    right, rng = np.bincount(items) >= np.sort(np.bincount(items))[-5], np.random.default_rng(3)
+    drawn = [list(mechanism.select(scores, rng=rng).labels or ()) for _ in range(800)]
+    assert found.recall.mean() == pytest.approx(np.mean([right[labels].sum() / 5 for labels in drawn]), abs=0.05)
+    assert found.released.mean() == pytest.approx(np.mean([len(labels) / 5 for labels in drawn]), abs=0.05)
+    assert 0.2 < found.recall.mean() < 0.95
+
+
+def test_a_second_look_at_a_made_up_shape() -> None:
+    """Where users' items lie among the candidates by chance, shares and deviations are those of a simulated crowd."""
+    shape = Shape.zipf(1.0, 50, 10_000, items_per_user={1: 0.5, 8: 0.5})
+    levels = shape.levels(5, Bounding(None, 1.0))
+    assert levels.again is not None
+    mean, spread = levels.again(10, 5, 2.0, "l2")
+    counts = shape.dense()
+    inside, rng = counts[:10].sum() / counts.sum(), np.random.default_rng(0)
+    others = np.where(
+        rng.random(100_000) < 8 / 9, rng.binomial(7, inside, 100_000), 0
+    )  # eight in nine touches are of heavy users
+    shares = np.minimum(1, 2 / np.sqrt(1 + others))
+    assert mean == pytest.approx(counts[:5] * shares.mean(), rel=0.005)
+    assert spread == pytest.approx(np.sqrt(counts[:5]) * shares.std(), rel=0.02)
+
+
+def test_scores_taken_together_change_no_quality() -> None:
+    """Wrong items whose scores are closer than a tenth of the noise count as equal: recall moves by less than a thousandth."""
+    counts = np.sort(np.random.default_rng(1).gamma(0.5, 60, 3000))[::-1]
+    levels = Levels.of(counts, np.ones(3000, dtype=np.int64), 20)
+    few = levels.thinned(1.0)
+    assert len(few.values) < 400
+    assert few.size == 3000
+    assert (few.right, few.best, few.bar) == (levels.right, levels.best, levels.bar)
+    exact, rough = (
+        Contest(one, by_name("gaussian"), np.full(len(one.values), 10.0)).outcomes(Runs(2, 0), ordered=False)
+        for one in (levels, few)
+    )
+    assert rough.recall == pytest.approx(exact.recall, abs=1e-3)
+    assert rough.exact_set == pytest.approx(exact.exact_set, abs=1e-3)
