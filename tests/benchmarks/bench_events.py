@@ -1,9 +1,11 @@
 """An event log to distinct users per item: CPU, wall time and peak memory, each reading in a process of its own.
 
     python tests/benchmarks/bench_events.py [--events 50000000] [--baseline 5000000] [--items 1000000] [--bound 20]
+        [--groups 10000] [--group-items 10000]
 
 The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. The baseline, pandas' read_parquet, drop_duplicates
-and groupby, runs on a smaller log, since it holds everything in memory; dpselect runs on that log too, for the ratio.
+and groupby, runs on a smaller log, since it holds everything in memory; dpselect runs on that log too, for the ratio. A third
+log, of the smaller size, has groups; each user is in three of them or fewer.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +49,44 @@ def write_log(path: Path, events: int, items: int) -> None:
             # floor(items^U) - 1 has density proportional to 1/rank.
             ranks = np.minimum(items ** rng.random(size), items).astype(np.int64) - 1
             writer.write_table(pa.table([rng.integers(0, max(events // 25, 1), size), names[ranks]], schema=schema))
+
+
+def write_groups(path: Path, events: int, groups: int, items: int) -> None:
+    """A log with a group for every event: of a user's own three."""
+    rng = np.random.default_rng(2)
+    users = rng.integers(0, max(events // 25, 1), events)
+    towns = (users * 7919 + rng.integers(0, 3, events) ** 2 * 104729) % groups
+    ranks = np.minimum(items ** rng.random(events), items).astype(np.int64) - 1
+    pq.write_table(pa.table({"user_id": users, "group_id": towns, "item_id": (ranks * 7 + towns) % items}), path)
+
+
+def by_group(path: Path, _: int | None) -> int:
+    """Counts per group and item, three groups per user, by `dpselect.events.read`."""
+    return len(_grouped(path).counts)
+
+
+def released_by_group(path: Path, items: int | None) -> int:
+    """The same, and the top 10 of every group of a public catalogue by `PerGroup`."""
+    import dpselect as dps
+
+    mechanism = dps.PerGroup(mechanism=dps.OneshotTopK(k=10, noise="gumbel", scale=20.0), max_groups_per_user=3)
+    counts = _grouped(path)
+    return len(mechanism.select(counts.scores(range(items or 1)))) and len(counts.counts)
+
+
+def _grouped(path: Path) -> Any:
+    from dpselect import events
+
+    groups = range(int(pq.read_table(path, columns=["group_id"])["group_id"].to_numpy().max()) + 1)
+    columns = {"user": "user_id", "item": "item_id", "group": "group_id"}
+    return events.read(path, **columns, groups=groups, max_groups_per_user=3, salt="benchmark")
+
+
+def pandas_by_group(path: Path, _: int | None) -> int:
+    """Counts per group and item by pandas, in memory, without any bound."""
+    import pandas as pd
+
+    return len(pd.read_parquet(path).drop_duplicates().groupby(["group_id", "item_id"]).size())
 
 
 def with_dpselect(path: Path, bound: int | None) -> int:
@@ -103,7 +144,7 @@ def _checksum(labels: np.ndarray, counts: np.ndarray) -> int:
 
 
 def _line(name: str, events: int, cost: Cost) -> None:
-    print(f"{name:<34} {events:>12,} {cost.cpu:>8.1f} {cost.wall:>8.1f} {cost.peak:>10.2f}")
+    print(f"{name:<42} {events:>12,} {cost.cpu:>8.1f} {cost.wall:>8.1f} {cost.peak:>10.2f}")
 
 
 def main() -> None:
@@ -112,12 +153,14 @@ def main() -> None:
     parser.add_argument("--baseline", type=int, default=5_000_000)
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--bound", type=int, default=20)
+    parser.add_argument("--groups", type=int, default=10_000)
+    parser.add_argument("--group-items", type=int, default=10_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         large, small = Path(folder) / "large.parquet", Path(folder) / "small.parquet"
         write_log(large, options.events, options.items)
         write_log(small, options.baseline, options.items)
-        print(f"{'':<34} {'events':>12} {'CPU s':>8} {'wall s':>8} {'peak GiB':>10}")
+        print(f"{'':<42} {'events':>12} {'CPU s':>8} {'wall s':>8} {'peak GiB':>10}")
         plain = measured(with_dpselect, large)
         _line("dpselect.events.read", options.events, plain)
         _line(f"the same, {options.bound} items per user", options.events, measured(with_dpselect, large, options.bound))
@@ -125,8 +168,18 @@ def main() -> None:
         _line("the same, two clips", options.events, clipped[0])
         _line(f"the same, two clips, {20 * options.bound} items", options.events, clipped[1])
         ours, pandas = measured(with_dpselect, small), measured(with_pandas, small)
+        grouped = Path(folder) / "groups.parquet"
+        write_groups(grouped, options.baseline, options.groups, options.group_items)
+        counted, released = measured(by_group, grouped), measured(released_by_group, grouped, options.group_items)
+        in_memory = measured(pandas_by_group, grouped)
     _line("dpselect.events.read", options.baseline, ours)
     _line("pandas, all in memory", options.baseline, pandas)
+    shape = f"{options.groups:,} groups x {options.group_items:,} items"
+    _line(f"per group, {shape}", options.baseline, counted)
+    _line("the same, and the top 10 of each", options.baseline, released)
+    _line("pandas per group, all in memory", options.baseline, in_memory)
+    if counted.checksum != in_memory.checksum or released.checksum != in_memory.checksum:
+        raise SystemExit("dpselect and pandas disagree on the cells")
     if ours.checksum != pandas.checksum:
         raise SystemExit("dpselect and pandas disagree on the counts")
     print(
@@ -135,6 +188,8 @@ def main() -> None:
     print(
         f"with clips / without: CPU {clipped[0].cpu / plain.cpu:.2f}, and {clipped[1].cpu / plain.cpu:.2f} with a bound as well"
     )
+    ratio = f"CPU {counted.cpu / in_memory.cpu:.2f}, memory {counted.peak / in_memory.peak:.2f}"
+    print(f"per group, dpselect / pandas: {ratio}; with the releases CPU {released.cpu / in_memory.cpu:.2f}")
     print("Same counts from both. CPU seconds include starting Python and importing.")
 
 

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SMALL = {
     "calibration": "--rounds 20 --runs 1",
-    "events": "--events 20000 --baseline 10000 --items 1000",
+    "events": "--events 20000 --baseline 10000 --items 1000 --groups 20 --group-items 50",
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
     "pate": "--rounds 500 --labels 10 --teachers 50 --runs 1 --most 1000",
     "planning": "--items 500",
@@ -28,7 +28,7 @@ SMALL = {
     "start": "--runs 1",
 }
 # These have one size, or need data that lie beside the repository.
-ONE_SIZE = {"accounting", "canonical", "tightness"}
+ONE_SIZE = {"accounting", "canonical", "groups", "tightness"}
 
 
 def test_every_quoted_benchmark_is_there() -> None:
