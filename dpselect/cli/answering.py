@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,7 +16,7 @@ from dpselect.counts import COUNTS
 from dpselect.default_groups import default_groups
 from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice, default_mechanism
 from dpselect.errors import DomainMismatch, InvalidRequest
-from dpselect.events import EventCounts, GroupCounts, ProgressCallback
+from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.clipping import Norm
 from dpselect.events.doors import standard_input
 from dpselect.events.doors.files import temporary_folder
@@ -83,23 +83,41 @@ def _answered(
 ) -> Answer:
     mechanism = choice.mechanism
     within = None if choice.clip is None else catalogue  # users are clipped within the catalogue
-    counts = _read(question, choice, choice.clip, progress, within)
-    scores: Scores | Rounds = counts.scores(None if within else catalogue, relation=question.relation, clip=choice.clip)
-    if choice.again is not None and isinstance(scores, Scores):
-        scores = _looked_at_twice(scores, question, choice, choice.again)
-    made: list[Answer] = []
+    with ExitStack() as stack:
+        counts = _kept_where_asked(question, choice, progress, within, stack)
+        scores: Scores | Rounds = counts.scores(None if within else catalogue, relation=question.relation, clip=choice.clip)
+        if choice.again is not None and isinstance(scores, Scores | HeldScores):
+            scores = _looked_at_twice(scores, question, choice, choice.again)
+        made: list[Answer] = []
 
-    def kept(selection: Selection) -> None:
-        made.append(Answer(question, mechanism, selection, choice, counts.salt, _charge(session, key)))
-        if keep is not None:
-            keep(made[0])
+        def kept(selection: Selection) -> None:
+            made.append(Answer(question, mechanism, selection, choice, counts.salt, _charge(session, key)))
+            if keep is not None:
+                keep(made[0])
 
-    if session is None:
-        kept(mechanism.select(scores))
-    else:
-        notes: Notes = {"key": key, "label": "dpselect topk", "salt": counts.salt}
-        session.select(mechanism, scores, keep=kept, **notes)
+        if session is None:
+            kept(mechanism.select(scores))
+        else:
+            notes: Notes = {"key": key, "label": "dpselect topk", "salt": counts.salt}
+            session.select(mechanism, scores, keep=kept, **notes)
     return made[0]
+
+
+def _kept_where_asked(
+    question: Question, choice: Choice, progress: ProgressCallback | None, within: Sequence[Label] | None, stack: ExitStack
+) -> EventCounts | GroupCounts | HeldCounts:
+    """The log, whose counts stay in the engine that is asked for until the stack ends."""
+    if question.engine == "memory":
+        return _read(question, choice, choice.clip, progress, within)
+    options = _options(question, choice, choice.clip, within, bounded=True)
+    options["progress"] = progress
+    return stack.enter_context(events.hold(_source(question), user=question.user, item=question.item, **options))
+
+
+def _source(question: Question) -> object:
+    if question.engine != "spark":
+        return question.log
+    return spark.found(str(question.log), question.format, header=question.header)
 
 
 def _read(
@@ -112,9 +130,16 @@ def _read(
     bounded: bool = True,
 ) -> EventCounts | GroupCounts:
     """The log; `within` some items only, perhaps with users bounded by the clip alone."""
-    options: Options = {
-        "max_items_per_user": choice.max_items_per_user if bounded else None,
-        "salt": question.salt if bounded else None,
+    options = _options(question, choice, clip, within, bounded=bounded)
+    options["progress"] = progress
+    if question.group is None:
+        return events.read(_source(question), user=question.user, item=question.item, **options)
+    about: Any = {"groups": _groups(question), "max_groups_per_user": question.max_groups_per_user}
+    return events.read(question.log, user=question.user, item=question.item, group=question.group, **about, **options)
+
+
+def _options(question: Question, choice: Choice, clip: float | None, within: Sequence[Label] | None, *, bounded: bool) -> Options:
+    users: Options = {
         "clip": clip,
         "clip_norm": choice.norm,
         "value": question.value,
@@ -125,21 +150,23 @@ def _read(
         "time_zone": question.time_zone,
         "time_unit": question.time_unit,
         "within": within,
+    }
+    if bounded:
+        users |= {"max_items_per_user": choice.max_items_per_user, "salt": question.salt}
+    if question.engine == "spark":
+        return users
+    return {
+        **users,
         "format": question.format,
         "header": question.header,
         "table": question.table,
         "query": question.query,
         "buckets": question.buckets,
         "memory_limit": question.memory_limit,
-        "progress": progress,
     }
-    if question.group is None:
-        return events.read(question.log, user=question.user, item=question.item, **options)
-    about: Any = {"groups": _groups(question), "max_groups_per_user": question.max_groups_per_user}
-    return events.read(question.log, user=question.user, item=question.item, group=question.group, **about, **options)
 
 
-def _looked_at_twice(scores: Scores, question: Question, choice: Choice, clip: float) -> Scores:
+def _looked_at_twice(scores: Scores | HeldScores, question: Question, choice: Choice, clip: float) -> Scores | HeldScores:
     """The same scores, and how to clip users anew within the items that a first step discovers."""
 
     def look(labels: Sequence[Label]) -> Scores:
@@ -148,6 +175,8 @@ def _looked_at_twice(scores: Scores, question: Question, choice: Choice, clip: f
         return again
 
     second = SecondLook(look, Sensitivity.of_clipped(clip, choice.norm, question.relation))
+    if isinstance(scores, HeldScores):
+        return scores.with_second(second)
     return Scores(scores.values, sensitivity=scores.sensitivity, labels=scores.labels, domain=scores.domain, second=second)
 
 
@@ -189,6 +218,14 @@ def _groups(question: Question) -> list[Label] | None:
     return None
 
 
+def _require_held(question: Question) -> None:
+    if question.engine != "memory" and question.group is not None:
+        raise InvalidRequest(f"--group counts in memory: leave out --engine {question.engine}, or release one group at a time")
+    foreign = [name for name in ("table", "query", "buckets", "memory_limit") if getattr(question, name) is not None]
+    if question.engine == "spark" and (foreign or not isinstance(question.log, str)):
+        raise InvalidRequest(f"--engine spark reads one table or path, without {', '.join(foreign) or 'several files'}")
+
+
 def configured(question: Question) -> Mechanism:
     """The mechanism of the answer, from what is public: its catalogue is read unless it was planned, its log is not.
 
@@ -209,6 +246,7 @@ def chosen(question: Question) -> Choice:
 
 def _choice(question: Question, catalogue: list[Label] | None) -> Choice:
     clip, norm, limit = question.clip, _norm(question), question.max_items_per_user
+    _require_held(question)
     if clip is not None and question.with_counts:
         raise InvalidRequest(WHOLE_COUNTS)
     _groups(question)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from accounting import Budget, Relation
 from dpselect.defaults import Choice
@@ -14,6 +15,9 @@ from dpselect.events.windows import Unit
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.selection import Selection
+
+Keeper = Literal["memory", "duckdb", "spark"]
+"""Where counts stay until they are drawn from: here, in the embedded engine on disk, or on a Spark cluster."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class Question:
     header: bool | None = None
     table: str | None = None
     query: str | None = None
+    engine: Keeper = "memory"
     buckets: int | None = None
     memory_limit: str | None = None
     ledger: str | None = None

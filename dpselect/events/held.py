@@ -184,6 +184,10 @@ class HeldScores(Rounds):
     def __init__(self, table: Table, *, sensitivity: Sensitivity, second: SecondLook[Scores] | None = None) -> None:
         self._table, self.sensitivity, self.second = table, sensitivity, second
 
+    def with_second(self, second: SecondLook[Scores]) -> HeldScores:
+        """The same scores, and how to compute those of released candidates anew."""
+        return HeldScores(self._table, sensitivity=self.sensitivity, second=second)
+
     def __len__(self) -> int:
         """One: a log is one round."""
         return 1

@@ -30,8 +30,6 @@ from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given, Kinds
 from dpselect.events.staging import Staged
 from dpselect.events.windows import window
-from dpselect.scores import Scores
-from dpselect.second_look import SecondLook
 from dpselect.selection import Label
 
 _BUCKET = "CAST(hash(i) % 4096 AS BIGINT)"  # the embedded engine's own hash: where an item is looked for decides nothing
@@ -66,7 +64,6 @@ class HeldCounts(Measured):
         relation: Relation = "add_remove",
         *,
         clip: float | None = None,
-        second: SecondLook[Scores] | None = None,
     ) -> HeldScores:
         """Scores of the items seen, or of a public catalogue, as `EventCounts.scores` gives them; for one release or many.
 
@@ -74,7 +71,6 @@ class HeldCounts(Measured):
             catalogue: public labels. A `range` is never listed: 10^9 candidates that nobody touched cost nothing.
             relation: what a neighbour is.
             clip: one of those that `hold` was asked for: scores are the clipped counts.
-            second: how to compute the scores of released candidates anew.
 
         Raises:
             EventLogError: as for `EventCounts.scores`, or a range for items that are text.
@@ -83,7 +79,7 @@ class HeldCounts(Measured):
         column = "n" if clip is None else f"w{self._place(clip)}"
         asked: Any = self.within if catalogue is None else catalogue
         names, listed = (None, "") if asked is None else self._listed(asked)
-        return HeldScores(Table(self.tally, column, names, listed), sensitivity=sensitivity, second=second)
+        return HeldScores(Table(self.tally, column, names, listed), sensitivity=sensitivity)
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):

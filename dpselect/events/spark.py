@@ -6,15 +6,18 @@ import itertools
 import uuid
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.bounding import KEY
 from dpselect.events.columns import SHORT, by_name
 from dpselect.events.counting import Contributions, Counted
 from dpselect.events.domain import named
+from dpselect.events.doors.files import Format
 from dpselect.events.engine import guarded
 from dpselect.events.held import Tally
 from dpselect.events.report import ReadReport
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 _WHAT = "this Spark table"
 _BUCKET = "CAST(pmod(hash(i), 4096) AS BIGINT)"
+_SEPARATORS = {"csv": ",", "tsv": "\t", "parquet": ""}
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _MOST = 10_000_000  # items that are collected
 _LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
@@ -35,6 +39,50 @@ def accepts(given: Given) -> bool:
     """A Spark DataFrame, also one of a session elsewhere (Spark Connect); pyspark is not imported to tell."""
     kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(given.source).__mro__)
     return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
+
+
+def found(name: str, format: Format, *, header: bool | None) -> object:
+    """A DataFrame of the environment's session, which is started if there is none.
+
+    A name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV; another is a table's. Of a file
+    without a header the columns are 1, 2, ...
+
+    Raises:
+        MissingExtra: pyspark is not installed.
+        EventLogError: it cannot be read, or has another format.
+    """
+    ending = PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix(".")
+    is_table = format == "auto" and "/" not in name and ending not in _SEPARATORS
+    kind = "parquet" if format == "auto" and (is_table or ending not in _SEPARATORS) else ending if format == "auto" else format
+    if kind not in _SEPARATORS or (header is not None and kind == "parquet"):
+        raise EventLogError(
+            f"{name!r} cannot be read by Spark as asked: give a table, Parquet, CSV or TSV, the latter two with header="
+        )
+    session = _session()
+    if kind == "parquet":
+        return guarded(_WHAT, lambda: session.table(name) if is_table else session.read.parquet(name))
+    quotes = {"quote": '"', "escape": '"'} if kind == "csv" else {"quote": ""}
+    options: dict[str, Any] = {
+        "sep": _SEPARATORS[kind],
+        "header": header is not False,
+        "mode": "FAILFAST",
+        "enforceSchema": False,
+        **quotes,
+    }
+    frame = guarded(_WHAT, lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
+    return frame if header is not False else frame.toDF(*(str(place + 1) for place in range(len(frame.columns))))
+
+
+def _session() -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtra("--engine spark needs pyspark: install it with pip install 'dpselect[spark]'") from None
+    session: Any = guarded(
+        _WHAT, lambda: SparkSession.builder.appName("dpselect").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    )
+    guarded(_WHAT, lambda: session.sparkContext.setLogLevel("OFF"))  # what an executor logs may quote the data
+    return session
 
 
 @final

@@ -1,11 +1,12 @@
 """An event log to distinct users per item: CPU, wall time and peak memory, each reading in a process of its own.
 
-    python tests/benchmarks/bench_events.py [--events 50000000] [--baseline 5000000] [--items 1000000] [--bound 20]
+    python tests/benchmarks/bench_events.py [--events 50000000] [--baseline 5000000] [--items 1000000] [--bound 20] [--texts]
         [--groups 10000] [--group-items 10000]
 
-The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. The baseline, pandas' read_parquet, drop_duplicates
-and groupby, runs on a smaller log, since it holds everything in memory; dpselect runs on that log too, for the ratio. A third
-log, of the smaller size, has groups; each user is in three of them or fewer.
+The log is Parquet with integer ids, or with texts of 32 characters: items by a Zipf-like law, users shuffled. Polars counts the
+same log by its streaming engine, without a bound. Another baseline, pandas' read_parquet, drop_duplicates and groupby, runs on a
+smaller log, since it holds everything in memory; dpselect runs on that log too, for the ratio. A third log, of the smaller size,
+has groups; each user is in three of them or fewer.
 """
 
 from __future__ import annotations
@@ -110,6 +111,23 @@ def with_clips(path: Path, bound: int | None) -> int:
     return _checksum(np.array(found.labels), found.counts)
 
 
+def with_polars(path: Path, _: int | None) -> int:
+    """Counts by Polars, streaming."""
+    import polars as pl
+
+    pairs = pl.scan_parquet(path).select("user_id", "item_id").unique()
+    counts = pairs.group_by("item_id").len().collect(engine="streaming")
+    return _checksum(counts["item_id"].to_numpy(), counts["len"].to_numpy())
+
+
+def write_texts(source: Path, target: Path) -> None:
+    """The same log with ids of 32 characters."""
+    import duckdb
+
+    texts = ", ".join(f"md5(CAST({name} AS VARCHAR)) AS {name}" for name in ("user_id", "item_id"))
+    duckdb.sql(f"COPY (SELECT {texts} FROM '{source}') TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
+
+
 def with_pandas(path: Path, _: int | None) -> int:
     """Counts by pandas, in memory."""
     import pandas as pd
@@ -140,6 +158,8 @@ def _child(read: Callable[[Path, int | None], int], path: Path, bound: int | Non
 
 
 def _checksum(labels: np.ndarray, counts: np.ndarray) -> int:
+    if labels.dtype.kind in "UO":
+        labels = np.array([int(label[:15], 16) for label in labels], dtype=np.uint64)
     return int(np.sum((labels.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ counts.astype(np.uint64)))
 
 
@@ -155,14 +175,23 @@ def main() -> None:
     parser.add_argument("--bound", type=int, default=20)
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--group-items", type=int, default=10_000)
+    parser.add_argument("--texts", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         large, small = Path(folder) / "large.parquet", Path(folder) / "small.parquet"
         write_log(large, options.events, options.items)
         write_log(small, options.baseline, options.items)
+        if options.texts:
+            for path in (large, small):
+                write_texts(path, path.with_name("texts.parquet"))
+                path.with_name("texts.parquet").replace(path)
         print(f"{'':<42} {'events':>12} {'CPU s':>8} {'wall s':>8} {'peak GiB':>10}")
         plain = measured(with_dpselect, large)
         _line("dpselect.events.read", options.events, plain)
+        polars = measured(with_polars, large)
+        _line("Polars, streaming", options.events, polars)
+        if polars.checksum != plain.checksum:
+            raise SystemExit("dpselect and Polars disagree on the counts")
         _line(f"the same, {options.bound} items per user", options.events, measured(with_dpselect, large, options.bound))
         clipped = measured(with_clips, large), measured(with_clips, large, 20 * options.bound)
         _line("the same, two clips", options.events, clipped[0])

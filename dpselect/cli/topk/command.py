@@ -11,6 +11,7 @@ from accounting import Relation
 from dpselect.cli import options, progress
 from dpselect.cli.answering import answer
 from dpselect.cli.output import emit
+from dpselect.cli.question import Keeper
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.every import released_every
 from dpselect.cli.topk.request import asked
@@ -159,6 +160,14 @@ def topk(
         str | None, Option("--table", metavar="NAME", help="Table of the database that holds the log, perhaps SCHEMA.TABLE.")
     ] = None,
     query: Annotated[str | None, Option("--query", metavar="SQL", help="Query of the database that gives the log.")] = None,
+    engine: Annotated[
+        Keeper | None,
+        Option(
+            "--engine",
+            help="Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for more items than "
+            "memory holds; or spark, for a table or a path that the Spark session of the environment finds.",
+        ),
+    ] = None,
     buckets: Annotated[
         int | None, Option("--buckets", min=1, help="Read the log in so many parts: more need less memory. Default: by size.")
     ] = None,

@@ -46,6 +46,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
         max_items_per_user=merged["max_items_per_user"],
         relation=merged["relation"] or "add_remove",
         format=merged["format"] or "auto",
+        engine=merged["engine"] or "memory",
         header=merged["header"],
         ledger=merged["ledger"],
         dataset=merged["dataset"],

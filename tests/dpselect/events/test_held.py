@@ -133,7 +133,7 @@ def test_values_and_second_looks_follow_the_items(both: Any) -> None:
         looks.append(labels)
         return dps.Scores(np.arange(len(labels)) * 100.0, labels=labels, sensitivity=CLIPPED)
 
-    released = twice.select(held.scores(second=dps.SecondLook(look, CLIPPED)))
+    released = twice.select(held.scores().with_second(dps.SecondLook(look, CLIPPED)))
     assert released.labels == tuple(looks[0][:-4:-1])
     plain = dps.OneshotTopK(k=3, noise="gumbel", scale=0.1)
     again = dps.DiscoverThenSelect(discovery=find, selection=plain, candidates=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import warnings
@@ -12,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import dpselect as dps
+from dpselect.cli import app
 from dpselect.events import hold
 from dpselect.sampling import ExactSampler
 
@@ -163,3 +166,22 @@ def test_a_failure_on_the_cluster_quotes_no_data(session: Any, tmp_path: Path) -
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
+
+
+def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_path: Path) -> None:
+    """CSV by path and tables by name; the default mechanism, with its second look, and a catalogue."""
+    lines = [f'{user},"{word}, {word}"' for word, many in (("zoo", 4000), ("pier", 3000), ("rare", 1)) for user in range(many)]
+    (tmp_path / "visits.csv").write_text("\n".join(["who,where", *lines, ",nobody", '77,""']) + "\n")
+    (tmp_path / "places.csv").write_text('where\n"zoo, zoo"\n"moon"\n"pier, pier"\n')
+    session.read.csv(f"{tmp_path}/visits.csv", header=True).createOrReplaceTempView("visits")
+    asked = ["--user", "who", "--item", "where", "--k", "2", "--json", "--epsilon", "4"]
+    public = ["--domain", f"{tmp_path}/places.csv"]
+    for log, more in ((f"{tmp_path}/visits.csv", ["--delta", "1e-6", "--max-items-per-user", "40"]), ("visits", public)):
+        released = CliRunner().invoke(app, ["topk", "--engine", "spark", log, *asked, *more])
+        assert released.exit_code == 0, released.output
+        assert json.loads(released.stdout)["selection"]["labels"] == ["zoo, zoo", "pier, pier"]
+    refused = CliRunner().invoke(
+        app, ["topk", "--engine", "spark", "visits.jsonl", *asked, "--delta", "1e-6", "--format", "jsonl"]
+    )
+    assert "Parquet, CSV or TSV" in refused.stderr
+    session.catalog.dropTempView("visits")

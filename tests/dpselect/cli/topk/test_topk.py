@@ -40,6 +40,13 @@ def test_releases_the_most_popular_items(ask: Any) -> None:
     }
 
 
+def test_counts_may_stay_on_disk(ask: Any, catalogue: Path) -> None:
+    """The same answer from counts that the engine keeps, by the default with its second look and from a catalogue."""
+    held = ("--engine", "duckdb", *CERTAIN, "--json")
+    for more in ((), ("--max-items-per-user", 4, "--clip", 1), ("--domain", catalogue, "--domain-column", "shop")):
+        assert data(ask("--k", 2, *held, *more))["selection"]["labels"] == ["hit", "fair"]
+
+
 def test_a_rare_item_stays_hidden(ask: Any) -> None:
     """Without a catalogue an item of one user does not show, and the outcome says that it is not complete."""
     selection = data(ask("--k", 3, "--epsilon", 20, "--delta", "1e-9", "--json"))["selection"]

@@ -1,0 +1,125 @@
+"""Counts that stay in the engine: Spark against the embedded engine on the same files, many distinct items, and many implied ones.
+
+    python tests/benchmarks/bench_held.py [--events 5000000] [--items 10000000] [--implied 1000000000] [--no-spark]
+
+Each line is a process of its own: wall and CPU seconds (Java's included) and its peak memory (Java's apart). Every item of the
+middle lines has a user of its own, so that the log has as many distinct items as events; the last lines release a top 100 of the
+implied range, of which the log touches few.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench_events import write_log
+
+K, BOUND = 100, 20
+
+
+def _release(source: Any, catalogue: range | None, limit: str) -> int:
+    import dpselect as dps
+
+    few = dps.Sensitivity.of_counts(items_per_user=BOUND)
+    options: dict[str, Any] = {} if limit == "spark" else {"memory_limit": limit}
+    asked = {"user": "user_id", "item": "item_id", "max_items_per_user": BOUND, "salt": "benchmark"}
+    with dps.events.hold(source, **asked, **options) as held:
+        observed = dps.SparseHistogram(k=K, scale=8.0, delta=1e-9, sensitivity=few)
+        public = dps.OneshotTopK(k=K, noise="gumbel", scale=20.0, sensitivity=few)
+        chosen = observed.select(held.scores()) if catalogue is None else public.select(held.scores(catalogue))
+        return len(chosen)
+
+
+def with_duckdb(path: Path, catalogue: range | None) -> int:
+    """Held by the embedded engine within 1 GiB."""
+    return _release(path, catalogue, "1GiB")
+
+
+def with_spark(path: Path, catalogue: range | None) -> int:
+    """Held by two executor threads."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
+    session = builder.config("spark.sql.shuffle.partitions", "8").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    chosen = _release(session.read.parquet(str(path)), catalogue, "spark")
+    session.stop()
+    return chosen
+
+
+def measured(name: str, work: Callable[[Path, range | None], int], path: Path, catalogue: range | None = None) -> None:
+    """Print what it takes in a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_child, args=(work, path, catalogue, sender))
+    child.start()
+    sender.close()
+    wall, cpu, peak, chosen = receiver.recv()
+    child.join()
+    print(f"{name:<58} {wall:>8.1f} {cpu:>8.1f} {peak:>9.2f} {chosen:>6}", flush=True)
+
+
+def _child(work: Callable[[Path, range | None], int], path: Path, catalogue: range | None, sender: Any) -> None:
+    start, java = time.perf_counter(), 0.0
+    chosen = work(path, catalogue)
+    wall = time.perf_counter() - start
+    if work is with_spark:
+        java = _java_seconds()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    sender.send((wall, used.ru_utime + used.ru_stime + java, used.ru_maxrss / 2**20, chosen))
+
+
+def _java_seconds() -> float:
+    """CPU of the Java process that this one has started, from /proc."""
+    import os
+
+    ticks, own = os.sysconf("SC_CLK_TCK"), os.getpid()
+    total = 0.0
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == own and "java" in status.read_text():
+            total += (int(fields[11]) + int(fields[12])) / ticks
+    return total
+
+
+def write_distinct(path: Path, items: int) -> None:
+    """One event per item, and a few popular ones."""
+    import duckdb
+
+    popular = "SELECT i AS user_id, -1 - i % 200 AS item_id FROM range(1000000) AS t(i) WHERE i % 200 * 37 % 200 < 150"
+    single = f"SELECT i // 10 AS user_id, i AS item_id FROM range({items}) AS t(i)"
+    duckdb.sql(f"COPY ({single} UNION ALL {popular}) TO '{path}' (FORMAT parquet)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=5_000_000)
+    parser.add_argument("--items", type=int, default=10_000_000)
+    parser.add_argument("--implied", type=int, default=10**9)
+    parser.add_argument("--no-spark", action="store_true")
+    options = parser.parse_args()
+    engines = [("DuckDB", with_duckdb)] + ([] if options.no_spark else [("Spark local[2]", with_spark)])
+    print(f"{'':<58} {'wall s':>8} {'CPU s':>8} {'peak GiB':>9} {'items':>6}")
+    with tempfile.TemporaryDirectory() as folder:
+        log, distinct = Path(folder) / "log.parquet", Path(folder) / "distinct.parquet"
+        write_log(log, options.events, 1_000_000)
+        for name, work in engines:
+            measured(f"{name}: {options.events:,} events, 20 items a user, top 100", work, log)
+        for name, work in engines:
+            measured(f"{name}: top 100 of {options.implied:,} implied items", work, log, range(options.implied))
+        write_distinct(distinct, options.items)
+        for name, work in engines[:1]:
+            measured(f"{name}: {options.items:,} distinct items, top 100", work, distinct)
+
+
+if __name__ == "__main__":
+    main()
