@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -149,10 +149,11 @@ def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[T
         names = None if within is None else named(within, integers=kinds["item"] != "str")
         asked = replace(allowed, within=names)
         pairs = tally(engine, staged, kinds, asked, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
-        return _held(engine, staged, kinds, asked, pairs, stack.pop_all().close), names
+        held = _held(engine, staged, kinds, asked, pairs)
+        return replace(held, close=stack.pop_all().close), names
 
 
-def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, pairs: int, close: Callable[[], None]) -> Tally:
+def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, pairs: int) -> Tally:
     what, numbers = staged.what, itertools.count()
     sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
     engine.run(f"CREATE TABLE counted AS SELECT i, {sums} FROM totals GROUP BY i HAVING sum(n) > 0", what=what)
@@ -172,5 +173,5 @@ def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, 
         relation="counted",
         integers=kinds["item"] != "str",
         report=reported(staged, pairs, counted),
-        close=close,
+        close=lambda: None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Sequence
+from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, final
@@ -146,9 +147,18 @@ def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, lis
     frame: Any = given.source
     if frame.isStreaming:
         raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
+    cluster = Cluster(frame.sparkSession)
+    with ExitStack() as stack:
+        stack.callback(cluster.close)
+        held, names = _tallied(cluster, given, allowed, within)
+        stack.pop_all()
+    return held, names
+
+
+def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any) -> tuple[Tally, list[Label] | None]:
+    frame: Any = given.source
     places = by_name(given.asked, frame.columns, _WHAT)
     stored = {role: _stored(role, given.asked.columns[role], frame.dtypes[place][1]) for role, place in places.items()}
-    cluster = Cluster(frame.sparkSession)
     numbered = cluster.view(frame.toDF(*(f"c{place}" for place in range(len(frame.columns)))))
     columns = ", ".join(f"CAST(c{place} AS {stored[role]}) AS {SHORT[role]}" for role, place in places.items())
     log = f"SELECT {columns} FROM {numbered}"

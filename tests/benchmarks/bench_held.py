@@ -1,4 +1,4 @@
-"""Counts that stay in the engine: Spark against the embedded engine on one log, many distinct items, and many implied ones.
+"""Counts that stay in the engine: Spark against DuckDB on one log, many distinct items, and many implied ones.
 
     python tests/benchmarks/bench_held.py [--events 5000000] [--items 10000000] [--implied 1000000000] [--no-spark]
 
