@@ -219,8 +219,9 @@ def _groups(question: Question) -> list[Label] | None:
 
 
 def _require_held(question: Question) -> None:
-    if question.engine != "memory" and question.group is not None:
-        raise InvalidRequest(f"--group counts in memory: leave out --engine {question.engine}, or release one group at a time")
+    inside = [name for name in ("group", "value") if getattr(question, name) is not None]
+    if question.engine != "memory" and inside:
+        raise InvalidRequest(f"--{inside[0]} is counted in memory: leave out --engine {question.engine}")
     foreign = [name for name in ("table", "query", "buckets", "memory_limit") if getattr(question, name) is not None]
     if question.engine == "spark" and (foreign or not isinstance(question.log, str)):
         raise InvalidRequest(f"--engine spark reads one table or path, without {', '.join(foreign) or 'several files'}")
