@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from accounting.ledger import (
     InvalidEntry,
     KeyConflict,
     Ledger,
+    Quota,
     SharedRows,
     Terms,
     UnknownDataset,
@@ -299,3 +301,29 @@ def test_every_form_of_budget_survives_the_store(sqlite_url: str, budget: acc.Bu
         ledger.charge("clicks", acc.PureDP(epsilon=0.01), relation="add_remove")
         assert ledger.dataset("clicks").budget == budget
         assert ledger.verify().ok
+
+
+def test_a_batch_is_what_its_charges_are_one_by_one(ledger: Ledger) -> None:
+    """Entries, totals, quotas and heads of a batch are those of single charges, replayed keys and voids between them included."""
+    ledger.create_dataset("other", acc.Budget(epsilon=1.0), "add_remove", window="month")
+    ledger.create_dataset("again", acc.Budget(epsilon=1.0), "add_remove", window="month")
+    charges: list[tuple[acc.Curve, Any]] = [
+        (acc.PureDP(epsilon=0.1), {"period": ["2024-01", "2024-02"], "actor": "ada"}),
+        (acc.PureDP(epsilon=0.2), {"period": "2024-02", "actor": "bob", "fingerprint": "rows"}),
+        (acc.PureDP(epsilon=0.1), {"period": "2024-02", "actor": "ada", "count": 2}),
+    ]
+    keyed = [(curve, {**terms, "relation": "add_remove", "key": f"k{n}"}) for n, (curve, terms) in enumerate(charges)]
+    for name in ("other", "again"):
+        ledger.quotas(name).declare(Quota(name="each", limit=acc.Budget(epsilon=0.3), by="actor"))
+    for curve, terms in keyed:
+        ledger.charge("other", curve, **{**terms, "fingerprint": None})
+    ledger.charge("again", keyed[0][0], **keyed[0][1])
+    receipts = ledger.charge_all("again", keyed)
+    assert [receipt.replayed for receipt in receipts] == [True, False, False]
+    for view in (ledger.totals, lambda name: ledger.quotas(name).standing()):
+        assert [one.spent for one in view("again")] == [one.spent for one in view("other")]
+    shown = [[(one.period, one.main, one.spent_main, one.key) for one in ledger.entries(name)][1:] for name in ("again", "other")]
+    assert shown[0] == shown[1]
+    with pytest.raises(acc.BudgetExceeded, match=r"quota='each' \(ada"):
+        ledger.charge_all("again", [(keyed[0][0], {**keyed[0][1], "key": key}) for key in ("x", "y")])
+    assert ledger.verify().ok

@@ -10,8 +10,11 @@ from processes import fresh
 from sqlalchemy import create_engine, func, select
 
 import accounting as acc
-from accounting.ledger import Ledger, Quota
+from accounting.ledger import Ledger, LedgerUnavailable, Quota
+from accounting.ledger.book import Step, append
 from accounting.ledger.database import checked_url
+from accounting.ledger.origin import origin, utc_now
+from accounting.ledger.rows import lock_dataset
 from accounting.ledger.tables import entries
 from accounting.spending.budget import Price
 
@@ -57,6 +60,23 @@ def test_sixteen_processes_spend_exactly_a_quota(url: str) -> None:
     with Ledger.open(url, create=False) as ledger:
         assert [one.spent for one in ledger.quotas("clicks").standing()] == [Price(6 * 10**11, 0)]
         assert ledger.verify().ok
+
+
+def test_datasets_do_not_wait_for_each_other(postgres_url: str) -> None:
+    """With a charge held open on one dataset, PostgreSQL charges another at once; one on the same dataset waits, and says so."""
+    with Ledger.open(postgres_url) as ledger, Ledger.open(postgres_url, timeout=0.2) as hasty:
+        for name in ("held", "free"):
+            ledger.create_dataset(name, acc.Budget(epsilon=1.0), "add_remove")
+            ledger.quotas(name).declare(Quota(name="each", limit=acc.Budget(epsilon=1.0), by="actor"))
+        with ledger._store.writer() as connection:
+            declared = lock_dataset(connection, "held")
+            append(connection, declared, [Step("charge", "open", "", Price(1, 0), None)], origin(None, utc_now))
+            for number in range(20):
+                hasty.charge("free", acc.PureDP(epsilon=0.01), relation="add_remove", key=str(number), fingerprint="rows")
+            with pytest.raises(LedgerUnavailable, match="locked"):
+                hasty.charge("held", acc.PureDP(epsilon=0.01), relation="add_remove")
+        assert hasty.total("free").spent.main == 2 * 10**11
+        assert hasty.total("held").spent.main == 1
 
 
 def test_a_mutant_without_locks_overspends(url: str) -> None:
