@@ -71,6 +71,7 @@ def _page(
             quotas = ledger.quotas(name).standing(MOST_ACCOUNTS)
             made = section(ledger.summary(name), quotas, ledger.latest(name, latest), deltas, number, proofs)
             cited.update(theorem for line in made["latest"] for theorem in line["proofs"])
+            cited.update(theorem for _, _, names in made["curves"] for theorem in names)
             yield made
 
     return template("accounting.page", "report.html").generate(

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accounting.conversion.bounds import Route, best_epsilon
-from accounting.curves import ZCDP, Approximate, Curve
+from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.errors import AccountingError
 from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.quota import read_quota
@@ -25,6 +26,7 @@ from accounting.spending.budget import Budget
 from accounting.spending.equivalent import equivalent
 
 MOST_PERIODS = 60
+MOST_CURVES = 40
 _STEPS = {
     "commit": "data are about to be read",
     "release": "result handed out",
@@ -60,10 +62,22 @@ def section(
         "all_periods": len(summary.totals),
         "guarantees": [_guarantee(dataset.budget, summary.curves, delta) for delta in wanted],
         "composed": summary.curves is not None,
+        "curve_heads": ["What was charged", "Runs, over all periods" if windowed else "Runs", "Proof"],
+        "curves": _by_curve(summary.curves or {}, proofs),
         "label_heads": ["Label", "Runs", f"Cost ({unit})"],
         "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares_of] if len(shares_of) > 1 else [],
         **{"latest": [_line(entry, proofs) for entry in latest], "entries": summary.entries},
     }
+
+
+def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, str, list[str]]]:
+    """Everything that was charged, entries that are not listed included: each curve, how often, and what proves its price."""
+    runs: Counter[str] = Counter()
+    for composed in curves.values():
+        for count, curve in composed.parts if isinstance(composed, Composed) else ((1, composed),):
+            runs[curve.to_json()] += count
+    found = [(text, count) for text, count in runs.most_common(MOST_CURVES) if count > 0]
+    return [(in_words(text), f"{count:,}", theorems_of((text,), proofs)) for text, count in found]
 
 
 def promise(dataset: Dataset) -> str:

@@ -49,7 +49,7 @@ def browse(file: Path, *options: str) -> str:
     """Open the file in Chromium with these options; its standard output."""
     profile = file.parent / "profile"
     command = [str(CHROMIUM), *QUIET.split(), f"--user-data-dir={profile}", *options, file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     shutil.rmtree(profile, ignore_errors=True)
     return done.stdout
 
@@ -151,19 +151,21 @@ def test_the_page_prints(report: Path) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_entries(tmp_path: Path) -> None:
-    """A page that lists 10^5 entries loads, filters and keeps its links; it has as many rows as it says."""
+    """The page of 10^5 entries that lists 10^4 loads, filters, accounts for all, and each proof that it cites is there."""
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
         ledger.create_dataset("check-ins", acc.Budget(rho=1e6), "add_remove")
         for block in range(20):
             terms = ({"relation": "add_remove", "key": f"{block}-{n}", "label": f"job {n % 50}"} for n in range(5000))
             ledger.charge_all("check-ins", [(acc.BoundedRange(epsilon=0.01), one) for one in terms])  # type: ignore[misc]
-        write_report(ledger, tmp_path / "report.html", latest=100_000, verification=ledger.verify())
+        write_report(ledger, tmp_path / "report.html", latest=10_000)
     script = """
       const field = document.getElementById("find");
       field.value = "job 7";
       field.dispatchEvent(new Event("input", {bubbles: true}));
       const rows = [...document.querySelectorAll("tr[data-step]")];
+      const links = [...document.querySelectorAll("a[href]")];
       return [rows.length, rows.filter((row) => !row.hidden).length, document.getElementById("shown").textContent.split(" ")[0],
-        document.querySelectorAll("a[href='#theorem-C2']").length, document.getElementById("theorem-C2") !== null].join(" ");
+        document.querySelector("table.curves tbody").textContent.includes("100,000"),
+        links.length > 10000 && links.every((link) => document.getElementById(link.getAttribute("href").slice(1)))].join(" ");
     """
-    assert run_on(tmp_path / "report.html", script, "--virtual-time-budget=120000") == "100000 2000 2,000 100000 true"
+    assert run_on(tmp_path / "report.html", script) == "10000 200 200 true true"

@@ -159,6 +159,7 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
     links = {str(attributes["href"]) for attributes in tree.all("a")}
     ids = {f"#{attributes['id']}" for _, attributes in tree.tags if "id" in attributes}
     assert {"#theorem-C1", "#theorem-C2"} <= links <= ids
+    assert re.search(r"bounded range: .{1,40}0\.3</bdi></div></td><td[^>]*><div><bdi>60</bdi></div>", text)
     assert "<dt>C2</dt><dd>BoundedRange, <code>theorems.md</code>" in text
 
 
