@@ -19,7 +19,7 @@ Vector = tuple[Fraction, ...]
 def vectors(low: float, high: float, limit: int) -> set[Vector]:
     """Everything that a user with any events on four items can add: none, far below, below, within and far above the clip."""
     found = set()
-    for values in itertools.product((None, 3 * low - 1, low / 3, high / 7, 2 * high), repeat=len(ITEMS)):
+    for values in itertools.product((None, 3 * low - 1, high / 7, 2 * high), repeat=len(ITEMS)):
         events = [(item, value) for item, value in zip(ITEMS, values, strict=True) if value is not None]
         for user in range(3):
             chosen = kept(user, {item for item, _ in events}, limit, "salt")

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from dpselect.errors import EventLogError
 from dpselect.events.columns import SHORT, Asked
 from dpselect.events.doors import delimited, jsonl, parquet
-from dpselect.events.doors.files import checked, suffix_format
+from dpselect.events.doors.files import suffix_format
 from dpselect.events.rows import Given, Kinds, Rows, Source, literal
 
 if TYPE_CHECKING:
@@ -99,10 +99,9 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
     held = {role: known[str(column)] for role, column in given.asked.columns.items() if column in known}
     asked: Asked = given.asked.without(held)
     if not asked.columns:
-        raise EventLogError(f"{str(checked(path))!r}: all columns asked for stand in the names of folders, and none in the file")
+        raise EventLogError(f"{_shown(given.source)}: all columns asked for stand in the names of folders, and none in the files")
     alone = replace(given, source=path, asked=asked)
-    door = next(door for door in FILES if door.accepts(alone))
-    part = door.rows(engine, alone)
+    part = _opened(engine, alone, _masked(path, known))
     if not held:
         return part
     if callable(part.kinds):
@@ -112,6 +111,21 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
     texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
     return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=_ordered(given.asked, part.kinds))
+
+
+def _opened(engine: Engine, given: Given, shown: str) -> Rows:
+    """The rows of one file, which messages call `shown`: the values in folders' names are data."""
+    try:
+        part = next(door for door in FILES if door.accepts(given)).rows(engine, given)
+        return replace(part, what=part.what.replace(str(given.source), shown))
+    except EventLogError as error:
+        failure = str(error).replace(str(given.source), shown)
+    raise EventLogError(failure)
+
+
+def _masked(path: Path, known: Mapping[str, object]) -> str:
+    parts = [part.split("=", 1)[0] + "=..." if known and "=" in part else part for part in path.parts[:-1]]
+    return str(Path(*parts, path.name))
 
 
 def _ordered(asked: Asked, kinds: Kinds) -> Kinds:

@@ -54,7 +54,7 @@ def test_sums_are_those_of_the_definition(clip: Any, limit: int | None) -> None:
     high=st.floats(2.0**-20, 1e6),
     share=st.floats(0, 1),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_one_user_changes_what_the_sensitivity_says(log: list[Any], high: float, share: float) -> None:
     """Any log and clip: the definition again; and without a user no sum moves by more than the clip."""
     low = -share * high
@@ -89,6 +89,8 @@ def test_a_group_has_sums_of_its_own() -> None:
     scores = dict(counts.scores(["a"]).items())
     assert [scores[group].values.tolist() for group in ("x", "y")] == [[50.0], [35.0]]
     assert scores["x"].sensitivity == dps.Sensitivity.of_sums(0, 50)
+    with pytest.raises(EventLogError, match="from 0 up"):
+        events.read(log, **NAMES, group="g", max_groups_per_user=2, value_clip=(-50, 50))
 
 
 def test_sums_are_released() -> None:

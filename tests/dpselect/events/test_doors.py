@@ -132,10 +132,22 @@ def test_names_of_folders_are_columns(tmp_path: Path) -> None:
         assert found.report.rows_without_item == 1
     (tmp_path / "shop=1" / "town=2").mkdir(parents=True)
     pl.DataFrame({"u": [1]}).write_parquet(tmp_path / "shop=1" / "town=2" / "x.parquet")
-    with pytest.raises(EventLogError, match="none in the file"):
+    with pytest.raises(EventLogError, match="none in the files"):
         events.read(tmp_path / "shop=1", user="u", item="town") and events.read(
             f"{tmp_path}/*/*/*.parquet", user="shop", item="town"
         )
+
+
+def test_values_in_folders_names_are_data(tmp_path: Path) -> None:
+    """What goes wrong in a file is told without the values that stand in its path."""
+    part = tmp_path / f"i={SECRET}"
+    part.mkdir()
+    (part / "x.parquet").write_text("no Parquet")
+    (part / "y.csv.gz").write_text("not packed")
+    refused(tmp_path, r"i=\.\.\./x\.parquet' is not a Parquet file")
+    refused(f"{tmp_path}/*/*.csv.gz", r"i=\.\.\./y\.csv\.gz' is not a whole gzip")
+    pl.DataFrame({"u": [1]}).write_parquet(part / "x.parquet")
+    refused(tmp_path, r"'v' is not a column of parquet file .*i=\.\.\./x\.parquet", user="v")
 
 
 def test_files_have_to_agree(tmp_path: Path) -> None:
