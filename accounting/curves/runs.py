@@ -135,8 +135,9 @@ NumberOfRuns = Annotated[TruncatedNegativeBinomial | PoissonRuns, Field(discrimi
 
 def _mean(eta: float, gamma: float) -> float:
     log = math.log(gamma)
-    spread = -log if eta == 0 else -math.expm1(eta * log) / eta
-    return (1 - gamma) / (gamma * spread)
+    place = eta * log
+    bent = math.expm1(place) / place if abs(place) > 1e-300 else 1.0  # below, a float has few digits left
+    return (1 - gamma) / (gamma * -log * bent)
 
 
 def _core_delta(base: Curve, epsilon: float) -> float:

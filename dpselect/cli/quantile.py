@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 import dpselect
-from accounting import Budget, Relation
+from accounting import Budget, OutputError, Relation
 from accounting.files import PRIVATE, new_file
 from dpselect import events as logs
 from dpselect.cli import json_output, options, progress
@@ -150,12 +150,14 @@ def quantile(
                 progress=callback,
             )
         scores = mechanism.scores(held.numbers)
-        made: list[_Answer] = []
+        made, failed = list[_Answer](), list[OutputError]()
 
         def keep(selection: Selection) -> None:
             made.append(_Answer(mechanism, selection, value or "events", chosen, held.salt, _charge(session, key)))
-            if output is not None:
+            try:
                 _write(output, made[0])
+            except OutputError as error:  # it waits until the answer is on the screen
+                failed.append(error)
 
         if session is None:
             keep(mechanism.select(scores))
@@ -163,6 +165,8 @@ def quantile(
             notes: Notes = {"key": key, "label": "dpselect quantile", "salt": held.salt}
             session.select(mechanism, scores, keep=keep, **notes)
         emit(_as_json(made[0]) if json else made[0].as_text())
+        if failed:
+            raise OutputError(f"{failed[0]}. The answer is printed, and nowhere else: copy it")
 
 
 def _shares(text: str) -> tuple[float, ...]:
@@ -206,6 +210,8 @@ def _require_output(output: Path | None, ledger: str | None) -> None:
     require_targets({"--output": output}, ledger)
 
 
-def _write(path: Path, answer: _Answer) -> None:
+def _write(path: Path | None, answer: _Answer) -> None:
+    if path is None:
+        return
     with new_file(path, "--output", mode=PRIVATE, encoding="utf-8") as file:
         file.write(_WRITTEN[path.suffix.lower()](answer))

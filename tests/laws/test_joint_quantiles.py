@@ -166,6 +166,14 @@ def test_many_points_and_users_are_near_the_true_quantiles() -> None:
     assert list(found) == sorted(found)
 
 
+def test_the_largest_epsilon_is_still_drawn() -> None:
+    """Where logarithms overflow nothing but decide nothing either: the one best tuple is drawn."""
+    mechanism = joint((0.5, 0.75), epsilon=1e6)
+    scores = mechanism.scores([0] * 5 + [1] * 3 + [2] * 4 + [3])
+    law = mechanism.probabilities(scores)
+    assert mechanism.select(scores).indices == max(law, key=law.__getitem__)
+
+
 def test_a_number_that_many_have_is_released() -> None:
     """All users but one in a hundred at 40: every quantile in between is 40, and the parts of a point are equally likely."""
     values = [1.0] * 5 + [40.0] * 990 + [99.0] * 5
@@ -192,6 +200,7 @@ def test_a_number_that_many_have_is_released() -> None:
         {"low": 3},
         {"step": 1e-300},
         {"epsilon": 0},
+        {"epsilon": 1e7},
         {"spread": 0},
         {"spread": 2**52},
     ],

@@ -148,6 +148,8 @@ def test_the_price_is_that_of_dp_accounting(base: acc.Curve, shape: float, mean:
     law = TruncatedNegativeBinomial.of_mean(mean, eta=shape)
     gamma = theirs._gamma_truncated_negative_binomial(shape, mean, 1e-12)
     assert law.gamma == pytest.approx(gamma, rel=1e-9)
+    near = TruncatedNegativeBinomial(eta=5e-324, gamma=law.gamma)
+    assert near.mean == pytest.approx(TruncatedNegativeBinomial(eta=0.0, gamma=law.gamma).mean, rel=1e-12)
     divergence = base.rdp(_HATS)
     c = (1 + shape) * np.min((1 - 1 / _HATS) * divergence - math.log(gamma) / _HATS)
     c = min(c, (1 + shape) * min(-math.log(gamma), base.core_epsilon))

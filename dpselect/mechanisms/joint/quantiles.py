@@ -6,7 +6,7 @@ import itertools
 import math
 import sys
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -70,7 +70,7 @@ class JointQuantiles(Mechanism):
     low: Real = Field(description="a finite public number")
     high: Real = Field(description="a finite public number > low")
     step: Positive = Field(description="a finite number > 0")
-    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
+    epsilon: Annotated[Positive, Field(le=1e6)] = Field(description="an epsilon > 0, at most 10^6, in nats")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
     spread: Count = Field(default=256, description="an integer >= 1: parts of a point")
 
