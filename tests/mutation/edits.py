@@ -108,13 +108,13 @@ EDITS = [
         f"{KILLED}/test_windows.py::test_a_retry_is_of_the_same_periods_and_relation",
     ),
     Edit(
-        "dpselect/cli/answering.py",
+        "dpselect/cli/choosing.py",
         "sensitivity=Sensitivity.of_counts(question.relation, limit),",
         "sensitivity=Sensitivity.of_counts('add_remove', limit),",
         "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",
     ),
     Edit(
-        "dpselect/cli/answering.py",
+        "dpselect/cli/choosing.py",
         "return Sensitivity.of_counts(question.relation, question.max_items_per_user)",
         "return Sensitivity.of_counts('add_remove', question.max_items_per_user)",
         "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",

@@ -84,7 +84,7 @@ def affordable(
 def _release(stated: dict[str, Any], config: Path | None, session: Session) -> Mechanism:
     """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
     from dpselect.cli import config as files
-    from dpselect.cli.answering import configured
+    from dpselect.cli.choosing import configured
     from dpselect.cli.topk.command import topk
     from dpselect.cli.topk.request import asked
 

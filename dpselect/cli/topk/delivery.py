@@ -19,7 +19,7 @@ from rich.console import Console
 from accounting import Curve, MissingExtra, OutputError
 from accounting.files import PRIVATE, new_file, read_text
 from dpselect.cli import json_output, text
-from dpselect.cli.answering import configured
+from dpselect.cli.choosing import configured
 from dpselect.cli.guard import Note
 from dpselect.cli.output import NotShown, emit, require_targets
 from dpselect.cli.question import Answer, Question

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dpselect.cli import json_output
-from dpselect.cli.answering import answer, chosen
+from dpselect.cli.answering import answer
+from dpselect.cli.choosing import chosen
 from dpselect.cli.output import emit
 from dpselect.cli.question import Question
 from dpselect.cli.topk.delivery import Delivery
@@ -80,6 +81,8 @@ def _periods(question: Question, every: Every, output: Path | None) -> list[_Per
     ]
     if missing:
         raise InvalidRequest(f"--every needs {', '.join(missing)}: which periods there are is public, and each is charged once")
+    if question.engine != "memory":
+        raise InvalidRequest(f"--every counts in memory, a period at a time: leave out --engine {question.engine}")
     if question.period:
         raise InvalidRequest("--period is named by --every: leave it out")
     if output is None or _PLACE not in output.name or output.suffix.lower() == ".txt":
