@@ -14,6 +14,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 SecondLook = Callable[[int, int, float, Literal["l1", "l2"]], tuple[Floats, Floats]]
 
+_FINEST = 2.0**-30  # of the largest score: a float holds the cell and the level then
 _GRAINS = 20  # of the largest deviation among the best: scores that turn out closer count as equal
 
 
@@ -138,15 +139,16 @@ class Levels:
         if self.spread is None:
             return self
         spread, members = self.spread, self.multiplicities
-        means, deviations, truth = (np.repeat(array, members) for array in (self.values, spread, self.truth))
+        level = np.repeat(np.arange(len(members)), members)
+        means, deviations = self.values[level], spread[level]
         # A gamma law has the mean and the variance, and no negative scores.
         shape = np.maximum(means / np.maximum(deviations, 1e-12), 1e-6) ** 2
         seen = np.where(deviations > 0, rng.gamma(shape) * means / shape, means)
-        grid = max(float(deviations[: 10 * self.k].max()) / _GRAINS, 1e-9)
-        cells = np.stack([np.rint(seen / grid), truth], axis=1)
-        distinct, count = np.unique(cells, axis=0, return_counts=True)
-        order = np.argsort(-distinct[:, 0], kind="stable")
-        return Levels(distinct[order, 0] * grid, count[order], self.k, distinct[order, 1])
+        grid = max(float(deviations[: 10 * self.k].max()) / _GRAINS, 1e-9, float(seen.max()) * _FINEST)
+        cells, count = np.unique(np.rint(seen / grid) * len(members) + level, return_counts=True)
+        height, level = np.divmod(cells, len(members))
+        order = np.argsort(-height, kind="stable")
+        return Levels(height[order] * grid, count[order], self.k, self.truth[level[order].astype(np.int64)])
 
     def thinned(self, grain: float) -> Levels:
         """The same with wrong items whose scores are within `grain` of each other taken together."""

@@ -1,6 +1,6 @@
 """How long planning takes, and what it recommends: all mechanisms for the issue's example, its curves, and larger shapes.
 
-python tests/benchmarks/bench_planning.py [--items 50000] [--curves]
+python tests/benchmarks/bench_planning.py [--items 50000] [--log log.parquet] [--curves]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import accounting as acc
@@ -20,9 +21,9 @@ BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 
 def timed(what: str, run: Callable[[], T]) -> T:
     """Run once, print the seconds."""
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), time.process_time()
     result = run()
-    print(f"{time.perf_counter() - start:7.2f} s  {what}")
+    print(f"{time.perf_counter() - start:7.2f} s, {time.process_time() - spent:6.2f} s of CPU  {what}", flush=True)
     return result
 
 
@@ -37,6 +38,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=50_000)
+    parser.add_argument("--log", type=Path, help="a public log with columns user_id and item_id")
     parser.add_argument("--curves", action="store_true")
     arguments = parser.parse_args()
     shape = Shape.zipf(1.1, arguments.items, 2 * arguments.items)
@@ -45,6 +47,11 @@ def main() -> None:
     timed("the same, unknown domain", lambda: plan(BUDGET, 10, 30, shape=shape, domain="unknown"))
     timed("the same, charged separately", lambda: plan(BUDGET, 10, 30, shape=shape, charged="separately"))
     timed("top 100, once", lambda: plan(BUDGET, 100, shape=shape))
+    timed("top 100, 30 times", lambda: plan(BUDGET, 100, 30, shape=shape))
+    if arguments.log is not None:
+        log = Shape.from_log(arguments.log, user="user_id", item="item_id", public=True)
+        for domain in ("unknown", "public"):
+            timed(f"top 100 of a log, {domain} domain, {log}", lambda known=domain: plan(BUDGET, 100, shape=log, domain=known))
     if arguments.curves:
         timed("curves of the first plan", lambda: explore(found, shape))
 

@@ -39,7 +39,7 @@ CLIPS = (0.7071, 1.0, 1.1892, 1.4142, 2.0, 2.8284, 4.0, 8.0)
 LIMITS = (1, 3, 10, 30)
 SHARES, TIMES, AGAIN = (0.5, 0.7, 0.85, 0.95), (1.5, 3.0), (1.0, 2.0, 4.0)
 GOALS = {("gowalla", "unknown", 100, 1.0): 0.88, ("gowalla", "unknown", 10, 1.0): 0.98}
-SCREEN, FINALISTS = 3, 4
+SCREEN, FINALISTS, ENOUGH, ALIKE = 3, 4, 8, 150
 
 Fitted = tuple[dps.Mechanism, Callable[[], dps.Scores]]
 
@@ -60,11 +60,12 @@ class Cell:
     def recall(self, fit: Fitted, draws: int, seed: int, *, enough: float = 0.01) -> tuple[float, float]:
         """The mean share of right items over so many draws, or fewer if its standard error is small; and that error."""
         mechanism, right = fit[0], self.log.right(self.k)
-        scores, rng, found = fit[1](), np.random.default_rng(seed), []
-        for drawn in range(1, draws + 1):
+        scores, rng, found, error = fit[1](), np.random.default_rng(seed), [], 1.0
+        # Draws that are all alike may be those of a test that passes now and then: they prove little, and more are taken.
+        while len(found) < draws or (draws >= ENOUGH and len(found) < ALIKE and len(set(found)) <= 2):
             found.append(right[list(mechanism.select(scores, rng=rng).labels or ())].sum() / self.k)
-            error = float(np.std(found, ddof=1)) / drawn**0.5 if drawn > 1 else 1.0
-            if drawn >= 8 and error < enough:
+            error = float(np.std(found, ddof=1)) / len(found) ** 0.5 if len(found) > 1 else 1.0
+            if len(found) >= ENOUGH and len(set(found)) > 2 and error < enough:
                 break
         return float(np.mean(found)), error
 
