@@ -180,7 +180,7 @@ class Replay:
             price = (
                 returned(limit, first).times(-1) if entry.action == "void" else price_in(limit, first.curve or "", first.count)
             )
-        except AccountingError as error:
+        except (AccountingError, ValueError) as error:  # a period that is none, in an entry that was edited
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
         for place in set(new) - self._touched:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, select
 
@@ -23,6 +23,7 @@ from accounting.ledger.store import Store
 from accounting.ledger.tables import datasets, meta
 from accounting.spending.budget import Price
 
+T = TypeVar("T")
 BLOCK = 2_000
 MOST_PROBLEMS = 1_000
 _LEDGER, _MOST_DAMAGED = "(the ledger)", 20
@@ -58,7 +59,7 @@ class _Snapshot:
     row: Row[Any]
     totals: list[tuple[str, Price]] | None
     quotas: list[Revision] | None
-    held: list[Held]
+    held: list[Held] | None
 
 
 def verify(store: Store, heads: Heads | Sequence[Heads] | None, trust: Trust | None = None) -> Verification:
@@ -102,13 +103,18 @@ class _Counted:
 
 
 def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
+    """None in the place of what cannot be read."""
+    totals = _readable(lambda: all_totals(connection, row.id))
+    held = _readable(lambda: all_held(connection, row.id))
+    quotas = _readable(lambda: [one for one in revisions(connection, row.id) if one.seq <= row.seq])
+    return _Snapshot(row, totals, quotas, held)
+
+
+def _readable(read: Callable[[], T]) -> T | None:
     try:
-        found, held = revisions(connection, row.id), all_held(connection, row.id)
-        return _Snapshot(row, all_totals(connection, row.id), [one for one in found if one.seq <= row.seq], held)
-    except LedgerCorrupt:
-        return _Snapshot(row, None, [], [])
-    except InvalidEntry:
-        return _Snapshot(row, all_totals(connection, row.id), None, [])
+        return read()
+    except (LedgerCorrupt, InvalidEntry):
+        return None
 
 
 def _problems(store: Store, snapshots: list[_Snapshot], kept: _Kept, counted: _Counted, trust: Trust | None) -> Iterator[Problem]:
@@ -159,7 +165,7 @@ def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) 
     counted.entries += chain.entries
     counted.covered += max(0, min(kept.latest(name), chain.entries))
     yield from _ends(declared, chain, snapshot.totals)
-    if snapshot.quotas is None or book.differs(snapshot.held):
+    if snapshot.quotas is None or snapshot.held is None or book.differs(snapshot.held):
         yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from intruders import intruder
-from sqlalchemy import delete, insert, update
+from sqlalchemy import delete, insert, text, update
 
 import accounting as acc
 import dpselect as dps
@@ -301,6 +301,18 @@ def test_edits_of_quotas_and_their_sums_are_found(kept: Ledger, url: str, edit: 
     with intruder(url) as connection:
         connection.execute(edit)  # type: ignore[call-overload]
     assert {problem.kind for problem in kept.verify().problems} & {"hash", "quota"}
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_period_that_is_none_is_found(daily: Ledger, url: str) -> None:
+    """An entry whose period was edited into nonsense is a problem, no failure of verify; so is a sum that is no number."""
+    charge(daily, "visits", TENTH, period="2024-01-01")
+    with intruder(url) as connection:
+        connection.execute(update(entries).where(entries.c.seq == 2).values(period="soon"))
+    assert {problem.kind for problem in daily.verify().problems} >= {"hash", "quota", "total"}
+    with intruder(url) as connection:
+        connection.execute(update(scopes).values(main=text("'many'")))
+    assert "quota" in {problem.kind for problem in daily.verify().problems}
 
 
 def test_a_charge_past_a_quota_is_found(kept: Ledger, url: str) -> None:
