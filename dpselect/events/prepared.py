@@ -35,12 +35,12 @@ def prepared(engine: Engine, given: Given, buckets: int | None, progress: Progre
     told(progress, 0, parts + 1)
     staged = staging.stage(engine, log, given.asked.roles, parts)
     _require_well_formed(engine, given.asked, staged)
-    if not log.may_be_empty:
-        staging.require_events(staged)
     if callable(log.kinds):
         settled = log.kinds(engine, staged.everything(), staged.missing) if staged.rows else _text(given.asked)
     else:
         settled = log.kinds
+    if not log.may_be_empty:  # a field that no object has was named wrongly: that is said first
+        staging.require_events(staged)
     told(progress, 1, parts + 1)
     return staged, settled, parts
 
