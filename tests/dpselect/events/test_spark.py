@@ -37,6 +37,7 @@ def session() -> Iterator[Any]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.warehouse.dir": "/nonexistent",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives too shortly to compile well
     }
     builder = sql.SparkSession.builder.master("local[2]").appName("dpselect tests")
     with warnings.catch_warnings():
@@ -71,7 +72,9 @@ def frames(session: Any, columns: dict[str, list[Any]]) -> tuple[Any, Any]:
 ASKED: dict[str, Any] = {"user": "user", "item": "item", "salt": "s'\\é", "max_items_per_user": 7}
 
 
-@pytest.mark.parametrize(("text", "norm"), [(False, "l2"), (True, "l1")], ids=["integers", "text"])
+@pytest.mark.parametrize(
+    ("text", "norm"), [(False, "l2"), pytest.param(True, "l1", marks=pytest.mark.slow)], ids=["integers", "text"]
+)
 def test_counts_are_those_of_the_embedded_engine_row_for_row(session: Any, text: bool, norm: str) -> None:
     """Labels, counts, clipped counts and the report: the same users keep the same items under the same salt."""
     arrow, frame = frames(session, events(text))
@@ -85,6 +88,7 @@ def test_counts_are_those_of_the_embedded_engine_row_for_row(session: Any, text:
     assert there.scores(clip=1.37).sensitivity == here.scores(clip=1.37).sensitivity
 
 
+@pytest.mark.slow
 def test_items_that_are_asked_for_and_unbounded_users(session: Any) -> None:
     """`within` leaves other items out before the bound and the clip; without a bound everything counts."""
     arrow, frame = frames(session, events(text=False))
@@ -113,6 +117,7 @@ def test_held_counts_answer_as_the_embedded_engine_does(session: Any) -> None:
                 assert len(set(two.labels([(0, 0), (0, 1)], values, source))) == 2
 
 
+@pytest.mark.slow
 def test_releases_from_a_cluster(session: Any) -> None:
     """One release of each way that scores are read: the clear winners come out, under their names."""
     rows = [(user, word) for word, many in (("zoo", 400), ("pier", 300), ("park", 200), ("rare", 1)) for user in range(many)]
@@ -133,6 +138,7 @@ def test_releases_from_a_cluster(session: Any) -> None:
         assert oneshot.select(held.scores(["park", "zoo", "moon", "pier"])).labels == ("zoo", "pier", "park")
 
 
+@pytest.mark.slow
 def test_a_view_goes_when_the_counts_are_closed(session: Any) -> None:
     """Nothing of a reading stays in the session's catalogue."""
     frame = session.createDataFrame([(1, 2)], "a int, b int")
@@ -142,6 +148,7 @@ def test_a_view_goes_when_the_counts_are_closed(session: Any) -> None:
     assert not session.catalog.listTables()
 
 
+@pytest.mark.slow
 def test_types(session: Any) -> None:
     """Columns are found by their exact names, integers of any width are integers, and others are refused by name alone."""
     made = session.createDataFrame(
@@ -168,6 +175,7 @@ def test_a_failure_on_the_cluster_quotes_no_data(session: Any, tmp_path: Path) -
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.slow
 def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_path: Path) -> None:
     """CSV by path and tables by name; the default mechanism, with its second look, and a catalogue."""
     lines = [f'{user},"{word}, {word}"' for word, many in (("zoo", 4000), ("pier", 3000), ("rare", 1)) for user in range(many)]
