@@ -135,6 +135,8 @@ class Search:
         rising, known = self._rising(), [parameter for parameter, cost in self._costs.items() if cost is not None]
         if self._budget.form != "approximate" or rising is None or self._charges is not None:
             return safe
+        if not self._thorough(safe) > 0:
+            return safe
         step = 1.0 if rising else -1.0
         room = abs(math.log((max(known) if rising else min(known)) / safe))
         # Logarithms of how far beyond `safe`, and of the cost over the limit: nearly a line, of slope about one.
@@ -146,7 +148,8 @@ class Search:
             found = (aim, self._over(safe * math.exp(step * aim)))
             slope = (found[1] - low[1]) / (found[0] - low[0])
             low, high = (found, high) if found[1] <= -_SAFELY else (low, found)
-            slope = (high[1] - low[1]) / (high[0] - low[0]) if high[0] < math.inf else slope
+            # A cost in steps may be flat here.
+            slope = max(0.1, (high[1] - low[1]) / (high[0] - low[0]) if high[0] < math.inf else slope)
         return safe * math.exp(step * low[0]) if low[0] else safe
 
     def _over(self, parameter: float) -> float:

@@ -72,6 +72,19 @@ def test_the_end_is_safe_and_tight(number: int, budget: Budget) -> None:
     assert math.isclose(calibrate(family, budget, bracket=(found / 40, found * 30)), found, rel_tol=max(1e-6, abs(further - 1)))
 
 
+@pytest.mark.parametrize("each", [2.0, 0.3, 0.15])
+def test_a_cost_in_steps_ends_at_a_step(each: float) -> None:
+    """Whole numbers of a curve, perhaps none that fits: the end is below the first that does not, costs being flat or 0 there."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+
+    def family(x: float) -> Curve:
+        return math.floor(x) * BoundedRange(epsilon=each) if x >= 1 else PureDP(epsilon=0.0)
+
+    found = calibrate(family, budget, (0.1, 100.0))
+    assert budget.admits(family(found))
+    assert not budget.admits(family(math.floor(found) + 1.0))
+
+
 @pytest.mark.parametrize("limit", [0.123, 0.7, 1.0, 3.3])
 def test_a_cost_that_wavers_is_followed_outward(limit: float) -> None:
     """If half of all parameters cost 5e-8 more than their neighbours, the budget still refuses 1.9e-9 past the result."""
