@@ -179,8 +179,6 @@ def read(
     stretch = window(time, since, until, time_zone, time_unit)
     asked = asked_for(user, item, group, value, time)
     given = Given(source, asked, format, header, table, query, amount=summed(weights), window=stretch)
-    if group is not None and given.amount is not None and given.amount.low < 0:
-        raise EventLogError(f"value_clip={value_clip!r} with group=: sums by group are from 0 up, give one number")
     known = read_catalogue(groups, item=str(group)) if isinstance(groups, str | os.PathLike) else groups
     staging.number_of_buckets(buckets, 0)
     if spark.accepts(given):

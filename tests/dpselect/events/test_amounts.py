@@ -89,8 +89,9 @@ def test_a_group_has_sums_of_its_own() -> None:
     scores = dict(counts.scores(["a"]).items())
     assert [scores[group].values.tolist() for group in ("x", "y")] == [[50.0], [35.0]]
     assert scores["x"].sensitivity == dps.Sensitivity.of_sums(0, 50)
-    with pytest.raises(EventLogError, match="from 0 up"):
-        events.read(log, **NAMES, group="g", max_groups_per_user=2, value_clip=(-50, 50))
+    two_sided = events.read(log, **NAMES, group="g", max_groups_per_user=2, value_clip=(-50, 50))
+    with pytest.raises(EventLogError, match="need a public catalogue"):
+        two_sided.scores()
 
 
 def test_sums_are_released() -> None:
