@@ -316,7 +316,7 @@ def test_a_histogram_of_counts_of_counts_has_the_law_of_the_counts(noise: str, k
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("clip", [0.7, 1.0, 1.41, 3.0, 7.3])
 def test_a_second_look_is_clipped_to_what_the_selection_pays_for(relation: Any, clip: float) -> None:
-    """`again` is the clip that the selection was configured for, at most a rounding below it: scores clipped to it are covered."""
+    """`again` is the clip that the selection was configured for, but for rounding: scores clipped to it are covered."""
     first, second = dps.Sensitivity.of_clipped(1.0, "l2", relation, 5), dps.Sensitivity.of_clipped(clip, "l2", relation)
     mechanism = dps.DiscoverThenSelect(
         discovery=histogram(first),
