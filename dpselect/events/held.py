@@ -1,168 +1,21 @@
-"""Counts that stay in the engine that read the log: what a release needs of them, and no more, comes here. Theorem X14."""
+"""Scores that stay in the engine that read the log: a mechanism draws from what it needs of them. Theorem X14."""
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
-from dpselect.events.clipping import as_scores
-from dpselect.events.private import NotPickled
-from dpselect.events.report import ReadReport
+from dpselect.errors import DomainMismatch, InvalidRequest, NoClosedForm
+from dpselect.events.tally import Listed, Table
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores
 from dpselect.second_look import SecondLook
-from dpselect.selection import Label, Selection
+from dpselect.selection import Selection
 from dpselect.sensitivity import Sensitivity
-
-_AT_ONCE = 5000  # rows that one statement writes out
-_TRIES, _MOST_TRIES = 64, 100_000  # candidates that are tried at a time, at least and at most
-_CHANGED = "the engine's counts changed while they were drawn from: nothing is released; read the log again"
-Listed = Sequence[Label]
-
-
-@final
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Tally(NotPickled):
-    """Items and their totals in an engine.
-
-    Attributes:
-        run: the rows of a query.
-        listing: makes labels a relation with the column i, and returns its name.
-        bucket: SQL of a number from 0 that items are looked for by: a function of i alone.
-        relation: columns i, all different; n, users; w0, w1, ..., sums of clipped weights in units of 2^-20.
-        integers: whether items are integers.
-        report: what was read. **Private**.
-        close: drops all of it.
-    """
-
-    run: Callable[[str], list[tuple[Any, ...]]]
-    listing: Callable[[Listed], str]
-    bucket: str
-    relation: str
-    integers: bool
-    report: ReadReport
-    close: Callable[[], None]
-
-
-@final
-@dataclass(frozen=True, slots=True, repr=False)
-class Table:
-    """Candidates with one number each, a whole number >= 0, in an engine.
-
-    Attributes:
-        tally: where.
-        column: what the number is called there.
-        names: the public domain; None for the items of the log.
-        listed: the relation with the column i that holds them, unless they are a range.
-    """
-
-    tally: Tally
-    column: str
-    names: Listed | None = None
-    listed: str = ""
-
-    @property
-    def domain(self) -> Domain:
-        """Whether the candidates are known independently of the data."""
-        return "observed" if self.names is None else "public"
-
-    def highest(self, count: int) -> tuple[list[Label], Numbers]:
-        """The `count` highest numbers above 0 and their items, highest first, ties by label."""
-        rows = self.tally.run(f"SELECT i, v FROM ({self._seen()}) AS seen ORDER BY v DESC, i LIMIT {count}")
-        return [row[0] for row in rows], self._scores([row[1] for row in rows])
-
-    def histogram(self) -> tuple[Numbers, NDArray[np.int64]]:
-        """Every distinct number, and how many candidates have it. In an observed domain nobody has 0."""
-        rows = self.tally.run(f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v")
-        untouched = 0 if self.names is None else len(self.names) - sum(row[1] for row in rows)
-        if untouched or not rows:
-            rows = [(0, max(untouched, 1)), *rows]
-        return self._scores([row[0] for row in rows]), np.array([row[1] for row in rows], dtype=np.int64)
-
-    def labels(self, chosen: Sequence[tuple[int, int]], values: Numbers, source: Sampler) -> list[Label]:
-        """The items of pairs (place in `values`, number within those that have it), all different."""
-        units = self._units(values)
-        pairs = [(units[group], member) for group, member in chosen]
-        found = self._found([pair for pair in pairs if pair[0] > 0])
-        rest = iter(self._untouched(sum(unit == 0 for unit, _ in pairs), source))
-        return [found[pair] if pair[0] > 0 else next(rest) for pair in pairs]
-
-    def scores_of(self, labels: Listed) -> Numbers:
-        """The numbers of these items, 0 for one that is not there."""
-        known = dict(self._among(labels))
-        return self._scores([known.get(label, 0) for label in labels])
-
-    def _seen(self) -> str:
-        """SQL (i, v) of the candidates above 0."""
-        above = f"SELECT i, {self.column} AS v FROM {self.tally.relation} WHERE {self.column} > 0"
-        if self.names is None:
-            return above
-        if not isinstance(self.names, range):
-            return f"SELECT i, v FROM ({above}) AS above SEMI JOIN {self.listed} USING (i)"
-        (low, high), step = sorted((self.names[0], self.names[-1])), abs(self.names.step)
-        return f"SELECT i, v FROM ({above}) AS above WHERE i >= {low} AND i <= {high} AND (i - {low}) % {step} = 0"
-
-    def _found(self, pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Label]:
-        """The items of pairs (number above 0, place among those that have it, by bucket and label)."""
-        if not pairs:
-            return {}
-        bucketed = f"SELECT i, v, {self.tally.bucket} AS b FROM ({self._seen()}) AS seen"
-        places, found = self._places(pairs, bucketed), dict[tuple[int, int], Label]()
-        for part in _parts([(unit, *place, member) for (unit, member), place in zip(pairs, places, strict=True)]):
-            wanted = ", ".join(f"({unit}, {bucket}, {place + 1})" for unit, bucket, place, _ in part)
-            sought = f"SELECT DISTINCT v, b FROM (VALUES {wanted}) AS w(v, b, r)"
-            inside = f"SELECT i, v, b FROM ({bucketed}) AS all_of_them SEMI JOIN ({sought}) AS sought USING (v, b)"
-            numbered = f"SELECT i, v, b, row_number() OVER (PARTITION BY v, b ORDER BY i) AS r FROM ({inside}) AS inside"
-            rows = self.tally.run(
-                f"SELECT v, b, r, i FROM ({numbered}) AS n SEMI JOIN (VALUES {wanted}) AS w(v, b, r) USING (v, b, r)"
-            )
-            label_of = {tuple(row[:3]): row[3] for row in rows}
-            if len(label_of) < len(part):
-                raise EventLogError(_CHANGED)
-            found |= {(unit, member): label_of[unit, bucket, place + 1] for unit, bucket, place, member in part}
-        return found
-
-    def _places(self, pairs: list[tuple[int, int]], bucketed: str) -> list[tuple[int, int]]:
-        """(bucket, place in it) of every pair."""
-        ends: dict[int, tuple[list[int], list[int]]] = {}
-        for part in _parts(sorted({unit for unit, _ in pairs})):
-            chosen = f"SELECT * FROM ({bucketed}) AS all_of_them WHERE v IN ({', '.join(map(str, part))})"
-            rows = self.tally.run(f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b")
-            for unit, group in itertools.groupby(rows, key=lambda row: int(row[0])):
-                listed = [(row[1], row[2]) for row in group]
-                ends[unit] = [bucket for bucket, _ in listed], list(itertools.accumulate((m for _, m in listed), initial=0))
-        return [_place(*ends[unit], member) for unit, member in pairs]
-
-    def _untouched(self, count: int, source: Sampler) -> list[Label]:
-        """So many different candidates of a public domain that have 0, uniformly."""
-        names, found, tries = self.names or (), dict[Label, None](), max(_TRIES, 2 * count)
-        while len(found) < count:
-            tried = [names[place] for place in source.below(np.full(tries, len(names), dtype=np.int64)).tolist()]
-            touched = {label for label, unit in self._among(list(dict.fromkeys(tried))) if unit > 0}
-            found |= dict.fromkeys(label for label in tried if label not in touched)
-            tries = min(2 * tries, _MOST_TRIES)
-        return list(found)[:count]
-
-    def _among(self, labels: Listed) -> list[tuple[Label, int]]:
-        if not labels:
-            return []
-        known = f"SELECT i, {self.column} AS v FROM {self.tally.relation} SEMI JOIN {self.tally.listing(labels)} USING (i)"
-        return [(row[0], row[1]) for row in self.tally.run(known)]
-
-    def _scores(self, units: Sequence[int]) -> Numbers:
-        whole = np.array(units, dtype=np.int64)
-        return whole if self.column == "n" else as_scores(whole)
-
-    def _units(self, values: Numbers) -> list[int]:
-        return values.tolist() if self.column == "n" else [round(value * 2**20) for value in values.tolist()]
 
 
 @final
@@ -290,15 +143,3 @@ class HeldScores(Rounds):
 
     def __repr__(self) -> str:
         return f"HeldScores(<hidden>, domain={self.domain!r}, sensitivity={self.sensitivity!r})"
-
-
-def _parts(items: Sequence[Any]) -> Iterable[list[Any]]:
-    return ([*items[start : start + _AT_ONCE]] for start in range(0, len(items), _AT_ONCE))
-
-
-def _place(buckets: list[int], ends: list[int], member: int) -> tuple[int, int]:
-    """The bucket of the member of that number, and its place there, from the buckets and where each starts."""
-    at = bisect_right(ends, member) - 1
-    if at >= len(buckets):
-        raise EventLogError(_CHANGED)
-    return buckets[at], member - ends[at]

@@ -23,12 +23,13 @@ from dpselect.events.counting import Contributions, tally
 from dpselect.events.counts import Measured
 from dpselect.events.domain import named
 from dpselect.events.engine import Engine, opened
-from dpselect.events.held import HeldScores, Table, Tally
+from dpselect.events.held import HeldScores
 from dpselect.events.prepared import prepared, reported, told
 from dpselect.events.reader import Options
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given, Kinds
 from dpselect.events.staging import Staged
+from dpselect.events.tally import Table, Tally
 from dpselect.events.windows import window
 from dpselect.selection import Label
 

@@ -20,9 +20,9 @@ from dpselect.events.counting import Contributions, Counted
 from dpselect.events.domain import named
 from dpselect.events.doors.files import Format
 from dpselect.events.engine import guarded
-from dpselect.events.held import Tally
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given
+from dpselect.events.tally import Tally
 from dpselect.selection import Label
 
 if TYPE_CHECKING:
