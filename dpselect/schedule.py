@@ -12,6 +12,7 @@ from accounting.kept import Kept
 from accounting.ledger import Ledger, Receipt
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.combine.repeat_and_select import require_no_run
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection
@@ -82,11 +83,12 @@ class Schedule:
         """Draw one of the plan's runs.
 
         Raises:
-            InvalidRequest: the plan has no such run left.
+            InvalidRequest: the plan has no such run left, or a run of RepeatAndSelect is under way.
             ForeignProcess: it was made before a fork.
             InvalidTransition: the reservation was voided.
             RelationMismatch, SensitivityMismatch, DomainMismatch: as `Mechanism.select`; the run is not used up.
         """
+        require_no_run()
         require_mechanism(mechanism).check(scores)
         self._take(mechanism)
         self._ledger.commit(self._dataset, self._key, actor=self._actor)

@@ -14,7 +14,7 @@ from accounting.relation import same_relation
 from accounting.spending.affordable import Affordable, affordable
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Best, Mechanism, RepeatAndSelect
-from dpselect.mechanisms.combine.repeat_and_select import RUNNING, Run
+from dpselect.mechanisms.combine.repeat_and_select import Run, require_no_run
 from dpselect.rounds import Rounds
 from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism
 from dpselect.scores import Scores
@@ -246,8 +246,7 @@ class Session:
         return drawn
 
     def _terms(self, count: int, notes: Notes) -> Terms:
-        if RUNNING.get():
-            raise InvalidRequest("a run of RepeatAndSelect may not be charged: the number of charges would tell that of the runs")
+        require_no_run()
         require_known(notes, Notes)
         return {**self._behalf, **cast(Terms, notes), "count": count}
 

@@ -69,6 +69,8 @@ def _checked(window: Window, period: object) -> str:
 
 
 def _exists(window: Window, period: str) -> bool:
+    if int(period[:4]) < 1:
+        return False  # there are no dates, so no quota could count by them
     try:
         if window == "day":
             date.fromisoformat(period)
@@ -89,7 +91,7 @@ def ordinal(window: Window, period: str) -> int:
     if window == "day":
         return date.fromisoformat(period).toordinal()
     if window == "week":
-        return date.fromisocalendar(year, int(rest[1:]), 1).toordinal() // 7
+        return date.fromisocalendar(year, int(rest[1:]), 1).toordinal() // 7 + 1
     parts = {"month": 12, "quarter": 4, "year": 1}[window]
     return year * parts + (int(rest.removeprefix("Q")) - 1 if rest else 0)
 
@@ -97,7 +99,7 @@ def ordinal(window: Window, period: str) -> int:
 def period_at(window: Window, number: int) -> str:
     """The period of this number."""
     if window in ("day", "week"):
-        return _of_day(window, date.fromordinal(number if window == "day" else number * 7 + 1))
+        return period_of(window, date.fromordinal(number if window == "day" else number * 7 - 6))
     parts = {"month": 12, "quarter": 4, "year": 1}[window]
     year, rest = divmod(number, parts)
     return f"{year:04d}" + {"month": f"-{rest + 1:02d}", "quarter": f"-Q{rest + 1}", "year": ""}[window]
@@ -112,20 +114,21 @@ def enclosing(window: Window, period: str, wider: Window) -> set[str]:
     number = ordinal(window, period)
     try:
         first, after = (_first_day(window, step) for step in (number, number + 1))
-        return {_of_day(wider, first), _of_day(wider, after - timedelta(days=1))}
+        return {period_of(wider, first), period_of(wider, after - timedelta(days=1))}
     except (ValueError, OverflowError):
         raise InvalidEntry(f"period={_shown(period)} has no dates that a quota could count by") from None
 
 
 def _first_day(window: Window, number: int) -> date:
     if window in ("day", "week"):
-        return date.fromordinal(number if window == "day" else number * 7 + 1)
+        return date.fromordinal(number if window == "day" else number * 7 - 6)
     months = {"month": 1, "quarter": 3, "year": 12}[window]
     year, month = divmod(number * months, 12)
     return date(year, month + 1, 1)
 
 
-def _of_day(window: Window, day: date) -> str:
+def period_of(window: Window, day: date) -> str:
+    """The period that a day lies in."""
     iso = day.isocalendar()
     return {
         "year": f"{day.year:04d}",

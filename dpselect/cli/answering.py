@@ -18,6 +18,7 @@ from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, Pr
 from dpselect.events.doors import standard_input
 from dpselect.events.doors.files import temporary_folder
 from dpselect.events.reader import Options
+from dpselect.events.windows import window
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.second_look import SecondLook
@@ -25,6 +26,7 @@ from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
+    from accounting.ledger import Window
     from dpselect.session import Notes, Session
 
 
@@ -175,6 +177,21 @@ def _looked_at_twice(scores: Scores | HeldScores, question: Question, choice: Ch
     return Scores(scores.values, sensitivity=scores.sensitivity, labels=scores.labels, domain=scores.domain, second=second)
 
 
+def _require_periods(question: Question, of: Window) -> None:
+    """Refuse to charge the events of some days to the budget of others."""
+    read = window(question.time, question.since, question.until, question.time_zone, question.time_unit)
+    if read is None or of == "whole":
+        return
+    if read.since is None or read.until is None:
+        raise InvalidRequest(f"the dataset has a budget for each {of}: give --since and --until, to say which are read")
+    from accounting.ledger.windows import period_of
+
+    touched = {period_of(of, day) for day in read.days()}
+    if set(question.period) != touched:
+        names = f"{min(touched)} to {max(touched)}" if len(touched) > 3 else ", ".join(sorted(touched))
+        raise InvalidRequest(f"--since and --until read {names}, and --period says otherwise: charge what is read, all of it")
+
+
 def _charge(session: Session | None, key: str) -> Charge | None:
     receipt = None if session is None else session.ledger.find(session.dataset.name, key)
     return None if receipt is None else Charge(receipt.dataset, key, receipt.seq)
@@ -185,7 +202,9 @@ def _session(question: Question) -> Session | None:
         from dpselect.session import Session  # a release without a ledger does without a database
 
         terms = {"team": question.team, "purpose": question.purpose}
-        return Session.open(question.ledger, question.dataset, period=question.period or None, **terms)
+        session = Session.open(question.ledger, question.dataset, period=question.period or None, **terms)
+        _require_periods(question, session.dataset.window)
+        return session
     if question.ledger is not None or question.dataset is not None or question.period or question.key is not None:
         raise InvalidRequest("--ledger and --dataset go together: name both to charge a ledger (--period and --key are theirs)")
     return None

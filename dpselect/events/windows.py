@@ -17,7 +17,7 @@ _MICROSECONDS: dict[str, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH = datetime(1970, 1, 1)
 _CLOCK = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)?)?"
 _INSTANT = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)? ?(Z|[+-]\d{2}(:?\d{2})?)"
-_MOST_PERIODS = 400
+_MOST_PERIODS, _MOST_DAYS = 400, 36_525
 
 
 @final
@@ -51,6 +51,20 @@ class Window:
         ends = [(end, sign) for end, sign in ((self.since, ">="), (self.until, "<")) if end is not None]
         parts = [f"{moment} {sign} CASE WHEN {wall} THEN {self.wall(end)} ELSE {instant(end)} END" for end, sign in ends]
         return " AND ".join(parts)
+
+    def days(self) -> list[date]:
+        """The days that it lies in, by the clock on the wall; it has two ends.
+
+        Raises:
+            EventLogError: there are more than a century of them.
+        """
+        if self.since is None or self.until is None:
+            raise EventLogError("days are counted from since= to until=: give both")
+        ends = (self.since, self.until - timedelta(microseconds=1))
+        first, last = (moment.astimezone(self.zone).date().toordinal() for moment in ends)
+        if last - first > _MOST_DAYS:
+            raise EventLogError("since= and until= are more than a century apart: name a shorter window")
+        return [date.fromordinal(number) for number in range(first, last + 1)]
 
     def wall(self, moment: datetime) -> int:
         """Microseconds since 1970 on the clock on the wall."""

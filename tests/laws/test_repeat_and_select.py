@@ -347,6 +347,10 @@ def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
     with pytest.raises(dps.RunFailed):
         session.best_of(mechanism, lambda: (1.0, session.select(nested, scores).indices))
     assert ledger.total("d").spent.main == 2 * once
+    ahead = session.schedule(9 * nested)
+    with pytest.raises(dps.RunFailed):
+        session.best_of(tuned(epsilon=0.01), lambda: (1.0, ahead.select(nested, scores).indices))
+    assert ahead.left == {nested: 9}
     seen.clear()
     with pytest.raises(acc.BudgetExceeded):
         session.best_of(tuned(epsilon=3.0), attempt)

@@ -27,8 +27,17 @@ from dpselect.sensitivity import Sensitivity
 T = TypeVar("T")
 Run = Callable[[], tuple[float, T]]
 
-RUNNING: ContextVar[bool] = ContextVar("a run is under way", default=False)
-"""Whether the caller's function is running: what it charged would tell how many runs there are."""
+_RUNNING: ContextVar[bool] = ContextVar("a run is under way", default=False)
+
+
+def require_no_run() -> None:
+    """Refuse to charge where the caller's function is running: what it charged would tell how many runs there are.
+
+    Raises:
+        InvalidRequest: a run is under way in this thread or task.
+    """
+    if _RUNNING.get():
+        raise InvalidRequest("a run of RepeatAndSelect may not be charged: the number of charges would tell that of the runs")
 
 
 @final
@@ -55,7 +64,8 @@ class RepeatAndSelect(Mechanism):
 
     `run(function)`, or `Session.best_of`, which charges first. One run returns (score, result), is differentially private at the
     price `base`, and is independent of the other runs: it keeps nothing for the next one, and shows, prints and logs nothing.
-    How many runs there were stays private; so does the time they took. Guarantee: RepeatAndSelectDP(base.curve, distribution),
+    How many runs there were stays private; so does the time they took. Sessions and schedules refuse to charge in a run; threads
+    that it starts, and a ledger that it charges by itself, are not caught. Guarantee: RepeatAndSelectDP(base.curve, distribution),
     Theorem W4: for a pure epsilon less than (2 + eta) epsilon, whatever the number of runs.
 
     Args:
@@ -149,7 +159,7 @@ _FAILED, _INTERRUPTED = object(), object()
 def _best_of(function: Run[Any], distribution: NumberOfRuns, source: Sampler) -> object:
     """The best run, None if there was none, or that one failed: which is known only when all have been made."""
     best, failed = None, False
-    token = RUNNING.set(True)
+    token = _RUNNING.set(True)
     try:
         for _ in range(number_of_runs(distribution, source)):
             run = _made(function)
@@ -157,7 +167,7 @@ def _best_of(function: Run[Any], distribution: NumberOfRuns, source: Sampler) ->
             if run is not None and (best is None or run.score > best.score):
                 best = run
     finally:
-        RUNNING.reset(token)
+        _RUNNING.reset(token)
     return _FAILED if failed else best
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import accounting as acc
 from accounting.ledger import InvalidEntry, KeyConflict, Ledger, SharedRows, Window
+from accounting.ledger.windows import ordinal, period_at
 from accounting.spending.budget import Price
 
 ALL = acc.PureDP(epsilon=1.0)
@@ -110,3 +111,21 @@ def test_the_unit_says_what_a_window_protects(monthly: Ledger) -> None:
     assert monthly.dataset("visits").unit == "user within one month"
     with pytest.raises(InvalidEntry, match="window"):
         monthly.create_dataset("more", acc.Budget(epsilon=1.0), "add_remove", window="hour")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("window", "period"), [("month", "0000-01"), ("quarter", "0000-Q1"), ("year", "0000")])
+def test_there_is_no_year_before_the_first(url: str, window: Window, period: str) -> None:
+    """A period without dates, which a rolling quota could not count, is refused."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("old", acc.Budget(epsilon=1.0), "add_remove", window=window)
+        with pytest.raises(InvalidEntry, match="is no"):
+            ledger.charge("old", acc.PureDP(epsilon=0.1), relation="add_remove", period=period)
+
+
+@pytest.mark.parametrize("window", ["day", "week", "month", "quarter", "year"])
+def test_periods_are_numbered_from_one(window: Window) -> None:
+    """No period is left out of a rolling quota, which counts from 1; number and name determine each other."""
+    first = {"day": "0001-01-01", "week": "0001-W01", "month": "0001-01", "quarter": "0001-Q1", "year": "0001"}[window]
+    assert ordinal(window, first) >= 1
+    for number in (ordinal(window, first), 2000, 8000):
+        assert ordinal(window, period_at(window, number)) == number

@@ -183,3 +183,30 @@ def test_what_is_no_time_stops_before_any_charge(every: Every, tmp_path: Path) -
     assert "is no time" in result.stderr
     assert "SECRET42" not in result.stderr
     assert spent(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("ends", "periods", "told"),
+    [
+        ({"until": "2024-05-02"}, ["2031-01-01"], "2024-05-01"),
+        ({"until": "2024-05-03"}, ["2024-05-01"], "2024-05-01, 2024-05-02"),
+        ({"until": "2024-05-02"}, ["2024-05-01", "2024-05-02"], "2024-05-01"),
+        ({"until": ""}, ["2024-05-01"], "--until"),
+    ],
+)
+def test_events_of_a_day_are_charged_to_that_day(
+    every: Every, tmp_path: Path, ends: dict[str, str], periods: list[str], told: str
+) -> None:
+    """A window of time is charged to the periods that it reads, neither to others nor to fewer; a refusal charges nothing."""
+    once = {"every": "", "output": "", "key": "", **ends}
+    refused = every(*(word for period in periods for word in ("--period", period)), **once)
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+    assert spent(tmp_path) == {}
+
+
+def test_a_window_within_its_period_is_charged_to_it(every: Every, tmp_path: Path) -> None:
+    """Some hours of a day cost that day's budget."""
+    done = every("--period", "2024-05-01", every="", output="", key="", since="2024-05-01T08:00", until="2024-05-02")
+    assert done.exit_code == 0, done.stderr
+    assert spent(tmp_path) == {"2024-05-01": 1}
