@@ -65,8 +65,9 @@ class RepeatAndSelect(Mechanism):
     `run(function)`, or `Session.best_of`, which charges first. One run returns (score, result), is differentially private at the
     price `base`, and is independent of the other runs: it keeps nothing for the next one, and shows, prints and logs nothing.
     How many runs there were stays private; so does the time they took. Sessions and schedules refuse to charge in a run; threads
-    that it starts, and a ledger that it charges by itself, are not caught. Guarantee: RepeatAndSelectDP(base.curve, distribution),
-    Theorem W4: for a pure epsilon less than (2 + eta) epsilon, whatever the number of runs.
+    that it starts, and a ledger that it charges by itself, are not caught.
+
+    Guarantee: RepeatAndSelectDP(base.curve, distribution), Theorem W4: for a pure epsilon less than (2 + eta) epsilon, whatever the number of runs.
 
     Args:
         base: what one run costs: a curve (of training and scoring together, for example), or the mechanism that it uses once.
