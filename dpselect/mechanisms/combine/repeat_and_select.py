@@ -67,7 +67,8 @@ class RepeatAndSelect(Mechanism):
     How many runs there were stays private; so does the time they took. Sessions and schedules refuse to charge in a run; threads
     that it starts, and a ledger that it charges by itself, are not caught.
 
-    Guarantee: RepeatAndSelectDP(base.curve, distribution), Theorem W4: for a pure epsilon less than (2 + eta) epsilon, whatever the number of runs.
+    Guarantee: RepeatAndSelectDP(base.curve, distribution), Theorem W4: for a pure epsilon less than (2 + eta) epsilon, whatever
+    the number of runs.
 
     Args:
         base: what one run costs: a curve (of training and scoring together, for example), or the mechanism that it uses once.
