@@ -47,7 +47,7 @@ class Amount:
 
     @property
     def most(self) -> float:
-        """The largest size of one value: with it 2^40 events of one user and item do not overflow."""
+        """To what size one value is cut: of such, 2^40 of one user and item do not overflow."""
         return 2.0 ** (self.exponent + _FINE)
 
     def fine(self) -> str:
@@ -67,14 +67,8 @@ class Amount:
         return Fraction(2) ** (self.exponent - _BITS)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Sums in value units, exactly.
-
-        Raises:
-            EventLogError: more users than 2^28 share an item, which a float does not hold.
-        """
-        if len(units) and int(np.abs(units).max()) >= _MOST_EXACT:
-            raise EventLogError("clipped sums of more than 2^28 users are not exact: split the log")
-        return units.astype(np.float64) * float(self.unit)
+        """Sums in value units, exactly; those of more than 2^28 users are cut to 2^53 units: a refusal would tell of the log."""
+        return np.clip(units, -_MOST_EXACT, _MOST_EXACT).astype(np.float64) * float(self.unit)
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
         """What one user may change. Theorem H9."""

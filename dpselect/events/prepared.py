@@ -36,7 +36,7 @@ def prepared(engine: Engine, given: Given, buckets: int | None, progress: Progre
     staged = staging.stage(engine, log, given.asked.roles, parts)
     _require_well_formed(engine, given.asked, staged)
     if callable(log.kinds):
-        settled = log.kinds(engine, staged.everything(), staged.missing) if staged.rows else _text(given.asked)
+        settled = log.kinds(engine, staged.everything(), staged.missing) if staged.scanned else _text(given.asked)
     else:
         settled = log.kinds
     if not log.may_be_empty:  # a field that no object has was named wrongly: that is said first
@@ -83,27 +83,33 @@ def reported(staged: Staged, pairs: int, kept: int) -> ReadReport:
 
 
 def shaped(log: Rows, asked: Asked, amount: Amount | None, window: Window | None) -> Rows:
-    """The same events, of the window only: labels in u, i and g, an amount in v, and in `refused` what is malformed."""
+    """The same events: labels in u, i and g, an amount in v, in `refused` what is malformed, and which are not of the window.
+
+    Those outside are still looked at for all that refuses a log: a refusal is free, and the window is the asker's.
+    """
     if not asked.further and amount is None and window is None:
         return log
     columns, bad, sql = _joined(asked), "", log.sql
     if window is not None:
         moment, wall = window.moment(_stated(log, asked, window))
         sql = f"SELECT *, {moment} AS moment, {wall} AS wall FROM ({sql})"
-        sql = f"SELECT * FROM ({sql}) WHERE moment IS NULL OR ({window.holds('moment', 'wall')})"
+        sql = f"SELECT *, moment IS NOT NULL AND NOT ({window.holds('moment', 'wall')}) AS beyond FROM ({sql})"
         columns["t"] = "moment"
         bad = f"WHEN t IS NOT NULL AND moment IS NULL THEN {literal('time')} "
     if amount is not None:
         number = "TRY_CAST(v AS DOUBLE)"
-        fits = f"coalesce(isfinite({number}) AND abs({number}) <= {amount.most!r}::DOUBLE, false)"
-        columns["v"] = f"CASE WHEN {fits} THEN {number} END"
+        fits, most = f"coalesce(isfinite({number}), false)", f"{amount.most!r}::DOUBLE"
+        columns["v"] = f"CASE WHEN {fits} THEN greatest(-{most}, least({most}, {number})) END"
         bad += f"WHEN v IS NOT NULL AND NOT {fits} THEN {literal('value')} "
     replaced = ", ".join(f"{column} AS {name}" for name, column in columns.items())
     parts = [SHORT[f"item_{number}"] for number in range(2, 2 + len(asked.further))]
     left_out = [*parts, *(() if window is None else ("moment", "wall"))]
     shown = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
     refused = f", CASE {bad}END AS {REFUSED}" if bad else ""
-    return replace(log, sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})", kinds=_labels(log, asked))
+    outside = "" if window is None else f"beyond AND {REFUSED} IS NULL"
+    return replace(
+        log, sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})", kinds=_labels(log, asked), outside=outside
+    )
 
 
 def _require_well_formed(engine: Engine, asked: Asked, staged: Staged) -> None:
@@ -118,9 +124,7 @@ def _require_well_formed(engine: Engine, asked: Asked, staged: Staged) -> None:
             "offset where they have one; numbers since 1970 need time_unit="
         )
     if "value" in found:
-        raise EventLogError(
-            f"value={asked.value!r} of {what} holds something that is no finite number of at most 10^12 times the clip: clean it"
-        )
+        raise EventLogError(f"value={asked.value!r} of {what} holds something that is no finite number: clean it")
 
 
 def _joined(asked: Asked) -> dict[str, str]:

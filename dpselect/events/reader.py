@@ -133,10 +133,11 @@ def read(
         value: a column of numbers to sum up in place of counting users: a user's values of an item are added up, the sum is cut
             to `value_clip`, and these are added up over users. Numbers are read as doubles and become whole multiples of 2^-40
             of the largest power of two within the clip, a user's sum one of 2^-24, to the nearest; sums of these are exact.
-            NaN, infinities, text that is no number, and numbers above 10^12 times the clip are refused.
+            NaN, infinities and text that is no number are refused; single numbers beyond 2^40 times that power are cut to it.
         value_clip: C for sums from 0 to C (a user's negative sum counts as 0), or (low, high) with low <= 0 < high, score units.
         time: the column of times, of which only those in [since, until) are read: timestamps, dates, or ISO 8601 text. Those with
-            an offset are instants; those without are what a clock in `time_zone` showed.
+            an offset are instants; those without are what a clock in `time_zone` showed. A window without events is read as any
+            other, since a refusal would tell: no item has a user. Events outside it are still checked for what is malformed.
         since, until: dates or times; in `time_zone` unless they have an offset. They must be public.
         time_zone: "UTC", "Europe/Berlin" and so on.
         time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".

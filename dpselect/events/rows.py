@@ -104,6 +104,7 @@ class Rows:
         what: how messages name the source.
         kinds: what users, items and groups are, or what tells once every value can be looked at.
         may_be_empty: whether there may be no event to count: a period in which nobody did anything is released like any other.
+        outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
     """
 
     sql: str
@@ -111,6 +112,7 @@ class Rows:
     what: str
     kinds: Kinds | Settle
     may_be_empty: bool = False
+    outside: str = ""
 
 
 def quoted(name: str) -> str:

@@ -22,10 +22,10 @@ def _nearest_away(x: Fraction) -> int:
 def contribution(events: Iterable[tuple[object, float]], low: float, high: float) -> dict[object, Fraction]:
     """A user's part of each item, from (item, value) pairs, in value units."""
     power = Fraction(2) ** math.floor(math.log2(max(-low, high)))
-    fine, unit = power / 2**40, power / 2**24
+    fine, unit, most = power / 2**40, power / 2**24, power * 2**40
     sums: dict[object, int] = defaultdict(int)
     for item, value in events:
-        sums[item] += _nearest_even(Fraction(value) / fine)
+        sums[item] += _nearest_even(min(most, max(-most, Fraction(value))) / fine)
     ends = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
     return {item: min(ends[1], max(ends[0], _nearest_away(Fraction(total, 2**16)))) * unit for item, total in sums.items()}
 

@@ -273,6 +273,21 @@ def test_sums_of_several_columns_within_a_window(run: Any, tmp_path: Path) -> No
     assert data(run(*repeated, "--json"))["selection"]["labels"] in (["DE,Berlin"], ["FR,Lyon"])
 
 
+def test_nothing_of_values_and_times_is_told_free_of_charge(run: Any, tmp_path: Path) -> None:
+    """Windows with and without an event, and values above and below any multiple of the clip, are released and charged alike."""
+    (tmp_path / "log.csv").write_text("u,i,v,t\nann,1,10,2024-07-14T10:00\neve,2,70000,2024-07-14T03:17:42\n")
+    (tmp_path / "c.csv").write_text("i\n1\n2\n")
+    address = f"sqlite:///{tmp_path}/l.db"
+    ledger = acc.Ledger.open(address)
+    ledger.create_dataset("d", acc.Budget(epsilon=4), "add_remove")
+    log = ("topk", tmp_path / "log.csv", "--user", "u", "--item", "i", "--k", 1, "--epsilon", 1, "--domain", tmp_path / "c.csv")
+    asked = [("--time", "t", "--since", f"2024-07-14T03:17:{at}", "--until", f"2024-07-14T03:17:{at + 1}") for at in (41, 42)]
+    asked += [("--value", "v", "--value-clip", 2.0**-24), ("--value", "v", "--value-clip", 2.0**-23)]
+    for done, words in enumerate(asked, start=1):
+        assert run(*log, *words, "--ledger", address, "--dataset", "d").exit_code == 0
+        assert ledger.total("d").spent.main == done * 10**12
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
