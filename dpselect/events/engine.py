@@ -30,11 +30,17 @@ T = TypeVar("T")
 
 @final
 class Engine:
-    """Runs SQL and turns the engine's errors, whose messages quote the data, into ones that do not."""
+    """Runs SQL and turns the engine's errors, whose messages quote the data, into ones that do not. Threads may share it.
+
+    A connection has one result, that of its latest query, and temporary tables are of one connection: so there is one connection,
+    and no thread asks it before another has fetched its answer.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         self.folder = folder
         self._connection = connection
+        self._lock = threading.Lock()
+        self._latest = object()  # what stands for the query whose result the connection has
         self._numbers: dict[str, int] = {}
 
     def path(self, name: str) -> Path:
@@ -50,7 +56,8 @@ class Engine:
 
     def register(self, name: str, table: object, *, what: str) -> None:
         """Make an in-memory table known under `name`."""
-        guarded(what, lambda: self._connection.register(name, table))
+        with self._lock:
+            guarded(what, lambda: self._connection.register(name, table))
 
     def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
         """All rows of a query.
@@ -58,20 +65,37 @@ class Engine:
         Raises:
             EventLogError: the engine refused; the message names `what` was being read and the rule, never a value.
         """
-        return [row for batch in self.batches(sql, parameters, what=what, rows=1_000_000) for row in batch]
+        return self._alone(what, lambda: self._connection.execute(sql, list(parameters)).fetchall(), object())
 
     def columns(self, sql: str, *, what: str) -> dict[str, NDArray[np.int64]]:
         """All columns of a query of 64-bit integers without nulls, by name."""
-        found = guarded(what, lambda: self._connection.execute(sql).fetchnumpy())
+        found = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy(), object())
         return {name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()}
 
     def batches(
         self, sql: str, parameters: Sequence[object] = (), *, what: str, rows: int = 100_000
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of a query, at most `rows` at a time."""
-        cursor = guarded(what, lambda: self._interruptible(lambda: self._connection.execute(sql, list(parameters))))
-        while batch := guarded(what, lambda: self._interruptible(lambda: cursor.fetchmany(rows))):
+        """The rows of a query, at most `rows` at a time.
+
+        Raises:
+            EventLogError: as for `run`, or another query was run before these rows were fetched.
+        """
+        query = object()
+        self._alone(what, lambda: self._connection.execute(sql, list(parameters)), query)
+        while batch := self._fetched(query, rows, what):
             yield batch
+
+    def _fetched(self, query: object, rows: int, what: str) -> list[tuple[Any, ...]]:
+        with self._lock:  # for one batch: rows that nobody fetches must not keep others waiting
+            if self._latest is not query:
+                raise EventLogError(f"{what} was asked something else before the rows of a query were fetched: fetch them first")
+            return guarded(what, lambda: self._interruptible(lambda: self._connection.fetchmany(rows)))
+
+    def _alone(self, what: str, work: Callable[[], T], query: object) -> T:
+        # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another thread's query.
+        with self._lock:
+            self._latest = query
+            return guarded(what, lambda: self._interruptible(work))
 
     def _interruptible(self, work: Callable[[], T]) -> T:
         """Ctrl-C ends a query at once. Left alone the engine looks for it, or does not, until the query has ended."""

@@ -67,7 +67,11 @@ class HeldScores(Rounds):
         Raises:
             SensitivityMismatch, RelationMismatch, DomainMismatch: as for Scores.
             InvalidRequest: it looks at all scores one by one.
+            EventLogError: the counts are closed.
+            ForeignProcess: the counts were held before a fork.
         """
+        with self._table.tally.turn():
+            pass  # said before anything is charged
         mechanism.covers.require(self.sensitivity)
         if self.domain == "observed":
             mechanism._check_observed()
@@ -86,7 +90,9 @@ class HeldScores(Rounds):
         mechanism._check_stated()
         mechanism._check_scores(self._local([]))
         if source.constant_work and self._reads(mechanism) is None:
-            source.require_drawable(int(self._table.histogram()[1].sum()))
+            with self._table.tally.turn():
+                sizes = self._table.histogram()[1]
+            source.require_drawable(int(sizes.sum()))
 
     def release(self, mechanism: Any, source: Sampler) -> Selection:
         """One selection, with labels and without positions."""
@@ -98,10 +104,10 @@ class HeldScores(Rounds):
 
     def _select(self, mechanism: Any, source: Sampler) -> Selection:
         reads = self._reads(mechanism)
-        if reads is None:
-            return self._grouped(mechanism, source)
-        labels, values = self._table.highest(reads)
-        selection: Selection = mechanism._select(self._scores(labels, values), source)
+        with self._table.tally.release():
+            if reads is None:
+                return self._grouped(mechanism, source)
+            selection: Selection = mechanism._select(self._scores(*self._table.highest(reads)), source)
         return selection
 
     def _grouped(self, mechanism: Any, source: Sampler) -> Selection:
@@ -117,7 +123,9 @@ class HeldScores(Rounds):
 
     def _local(self, labels: Listed) -> Scores:
         """The scores of a few released items."""
-        return self._scores(labels, self._table.scores_of(labels))
+        with self._table.tally.turn():
+            values = self._table.scores_of(labels)
+        return self._scores(labels, values)
 
     def _scores(self, labels: Listed, values: Numbers) -> Scores:
         # An item with count 0 does not exist, and no mechanism for an observed domain releases it.

@@ -41,6 +41,9 @@ _BUCKET = "CAST(hash(i) % 4096 AS BIGINT)"  # the embedded engine's own hash: wh
 class HeldCounts(Measured):
     """What `hold` found, in the engine that found it. Use it in a `with` block: then the engine's tables go.
 
+    Threads may share it, and release one after the other; a fork of its process may not use it. A release that fails or is
+    interrupted closes it.
+
     Attributes:
         clips: what clipped counts are clipped to.
         max_items_per_user: the bound on one user's items, or None.
@@ -74,7 +77,8 @@ class HeldCounts(Measured):
             clip: one of those that `hold` was asked for: scores are the clipped counts.
 
         Raises:
-            EventLogError: as for `EventCounts.scores`, or a range for items that are text.
+            EventLogError: as for `EventCounts.scores`, or a range for items that are text, or the counts are closed.
+            ForeignProcess: they were held before a fork.
         """
         sensitivity = self._sensitivity(clip, relation)
         column = "n" if clip is None else f"w{self._place(clip)}"
@@ -85,13 +89,14 @@ class HeldCounts(Measured):
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
             names = named(catalogue, integers=self.tally.integers)
-            return names, self.tally.listing(names)
+            with self.tally.turn():
+                return names, self.tally.listing(names)
         if not self.tally.integers or not catalogue:
             raise EventLogError(f"catalogue={catalogue!r} must have a member, and the items of the log must be integers")
         return catalogue, ""
 
     def close(self) -> None:
-        """Drop the engine's tables. Scores of them are of no use afterwards."""
+        """Drop the engine's tables. Scores of them are of no use afterwards. In a fork it does nothing."""
         self.tally.close()
 
     def __enter__(self) -> Self:
@@ -151,7 +156,7 @@ def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[T
         asked = replace(allowed, within=names)
         pairs = tally(engine, staged, kinds, asked, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
         held = _held(engine, staged, kinds, asked, pairs)
-        return replace(held, close=stack.pop_all().close), names
+        return replace(held, drop=stack.pop_all().close), names
 
 
 def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, pairs: int) -> Tally:
@@ -174,5 +179,5 @@ def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, 
         relation="counted",
         integers=kinds["item"] != "str",
         report=reported(staged, pairs, counted),
-        close=lambda: None,
+        drop=lambda: None,
     )

@@ -176,7 +176,7 @@ def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any
         relation=cluster.view(cluster.frame(f"SELECT i, {sums} FROM {counted} WHERE n > 0")),
         integers=integers,
         report=_report(cluster, log, counted),
-        close=cluster.close,
+        drop=cluster.close,
     )
     return held, names
 

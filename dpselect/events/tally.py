@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.errors import ForeignProcess
+from accounting.kept import Kept
 from dpselect.errors import EventLogError
 from dpselect.events.clipping import as_scores
 from dpselect.events.private import NotPickled
@@ -22,13 +25,19 @@ from dpselect.selection import Label
 _AT_ONCE = 5000  # rows that one statement writes out
 _TRIES, _MOST_TRIES = 64, 100_000  # candidates that are tried at a time, at least and at most
 _CHANGED = "the engine's counts changed while they were drawn from: nothing is released; read the log again"
+_CLOSED = "the held counts are closed: release from them inside the with block, or read the log again with events.hold"
+_FAILED = "the held counts were closed by a release that failed half-way: read the log again with events.hold"
 Listed = Sequence[Label]
+
+
+def _open() -> Kept[str]:
+    return Kept("", owner="the table of held counts", remedy="read the log in each process with events.hold")
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Tally(NotPickled):
-    """Items and their totals in an engine.
+    """Items and their totals in an engine. Threads may share it, a fork of its process may not use it.
 
     Attributes:
         run: the rows of a query.
@@ -37,7 +46,8 @@ class Tally(NotPickled):
         relation: columns i, all different; n, users; w0, w1, ..., sums of clipped weights in units of 2^-20.
         integers: whether items are integers.
         report: what was read. **Private**.
-        close: drops all of it.
+        drop: drops all of it.
+        ended: why nothing more is released; empty while something may be.
     """
 
     run: Callable[[str], list[tuple[Any, ...]]]
@@ -46,7 +56,39 @@ class Tally(NotPickled):
     relation: str
     integers: bool
     report: ReadReport
-    close: Callable[[], None]
+    drop: Callable[[], None]
+    ended: Kept[str] = field(default_factory=_open)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Questions of one thread, while no other asks.
+
+        Raises:
+            EventLogError: it is closed.
+            ForeignProcess: it was made before a fork.
+        """
+        with self.ended.turn() as ended:
+            if ended:
+                raise EventLogError(ended)
+            yield
+
+    @contextmanager
+    def release(self) -> Iterator[None]:
+        """A turn that draws: whatever fails or is interrupted in it closes the table.
+
+        Raises:
+            EventLogError, ForeignProcess: as for `turn`.
+        """
+        with self.turn():
+            self.ended.value = _FAILED
+            yield
+            self.ended.value = ""
+
+    def close(self) -> None:
+        """Drop all of it, after a release that another thread draws. A fork leaves it to the process that made it."""
+        with suppress(ForeignProcess), self.ended.turn():
+            self.ended.value = _CLOSED
+            self.drop()
 
 
 @final
