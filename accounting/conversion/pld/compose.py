@@ -17,6 +17,7 @@ import scipy
 from accounting.conversion.pld.condense import MOST_STEPS
 from accounting.conversion.pld.grid import Parts, aligned, best_tilt, choose_interval, inflation
 from accounting.conversion.pld.loss import TINY, Floats, Losses, grid_of
+from accounting.conversion.pld.renyi_loss import RenyiLoss
 
 # Most runs of all steps together: beyond, the rounding of the powers is no longer small against the law of the sum.
 _MOST_RUNS = 10**10
@@ -55,7 +56,8 @@ def composable(losses: Losses) -> bool:
     if not all(_LEAST_SCALE <= loss.scale <= _MOST_SCALE for _, loss in losses.steps):
         return False
     # A wide law whose bulk is narrow would need too many cells: its atoms decide, and the other routes know them.
-    return max(loss.period for _, loss in losses.steps) <= _MOST_CELLS * choose_interval(losses, _COARSE)
+    widest = max(4 * loss.reach if isinstance(loss, RenyiLoss) else loss.period for _, loss in losses.steps)
+    return widest <= _MOST_CELLS * choose_interval(losses, _COARSE)
 
 
 @lru_cache(maxsize=512)

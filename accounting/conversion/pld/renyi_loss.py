@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from accounting.conversion.pld.hull import MOST_REACH, masses
-from accounting.conversion.pld.loss import Floats, Pmf, grid_of
+from accounting.conversion.pld.loss import TINY, Floats, Pmf, grid_of
 
 _ORDERS = 1 + np.geomspace(1.0101e-2, 1e6, 160)
 _BLOCK = 4096
@@ -42,6 +42,11 @@ class RenyiLoss:
     @property
     def period(self) -> float:
         return 0.0
+
+    @property
+    def reach(self) -> float:
+        """How far from 0 its losses lie, but for a chance of `TINY`."""
+        return min(MOST_REACH, self._beyond(TINY))
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         # A hull over every so many grid points is a bound too, a little above; for one step it is worth no more.
