@@ -24,6 +24,7 @@ _DEFAULT_MEMORY = "1GiB"
 _MEMORY = re.compile(r"\s*\d+(\.\d+)?\s*([KMGT]i?B)\s*", re.IGNORECASE)
 # Rows that each thread holds back per bucket while it splits the log: few, since it does so for all buckets at once.
 _ROWS_HELD_BACK = 20_000
+_BETWEEN_INTERRUPTIONS = 0.05  # seconds
 
 T = TypeVar("T")
 
@@ -101,12 +102,24 @@ class Engine:
         """Ctrl-C ends a query at once. Left alone the engine looks for it, or does not, until the query has ended."""
         if threading.current_thread() is not threading.main_thread():
             return work()
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(work)
+        begun, ended = threading.Event(), threading.Event()
+
+        def noted() -> T:
+            begun.set()
             try:
-                return running.result()
+                return work()
+            finally:
+                ended.set()
+
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                return pool.submit(noted).result()
             except KeyboardInterrupt:
+                # Again and again: the engine forgets an interruption that comes before its query has begun.
+                pool.shutdown(wait=False, cancel_futures=True)
                 self._connection.interrupt()
+                while not ended.wait(_BETWEEN_INTERRUPTIONS) and begun.is_set():
+                    self._connection.interrupt()
                 raise
 
 

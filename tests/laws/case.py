@@ -21,12 +21,14 @@ class Case:
 
     boxes: (candidates, highest count) pairs.
     tight: whether the pure epsilon is reached within 1e-6 on the largest box.
+    rounds: how many are drawn at once; fewer where a draw is slow and the member's own file draws more.
     """
 
     mechanism: dps.Mechanism
     boxes: tuple[tuple[int, int], ...] = ((1, 3), (2, 5), (3, 3))
     tight: bool = False
     domain: Domain = "public"
+    rounds: int = 40_000
 
     def __str__(self) -> str:
         return f"{self.mechanism!r}-{self.domain}".replace(" ", "")

@@ -34,6 +34,10 @@ CASES += [
 ]
 
 CASES += [
-    Case(dps.JointQuantiles(quantiles=quantiles, low=0, high=2, step=1, epsilon=1.5, relation=relation, spread=1), ((3, 3),))
+    Case(
+        dps.JointQuantiles(quantiles=quantiles, low=0, high=2, step=1, epsilon=1.5, relation=relation, spread=1),
+        ((3, 3),),
+        rounds=1000,
+    )
     for quantiles, relation in (((0.5,), "add_remove"), ((0.25, 0.75), "replace_one"), ((0.2, 0.5, 0.9), "add_remove"))
 ]

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from cases import CASES, Case
-from mechanism_laws import SAMPLES, curve_covers, epsilons_for, misfit, outcome, relabelled_covers, some_scores
+from mechanism_laws import curve_covers, epsilons_for, misfit, outcome, relabelled_covers, some_scores
 
 import dpselect as dps
 from dpselect import verify
@@ -79,8 +79,8 @@ def test_select_follows_the_law(case: Case) -> None:
     rng = np.random.default_rng(20261121)
     scores = some_scores(case.mechanism, case.boxes[-1][0], case.domain)[-1]
     law = case.mechanism.probabilities(scores)
-    many = case.mechanism.select_many(np.tile(scores.dense(), (SAMPLES, 1)), rng=rng)
-    singles = [outcome(case.mechanism.select(scores, rng=rng), law) for _ in range(2000)]
+    many = case.mechanism.select_many(np.tile(scores.dense(), (case.rounds, 1)), rng=rng)
+    singles = [outcome(case.mechanism.select(scores, rng=rng), law) for _ in range(min(2000, case.rounds))]
     assert misfit(singles, law) > FALSE_ALARM
     if case.domain == "public":
         assert misfit([outcome(s, law) for s in many], law) > FALSE_ALARM
