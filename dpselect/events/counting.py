@@ -13,6 +13,7 @@ from dpselect.events.amounts import Amount, Measure, summed
 from dpselect.events.bounding import Bound
 from dpselect.events.clipping import Clip
 from dpselect.events.columns import SHORT
+from dpselect.events.domain import typed
 from dpselect.events.engine import Engine
 from dpselect.events.rows import Kinds
 from dpselect.events.staging import Staged
@@ -62,9 +63,9 @@ class CountedGroups:
 class Contributions:
     """What a user may contribute: to the log or, where there are groups, to each group.
 
-    within: the only items that are looked at, as the log's type; None for all.
+    within: the only items that are looked at, as their list writes them; None for all.
     groups: the bound on one user's groups; None where the log has none.
-    listed: the only groups that are looked at, as the log's type; None for all.
+    listed: the only groups that are looked at, likewise; None for all.
     """
 
     bound: Bound | None
@@ -127,7 +128,8 @@ def _prepare(engine: Engine, kinds: Kinds, allowed: Contributions, what: str) ->
         engine.run(f"CREATE TABLE presence (g {types['g']}, w BIGINT)", what=what)
     for name, column, labels in (("listed_items", "i", allowed.within), ("listed_groups", "g", allowed.listed)):
         if labels is not None:
-            engine.run(f"CREATE TABLE {name} AS SELECT CAST(unnest(?) AS {types[column]}) AS {column}", [labels], what=what)
+            known = typed(labels, integers=types[column] != "VARCHAR")
+            engine.run(f"CREATE TABLE {name} AS SELECT CAST(unnest(?) AS {types[column]}) AS {column}", [known], what=what)
 
 
 def _distinct(relation: str, kinds: Kinds, allowed: Contributions) -> str:

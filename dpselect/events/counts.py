@@ -63,6 +63,7 @@ class EventCounts(Measured):
         max_items_per_user: the bound on one user's items, or None.
         salt: what chose the items kept under the bound, to choose the same again; None without a bound.
         public: whether the items were asked for by name, and are no secret.
+        integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.
     """
 
@@ -73,6 +74,7 @@ class EventCounts(Measured):
     max_items_per_user: int | None
     salt: str | None
     public: bool
+    integers: bool
     report: ReadReport
 
     def scores(
@@ -86,8 +88,9 @@ class EventCounts(Measured):
 
         Without a catalogue the domain is "observed", since which items occur is private, and items are in order of their
         labels; "public" if `read` was told which items to look at. With one it is "public": one score per label in the
-        catalogue's order, 0 for an item nobody touched, and items outside it left out. The labels of a catalogue are matched as
-        the log's type: 7 and "7" mean the item 7 of a column of integers, and "7" of a column of text.
+        catalogue's order, 0 for an item nobody touched, and items outside it left out. Labels are released
+        as the catalogue writes them, and matched as the log's type: 7 and "7" mean the item 7 of a column of integers, and "7"
+        of a column of text.
 
         The sensitivity is that of distinct-user counts (theory, conventions): one user changes every count by at most 1.
         Under "add_remove" all changes have one sign, and under a bound of L items at most L counts change. Under
@@ -104,7 +107,7 @@ class EventCounts(Measured):
         values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
         names = self.labels
         if catalogue is not None:
-            names = tuple(named(catalogue, integers=isinstance(self.labels[0], int)))
+            names = tuple(named(catalogue, integers=self.integers))
             values = aligned(self.labels, values, names)
         domain: Domain = "public" if self.public or catalogue is not None else "observed"
         if domain == "observed":

@@ -17,14 +17,26 @@ _DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 
 
 def named(catalogue: Sequence[Label] | NDArray[np.generic], *, integers: bool, what: str = "catalogue") -> list[Label]:
-    """The labels of a catalogue of items, or of a list of groups, as the log's type and in their order.
+    """The labels of a catalogue of items, or of a list of groups, as it writes them and in their order.
+
+    What is released is written as the public list has it, whatever was read: else its type would tell whether anything was.
+    `integers` says that the log's type, not its values, is of integers.
 
     Raises:
-        EventLogError: it is empty, names one twice, or one of them cannot be an item (or group) of this log.
+        EventLogError: it is empty, names one twice, or one of them cannot be an item (or group) of this type.
     """
-    names = [_integer(name, what) if integers else str(name) for name in _listed(catalogue, what)]
-    require_distinct(names, what)
+    names = _listed(catalogue, what)
+    if integers:
+        for name in names:
+            _require_integer(name, what)
+    require_distinct([str(name) for name in names], what)
     return names
+
+
+def typed(names: Sequence[Label], *, integers: bool) -> list[Label]:
+    """What such labels are in a log of integers or of text; what can be none in it is left out."""
+    texts = map(str, names)
+    return [int(text) for text in texts if _DECIMAL.fullmatch(text)] if integers else list(texts)
 
 
 def joined(parts: tuple[object, ...]) -> str:
@@ -38,11 +50,16 @@ def _quoted(text: str) -> str:
 
 def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
     """(..., names) what (..., m) sums of items have for these names, 0 for one that is no item."""
-    place = {label: at for at, label in enumerate(labels)}
-    at = np.fromiter((place.get(name, -1) for name in names), dtype=np.int64, count=len(names))
+    at = places(labels, names)
     found = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
     found[..., at >= 0] = sums[..., at[at >= 0]]
     return found
+
+
+def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]:
+    """(names,) where each stands among the labels, 7 and "7" being the same; -1 for one that is none."""
+    place = {str(label): at for at, label in enumerate(labels)}
+    return np.fromiter((place.get(str(name), -1) for name in names), dtype=np.int64, count=len(names))
 
 
 def require_distinct(names: Sequence[Label], what: str) -> None:
@@ -79,18 +96,11 @@ def _plain(name: object, what: str) -> Label:
     return value  # type: ignore[return-value]
 
 
-def _integer(name: Label, what: str) -> int:
-    if isinstance(name, int):
-        return _held(name, what)
-    if not _DECIMAL.fullmatch(name):
+def _require_integer(name: Label, what: str) -> None:
+    if isinstance(name, str) and not _DECIMAL.fullmatch(name):
         raise EventLogError(
             f"{what} holds {name!r}, and those of this log are integers: write its labels as integers, without leading "
             "zeros or signs, or give the log's as text"
         )
-    return _held(int(name), what)
-
-
-def _held(number: int, what: str) -> int:
-    if not -(2**63) <= number < 2**64:
+    if not -(2**63) <= (number := int(name)) < 2**64:
         raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
-    return number

@@ -13,7 +13,7 @@ from accounting import Relation
 from dpselect.events.amounts import Measure
 from dpselect.events.counting import PRESENT
 from dpselect.events.counts import Measured, require_from_zero, signed
-from dpselect.events.domain import named
+from dpselect.events.domain import named, places
 from dpselect.events.report import ReadReport
 from dpselect.mechanisms.combine.grouped_scores import GroupedScores
 from dpselect.scores import Scores
@@ -46,7 +46,7 @@ class GroupCounts(Measured):
         salt: what chose the groups and items kept, to choose the same again.
         listed: whether the groups were asked for by name, and are no secret.
         public: whether the items were.
-        integers: whether items are integers; if not they are text.
+        integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.
     """
 
@@ -108,12 +108,11 @@ class GroupCounts(Measured):
         """Of the same public items in every group."""
         zeros = np.zeros(len(names), dtype=values.dtype)
         nobody = Scores(zeros, sensitivity=sensitivity, labels=names, kind="utilities" if signed(self.clips) else "counts")
-        at = {name: place for place, name in enumerate(names)}
-        to = np.array([at.get(item, -1) for item in self.items], dtype=np.int64)
+        to = places(names, self.items)
 
         def build(span: slice) -> Scores:
-            dense, places = np.zeros(len(names), dtype=values.dtype), to[self.place[span]]
-            dense[places[places >= 0]] = values[span][places >= 0]
+            dense, at = np.zeros(len(names), dtype=values.dtype), to[self.place[span]]
+            dense[at[at >= 0]] = values[span][at >= 0]
             return nobody.with_values(dense)
 
         return build

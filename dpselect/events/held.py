@@ -10,6 +10,7 @@ import numpy as np
 
 from dpselect.errors import DomainMismatch, InvalidRequest, NoClosedForm
 from dpselect.events.tally import Listed, Table
+from dpselect.mechanisms.release import label_key
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores
@@ -116,7 +117,7 @@ class HeldScores(Rounds):
         ends = list(itertools.accumulate(sizes.tolist(), initial=0))
         chosen = [(group := bisect_right(ends, place) - 1, place - ends[group]) for place in drawn.indices]
         labels = self._table.labels(chosen, values, source)
-        order = range(len(labels)) if drawn.ordered else sorted(range(len(labels)), key=labels.__getitem__)
+        order = range(len(labels)) if drawn.ordered else sorted(range(len(labels)), key=lambda at: label_key(labels[at]))
         kept = {"labels": tuple(labels[at] for at in order), "positions": None}
         noisy = None if drawn.values is None else tuple(drawn.values[at] for at in order)
         return drawn.model_copy(update={**kept, "values": noisy})

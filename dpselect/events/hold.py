@@ -21,7 +21,7 @@ from dpselect.events.clipping import Clip, clips
 from dpselect.events.columns import asked_for
 from dpselect.events.counting import Contributions, tally
 from dpselect.events.counts import Measured
-from dpselect.events.domain import named
+from dpselect.events.domain import named, typed
 from dpselect.events.engine import Engine, opened
 from dpselect.events.held import HeldScores
 from dpselect.events.prepared import prepared, reported, told
@@ -88,7 +88,7 @@ class HeldCounts(Measured):
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
-            names = named(catalogue, integers=self.tally.integers)
+            names = named(catalogue, integers=self.tally.typed)
             with self.tally.turn():
                 return names, self.tally.listing(names)
         if not self.tally.integers or not catalogue:
@@ -152,7 +152,7 @@ def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[T
     with ExitStack() as stack:
         engine = stack.enter_context(opened(options.get("memory_limit")))
         staged, kinds, parts = prepared(engine, given, buckets, progress)
-        names = None if within is None else named(within, integers=kinds["item"] != "str")
+        names = None if within is None else named(within, integers=kinds["item"] == "int")
         asked = replace(allowed, within=names)
         pairs = tally(engine, staged, kinds, asked, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
         held = _held(engine, staged, kinds, asked, pairs)
@@ -169,7 +169,8 @@ def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, 
     def listing(labels: Sequence[Label]) -> str:
         name = f"listed{next(numbers)}"
         stored = "VARCHAR" if kinds["item"] == "str" else "HUGEINT"
-        engine.run(f"CREATE TABLE {name} AS SELECT CAST(unnest(?) AS {stored}) AS i", [labels], what=what)
+        known = typed(labels, integers=kinds["item"] != "str")
+        engine.run(f"CREATE TABLE {name} AS SELECT CAST(unnest(?) AS {stored}) AS i", [known], what=what)
         return name
 
     return Tally(
@@ -178,6 +179,7 @@ def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, 
         bucket=_BUCKET,
         relation="counted",
         integers=kinds["item"] != "str",
+        typed=kinds["item"] == "int",
         report=reported(staged, pairs, counted),
         drop=lambda: None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TypedDict, Unpack, overload
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpselect.events.clipping import Norm
 from dpselect.events.columns import asked_for
 from dpselect.events.counting import Contributions, Counted, CountedGroups, count
 from dpselect.events.counts import EventCounts
-from dpselect.events.domain import aligned, named
+from dpselect.events.domain import aligned, named, places
 from dpselect.events.doors.files import Format
 from dpselect.events.engine import opened
 from dpselect.events.grouped import NOTHING, GroupCounts
@@ -153,7 +154,7 @@ def read(
     Returns:
         The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's type is integer (Parquet, tables)
         or if all its values are whole numbers (JSON lines), and str otherwise: always in CSV and TSV, so that "007" and "7" stay
-        apart.
+        apart. Those of a public list (`within`, `groups`, a catalogue) are as that list writes them, whatever was read.
 
     Users, items and groups must be integers of at most 64 bits or text (enumerations and UUIDs are text); fractions, booleans,
     dates, bytes and nested values are refused, and so is a column in which integers and text are mixed. Events with a null
@@ -186,13 +187,14 @@ def read(
         return _from_cluster(given, Contributions(limited, weights, None, grouped), within)
     with opened(memory_limit) as engine:
         staged, kinds, parts = prepared(engine, given, buckets, progress)
-        names = None if within is None else named(within, integers=kinds["item"] != "str")
-        listed = None if known is None else named(known, integers=kinds["group"] != "str", what="groups")
+        names = None if within is None else named(within, integers=kinds["item"] == "int")
+        listed = None if known is None else named(known, integers=kinds["group"] == "int", what="groups")
         allowed = Contributions(limited, weights, names, grouped, listed)
         counted = count(engine, staged, kinds, allowed, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
     if isinstance(counted, CountedGroups):
-        return _grouped(staged, counted, allowed, integers=kinds["item"] != "str")
-    return _result(reported(staged, counted.pairs, int(counted.counts.sum())), counted, allowed)
+        return _grouped(staged, counted, allowed, integers=kinds["item"] == "int")
+    report = reported(staged, counted.pairs, int(counted.counts.sum()))
+    return _result(report, counted, allowed, integers=kinds["item"] == "int")
 
 
 def _require_bound(group: object, groups: object, most: int | None) -> None:
@@ -211,24 +213,23 @@ def _from_cluster(given: Given, allowed: Contributions, within: Sequence[Label] 
         counted = spark.collected(tally, allowed)
     finally:
         tally.close()
-    return _result(tally.report, counted, replace(allowed, within=names))
+    return _result(tally.report, counted, replace(allowed, within=names), integers=tally.integers)
 
 
 def _grouped(staged: Staged, counted: CountedGroups, allowed: Contributions, *, integers: bool) -> GroupCounts:
     ends = counted.starts.tolist()
-    spans = {name: slice(ends[place], ends[place + 1]) for place, name in enumerate(counted.groups)}
+    spans = [slice(start, end) for start, end in pairwise(ends)]
     present = dict(zip(counted.groups, counted.present.tolist(), strict=True))
     if allowed.listed is not None:
-        spans = {name: spans.get(name, slice(0, 0)) for name in allowed.listed}
+        spans = [spans[at] if at >= 0 else slice(0, 0) for at in places(counted.groups, allowed.listed).tolist()]
     items, place = counted.items, counted.item
     if allowed.within is not None:
-        at = {name: number for number, name in enumerate(allowed.within)}
-        items, place = allowed.within, np.array([at[name] for name in counted.items], dtype=np.int64)[place]
+        items, place = allowed.within, places(allowed.within, counted.items)[place]
     for held in (place, counted.counts, counted.clipped):
         held.setflags(write=False)
     assert allowed.groups is not None, "groups were counted"
     return GroupCounts(
-        spans=spans,
+        spans=dict(zip(counted.groups if allowed.listed is None else allowed.listed, spans, strict=True)),
         items=tuple(items),
         place=place,
         counts=counted.counts,
@@ -245,7 +246,7 @@ def _grouped(staged: Staged, counted: CountedGroups, allowed: Contributions, *, 
     )
 
 
-def _result(report: ReadReport, counted: Counted, allowed: Contributions) -> EventCounts:
+def _result(report: ReadReport, counted: Counted, allowed: Contributions, *, integers: bool) -> EventCounts:
     names, limited, counts, clipped = allowed.within, allowed.bound, counted.counts, counted.clipped
     if names is not None:
         counts, clipped = aligned(counted.labels, counts, names), aligned(counted.labels, clipped, names)
@@ -262,5 +263,6 @@ def _result(report: ReadReport, counted: Counted, allowed: Contributions) -> Eve
         max_items_per_user=None if limited is None else limited.limit,
         salt=None if limited is None else limited.salt,
         public=names is not None,
+        integers=integers,
         report=report,
     )

@@ -131,7 +131,7 @@ class Cluster:
 
 
 def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, list[Label] | None]:
-    """Count a frame, and hold the totals on the cluster; and the items that are looked at as the log's type.
+    """Count a frame, and hold the totals on the cluster; and the items that are looked at.
 
     Raises:
         EventLogError: the frame has no such columns, they are neither integers nor text, or no event has both.
@@ -175,6 +175,7 @@ def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any
         bucket=_BUCKET,
         relation=cluster.view(cluster.frame(f"SELECT i, {sums} FROM {counted} WHERE n > 0")),
         integers=integers,
+        typed=integers,
         report=_report(cluster, log, counted),
         drop=cluster.close,
     )

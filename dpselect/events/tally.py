@@ -45,6 +45,7 @@ class Tally(NotPickled):
         bucket: SQL of a number from 0 that items are looked for by: a function of i alone.
         relation: columns i, all different; n, users; w0, w1, ..., sums of clipped weights in units of 2^-20.
         integers: whether items are integers.
+        typed: whether the log's type says so, not its values.
         report: what was read. **Private**.
         drop: drops all of it.
         ended: why nothing more is released; empty while something may be.
@@ -55,6 +56,7 @@ class Tally(NotPickled):
     bucket: str
     relation: str
     integers: bool
+    typed: bool
     report: ReadReport
     drop: Callable[[], None]
     ended: Kept[str] = field(default_factory=_open)
@@ -99,7 +101,7 @@ class Table:
     Attributes:
         tally: where.
         column: what the number is called there.
-        names: the public domain; None for the items of the log.
+        names: the public domain, as it is released; None for the items of the log.
         listed: the relation with the column i that holds them, unless they are a range.
     """
 
@@ -132,12 +134,14 @@ class Table:
         pairs = [(units[group], member) for group, member in chosen]
         found = self._found([pair for pair in pairs if pair[0] > 0])
         rest = iter(self._untouched(sum(unit == 0 for unit, _ in pairs), source))
-        return [found[pair] if pair[0] > 0 else next(rest) for pair in pairs]
+        written = {} if self.names is None or isinstance(self.names, range) else {str(name): name for name in self.names}
+        labels = [found[pair] if pair[0] > 0 else next(rest) for pair in pairs]
+        return [written.get(str(label), label) for label in labels]
 
     def scores_of(self, labels: Listed) -> Numbers:
         """The numbers of these items, 0 for one that is not there."""
-        known = dict(self._among(labels))
-        return self._scores([known.get(label, 0) for label in labels])
+        known = {str(label): unit for label, unit in self._among(labels)}
+        return self._scores([known.get(str(label), 0) for label in labels])
 
     def _seen(self) -> str:
         """SQL (i, v) of the candidates above 0."""
@@ -185,8 +189,8 @@ class Table:
         names, found, tries = self.names or (), dict[Label, None](), max(_TRIES, 2 * count)
         while len(found) < count:
             tried = [names[place] for place in source.below(np.full(tries, len(names), dtype=np.int64)).tolist()]
-            touched = {label for label, unit in self._among(list(dict.fromkeys(tried))) if unit > 0}
-            found |= dict.fromkeys(label for label in tried if label not in touched)
+            touched = {str(label) for label, unit in self._among(list(dict.fromkeys(tried))) if unit > 0}
+            found |= dict.fromkeys(label for label in tried if str(label) not in touched)
             tries = min(2 * tries, _MOST_TRIES)
         return list(found)[:count]
 

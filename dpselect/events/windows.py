@@ -99,7 +99,8 @@ def window(time: object, since: Moment | None, until: Moment | None, zone: str, 
 
 
 def periods(whole: Window, every: Every) -> Iterator[tuple[str, datetime, datetime]]:
-    """Name, start and end of the days, ISO weeks or months of a window with two ends, named as a ledger names them.
+    """Name, start and end of the days, ISO weeks or months of a window with two ends, named as a ledger names them; those
+    that the zone skipped are left out.
 
     Raises:
         EventLogError: an end is missing, or lies within a period; or there are more than 400.
@@ -116,7 +117,9 @@ def periods(whole: Window, every: Every) -> Iterator[tuple[str, datetime, dateti
             )
     for _ in range(_MOST_PERIODS):
         following = _start(at + timedelta(days={"day": 1, "week": 7, "month": 31}[every]), every)
-        yield _name(at, every), at.replace(tzinfo=whole.zone), following.replace(tzinfo=whole.zone)
+        start, after = (moment.replace(tzinfo=whole.zone) for moment in (at, following))
+        if instant(start) < instant(after):  # a zone that crosses the date line skips a day: nothing can happen on it
+            yield _name(at, every), start, after
         at = following
         if at >= end:
             return

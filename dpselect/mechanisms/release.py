@@ -49,8 +49,9 @@ def release(
 def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
     """These positions in an order that does not depend on the data: by label, or by position where there are none."""
     names = scores.labels
-    return sorted(positions, key=int if names is None else lambda i: _label_key(names[i]))
+    return sorted(positions, key=int if names is None else lambda i: label_key(names[i]))
 
 
-def _label_key(label: int | str) -> tuple[bool, int | str]:
+def label_key(label: int | str) -> tuple[bool, int | str]:
+    """What sorts integers before text."""
     return isinstance(label, str), label

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from dpselect.errors import EventLogError
+from dpselect.events.columns import SHORT
 from dpselect.events.private import NotPickled
-from dpselect.events.rows import Given, Kinds, Rows, Settle, literal, located
-from dpselect.events.windows import boundaries
+from dpselect.events.rows import Given, Kinds, Rows, literal, located
+from dpselect.events.windows import boundaries, instant
 
 if TYPE_CHECKING:
     from dpselect.events.engine import Engine
 
-_NONE = -1  # the number of no period
+_NONE, _OUTSIDE = -1, -2  # the numbers of no period, and of what is outside the window
 
 
 @final
@@ -28,7 +29,7 @@ class Part(NotPickled):
     relation: str
     size: int
     what: str
-    kinds: Kinds | Settle
+    kinds: Kinds
 
     def __repr__(self) -> str:
         return f"Part({self.what!r})"
@@ -49,26 +50,39 @@ def cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, da
     """The parts of a log, by the names of their periods, which follow each other without a gap; what is outside is in none.
 
     Raises:
-        EventLogError: it cannot be read, or a time is none.
+        EventLogError: it cannot be read, or a time, a value or a label is none.
     """
     assert given.window is not None, "a log is cut by time"
-    assert all(one[2] == other[1] for one, other in pairwise(periods)), "an event of a gap would fall to the period before it"
+    assert all(instant(one[2]) == instant(other[1]) for one, other in pairwise(periods)), (
+        "an event of a gap would fall to the period before it"
+    )
     kind = "str" if callable(log.kinds) else log.kinds["time"]
     moment, wall = given.window.moment(kind)
     starts = [(place, *ends) for place, (_, *ends) in enumerate(boundaries(given.window, periods))]
-    listed = ", ".join(f"({place}, true, {on_wall}), ({place}, false, {utc})" for place, on_wall, utc in starts)
+    ends = {given.window.wall(end) for *_, end in periods} - {on_wall for _, on_wall, _ in starts}  # of a day that a zone skipped
+    listed = ", ".join(
+        [f"({place}, true, {on_wall}), ({place}, false, {utc})" for place, on_wall, utc in starts]
+        + [f"({_NONE}, true, {on_wall})" for on_wall in ends]
+    )
     engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, moment)", what=log.what)
     timed = f"SELECT *, {moment} AS moment, {wall} AS wall FROM ({log.sql})"
     timed = f"SELECT * EXCLUDE (t), t IS NOT NULL AND moment IS NULL AS lost FROM ({timed})"
-    kept = f"SELECT * FROM ({timed}) WHERE moment IS NULL OR ({given.window.holds('moment', 'wall')})"
-    joined = f"SELECT log.*, coalesce(period, {_NONE}) AS period FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, moment)"
+    inside = f"moment IS NULL OR ({given.window.holds('moment', 'wall')})"
+    whole = callable(log.kinds)  # then the events outside are written too: what a log's values are is settled over all of it
+    kept = f"SELECT *, {inside} AS inside FROM ({timed}){'' if whole else f' WHERE {inside}'}"
+    period = f"CASE WHEN inside THEN coalesce(period, {_NONE}) ELSE {_OUTSIDE} END"
+    joined = f"SELECT log.* EXCLUDE (inside), {period} AS period FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, moment)"
     columns = engine.run(f"DESCRIBE SELECT * EXCLUDE (moment, wall, period) FROM ({joined})", what=log.what)
     folder = engine.path("periods")
     copy = f"COPY (SELECT * EXCLUDE (moment, wall) FROM ({joined})) TO {literal(str(folder))}"
     engine.run(f"{copy} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
     _require_times(engine, folder / f"period={_NONE}", given, log.what)
+    _require_values(engine, folder, given, log.what)
+    kinds = _settled(engine, log, given, folder)
     nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in columns)} WHERE false)"
-    return {name: _part(folder / f"period={place}", nothing, log, name) for place, (name, *_) in enumerate(periods)}
+    return {
+        name: _part(folder / f"period={place}", nothing, kinds, f"{log.what}, {name}") for place, (name, *_) in enumerate(periods)
+    }
 
 
 def _require_times(engine: Engine, aside: Path, given: Given, what: str) -> None:
@@ -76,17 +90,33 @@ def _require_times(engine: Engine, aside: Path, given: Given, what: str) -> None
         raise EventLogError(f"time={given.asked.time!r} of {what} holds something that is no time: see time= of events.read")
 
 
-def _part(folder: Path, nothing: str, log: Rows, name: str) -> Part:
-    files = list(folder.glob("*.parquet"))
-    size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
-    settle, what = log.kinds, f"{log.what}, {name}"
-    kinds: Kinds | Settle = _untimed(settle) if not callable(settle) else lambda *given: _untimed(settle(*given))
-    return Part(_within(folder) if files else nothing, size, what, kinds)
+def _require_values(engine: Engine, folder: Path, given: Given, what: str) -> None:
+    if given.asked.value is not None and any(folder.glob("*/*.parquet")):
+        bad = "bool_or(v IS NOT NULL AND NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false))"
+        if engine.run(f"SELECT {bad} FROM {_within(folder, '*/*.parquet')}", what=what)[0][0]:
+            raise EventLogError(f"value={given.asked.value!r} of {what} holds something that is no finite number: clean it")
 
 
-def _untimed(kinds: Kinds) -> Kinds:
+def _settled(engine: Engine, log: Rows, given: Given, folder: Path) -> Kinds:
+    """The kinds of every part, once and of the whole log: no period's own rows decide how it is read."""
+    settle, found, roles = log.kinds, any(folder.glob("*/*.parquet")), list(given.asked.columns)
+    if callable(settle) and found:
+        everything = _within(folder, "*/*.parquet")
+        held = [role for role in roles if role != "time"]
+        counts = ", ".join(f"count({SHORT[role]})" for role in held)
+        present = dict(zip(held, engine.run(f"SELECT {counts} FROM {everything}", what=log.what)[0], strict=True))
+        present["time"] = sum(each.name != f"period={_NONE}" for each in folder.iterdir())
+        kinds = settle(engine, everything, frozenset(role for role in roles if not present[role]))
+    else:
+        kinds = dict.fromkeys(roles, "str") if callable(settle) else settle
     return {role: kind for role, kind in kinds.items() if role != "time"}
 
 
-def _within(folder: Path) -> str:
-    return f"read_parquet({located(folder)[:-1]}/*.parquet', hive_partitioning = false)"
+def _part(folder: Path, nothing: str, kinds: Kinds, what: str) -> Part:
+    files = list(folder.glob("*.parquet"))
+    size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
+    return Part(_within(folder) if files else nothing, size, what, kinds)
+
+
+def _within(folder: Path, files: str = "*.parquet") -> str:
+    return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"

@@ -123,7 +123,7 @@ def test_a_second_look_at_chosen_items() -> None:
     assert found.clipped[0].tolist() == [weights.get(item, 0) for item in chosen]
     assert found.scores().domain == "public"
     nobody = events.read(arrow(LOG), **COLUMNS, clip=1.0, max_items_per_user=2, within=["12345"])
-    assert (nobody.labels, nobody.counts.tolist()) == ((12345,), [0])
+    assert (nobody.labels, nobody.counts.tolist()) == (("12345",), [0])
 
 
 def test_clipped_scores_feed_a_histogram() -> None:

@@ -12,8 +12,12 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
+import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
+from dpselect.events.columns import asked_for
+from dpselect.events.prepared import split
+from dpselect.events.rows import Given
 from dpselect.events.windows import periods, window
 
 SECRET = "SECRET42"
@@ -187,6 +191,97 @@ def test_periods_are_named_as_a_ledger_names_them() -> None:
         named("month", "2024-11-02", "2025-02-01")
     with pytest.raises(EventLogError, match="more than 400"):
         named("day", "2020-01-01", "2024-01-01")
+
+
+def test_a_value_that_is_none_stops_the_log_before_any_day() -> None:
+    """Whichever day it is of."""
+    table = frame(["2024-01-01", "2024-01-02"]).with_columns(v=pl.Series(["1", "nan"]))
+    stretch = window("t", "2024-01-01", "2024-01-03", "UTC", None)
+    assert stretch is not None
+    asked = Given(table, asked_for("u", "i", None, "v", "t"), window=stretch)
+    with pytest.raises(EventLogError, match="finite"), split(asked, list(periods(stretch, "day"))):
+        pass
+
+
+def cut_by_day(source: Any, since: str, until: str, zone: str = "UTC", group: str | None = None) -> Any:
+    """The parts of a log, a day each."""
+    stretch = window("t", since, until, zone, None)
+    assert stretch is not None
+    return split(Given(source, asked_for("u", "i", group, None, "t"), window=stretch), list(periods(stretch, "day")))
+
+
+def test_a_day_that_a_zone_skipped_is_no_period() -> None:
+    """Samoa had no 30 December 2011: the first instant of the 31st is of the 31st, and a clock never showed the 30th."""
+    times = ["2011-12-30T09:59:59Z", "2011-12-30T10:00:00Z", "2011-12-30T12:00:00", "2011-12-31T00:00:00"]
+    with cut_by_day(frame(times), "2011-12-29", "2012-01-01", "Pacific/Apia") as parts:
+        found = {name: events.read(part, user="u", item="i").labels for name, part in parts.items()}
+    assert found == {"2011-12-29": (0,), "2011-12-31": (1, 3)}
+
+
+def logged(rows: list[tuple[Any, Any, Any, str]], form: str, folder: Path) -> Any:
+    table = pl.DataFrame(rows, schema=["u", "i", "g", "t"], orient="row")
+    if form == "table":
+        return table
+    table.write_ndjson(folder / "log.jsonl")
+    return folder / "log.jsonl"
+
+
+@pytest.mark.parametrize("form", ["table", "jsonl"])
+@pytest.mark.parametrize("listed", [[1, 2], ["1", "2"], ["2", 1]])
+@pytest.mark.parametrize("days", [1, 0])
+def test_an_empty_day_reads_as_one_with_an_event(form: str, listed: list[Any], days: int, tmp_path: Path) -> None:
+    """Labels of public items and groups are as their lists write them, whether anybody was there or not."""
+    rows = [("a", 1, 5, "2024-01-01")] * days
+    found = []
+    for more in ([], [("e", 2, 6, "2024-01-02")]):
+        source = logged([*rows, ("x", 1, 5, "2023-12-31"), *more], form, tmp_path)
+        with cut_by_day(source, "2024-01-01", "2024-01-03", group="g") as parts:
+            part, groups = parts["2024-01-02"], {"group": "g", "groups": ["5", 6], "max_groups_per_user": 1}
+            with events.hold(part, user="u", item="i") as held:
+                drawn = dps.OneshotTopK(k=2, noise="gumbel", scale=1.0).select(held.scores(listed)).labels or ()
+            cells = events.read(part, user="u", item="i", **groups).scores(listed)
+            labels = [
+                events.read(part, user="u", item="i").scores(listed).labels,
+                events.read(part, user="u", item="i", within=listed).labels,
+                tuple(sorted(drawn, key=listed.index)),
+                *(scores.labels for scores in cells.by_group.values()),
+            ]
+            found.append((labels, list(cells.by_group)))
+    assert found == [([tuple(listed)] * 5, ["5", 6])] * 2
+    with cut_by_day(source, "2024-01-01", "2024-01-03") as parts:
+        assert events.read(parts["2024-01-02"], user="u", item="i").scores(listed).values.tolist() == [
+            int(str(label) == "2") for label in listed
+        ]
+
+
+def test_a_catalogue_that_is_none_of_integers_is_treated_alike_on_every_day(tmp_path: Path) -> None:
+    """Where the log's type says integers it is refused on an empty day, too; where only values do, such an entry counts 0."""
+    rows = [("a", 1, 5, "2024-01-01")]
+    with cut_by_day(logged(rows, "table", tmp_path), "2024-01-01", "2024-01-03") as parts:
+        for part in parts.values():
+            with pytest.raises(EventLogError, match="integers"):
+                events.read(part, user="u", item="i").scores(["1", "x7"])
+    with cut_by_day(logged(rows, "jsonl", tmp_path), "2024-01-01", "2024-01-03") as parts:
+        found = [events.read(part, user="u", item="i").scores(["1", "x7"]).values.tolist() for part in parts.values()]
+        with events.hold(parts["2024-01-01"], user="u", item="i", within=["x7"]) as held:
+            assert held.scores(["x7"]).candidates == 1
+    assert found == [[1, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"), [('{"u": "e", "t": "2024-01-02"}', ""), ('{"u": "e", "i": 5, "t": "2024-01-02"}', "text")]
+)
+def test_json_lines_are_settled_once_for_all_days(row: str, words: str, tmp_path: Path) -> None:
+    """A row on a day of its own is no error of that day: what is wrong stops the log before any, a missing field is a null."""
+    log = tmp_path / "log.jsonl"
+    log.write_text(f'{{"u": "first", "t": "2024-01-01"}}\n{{"u": "a", "i": "x", "t": "2024-01-01"}}\n{row}\n')
+    if words:
+        with pytest.raises(EventLogError, match=words), cut_by_day(log, "2024-01-01", "2024-01-02"):
+            pass
+        return
+    with cut_by_day(log, "2024-01-01", "2024-01-04") as parts:
+        found = [events.read(part, user="u", item="i").scores(["x"]).values.tolist() for part in parts.values()]
+    assert found == [[1], [0], [0]]
 
 
 PAIRS = [
