@@ -65,8 +65,10 @@ def cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, da
         + [f"({_NONE}, true, {on_wall})" for on_wall in ends]
     )
     engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, moment)", what=log.what)
-    timed = f"SELECT *, {moment} AS moment, {wall} AS wall FROM ({log.sql})"
-    timed = f"SELECT * EXCLUDE (t), t IS NOT NULL AND moment IS NULL AS lost FROM ({timed})"
+    bad = "v IS NOT NULL AND NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false)" if given.asked.value is not None else "false"
+    # A malformed value has no period: it refuses all of them, also from outside, so that no refusal tells where it is.
+    timed = f"SELECT *, CASE WHEN NOT ({bad}) THEN {moment} END AS moment, {wall} AS wall FROM ({log.sql})"
+    timed = f"SELECT * EXCLUDE (t), ({bad}) OR (t IS NOT NULL AND moment IS NULL) AS lost FROM ({timed})"
     inside = f"moment IS NULL OR ({given.window.holds('moment', 'wall')})"
     whole = callable(log.kinds)  # then the events outside are written too: what a log's values are is settled over all of it
     kept = f"SELECT *, {inside} AS inside FROM ({timed}){'' if whole else f' WHERE {inside}'}"
@@ -87,7 +89,8 @@ def cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, da
 
 def _require_times(engine: Engine, aside: Path, given: Given, what: str) -> None:
     if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {_within(aside)}", what=what)[0][0]:
-        raise EventLogError(f"time={given.asked.time!r} of {what} holds something that is no time: see time= of events.read")
+        value = "" if given.asked.value is None else f", or value={given.asked.value!r} something that is no finite number"
+        raise EventLogError(f"time={given.asked.time!r} of {what} holds something that is no time{value}: see events.read")
 
 
 def _require_values(engine: Engine, folder: Path, given: Given, what: str) -> None:

@@ -62,6 +62,18 @@ def spent(folder: Path) -> dict[str, int]:
     return {period: charged.count(period) for period in charged}
 
 
+def test_a_malformed_value_refuses_every_period(every: Every, tmp_path: Path) -> None:
+    """Whatever days are asked for, and nothing is charged: were one day refused alone, whose it is would be told for free."""
+    with (tmp_path / "log.csv").open("a") as log:
+        log.write("9,zoo,2024-05-02T10:00:00,SECRET\n")
+    for since, until in (("2024-05-01", "2024-05-02"), ("2024-05-02", "2024-05-03"), ("2024-05-04", "2024-05-05")):
+        refused = every(since=since, until=until, value="v", value_clip="5")
+        assert refused.exit_code == 1
+        assert "no finite number" in " ".join(refused.stderr.split())
+        assert "SECRET" not in refused.stderr
+    assert not spent(tmp_path)
+
+
 def test_every_day_is_released_once(every: Every, tmp_path: Path) -> None:
     """A day's answer is of its events alone, a day without events is released like any other, and a second run does nothing."""
     first = every()
