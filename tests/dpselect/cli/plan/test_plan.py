@@ -82,7 +82,7 @@ def test_everything_is_shown_when_asked_for(run: Run) -> None:
 
 def test_json_is_a_plan(run: Run) -> None:
     """--json holds a plan that reads back, and the mechanism to release with."""
-    done = run(*ASKED, *MADE_UP, "--json")
+    done = run(*ASKED, *MADE_UP, *ONE, "--json")
     data = json.loads(done.stdout)
     plan = ReleasePlan.from_json(json.dumps(data["plan"]))
     assert dps.Mechanism.from_json(json.dumps(data["recommended"]["mechanisms"][0])) == plan.mechanism
@@ -226,9 +226,10 @@ def test_what_cannot_be_planned_is_one_line(run: Run, arguments: tuple[Any, ...]
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_schedule(run: Run) -> None:
     """Several sizes share the budget; a file holds one mechanism and refuses them."""
-    arguments = ("plan", "--schedule", "3x4,1x9", "--epsilon", 1, "--delta", 1e-6, *MADE_UP, "--rounds", 200, *ONE)
+    arguments = ("plan", "--schedule", "3x4,1x9", "--epsilon", 1, "--delta", 1e-6, *MADE_UP, "--rounds", 100, *ONE)
     done = run(*arguments, "--json")
     plan = ReleasePlan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
     assert [(part.releases, part.k) for part in plan.parts] == [(3, 4), (1, 9)]
