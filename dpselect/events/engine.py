@@ -113,7 +113,11 @@ class Engine:
 
         with ThreadPoolExecutor(1) as pool:
             try:
-                return pool.submit(noted).result()
+                running = pool.submit(noted)
+                # In short waits: the handler of another library (Polars has one) may let a long one go on.
+                while not ended.wait(_BETWEEN_INTERRUPTIONS):
+                    pass
+                return running.result()
             except KeyboardInterrupt:
                 # Again and again: the engine forgets an interruption that comes before its query has begun.
                 pool.shutdown(wait=False, cancel_futures=True)
