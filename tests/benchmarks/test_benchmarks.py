@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from pathlib import Path
 
 import pytest
-from processes import fresh
+from processes import HOME, fresh
 
 from accounting.curves.base import CURVES
 from dpselect.mechanisms import members
@@ -54,6 +55,10 @@ def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(monkeypatc
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
     """Status 0 and a table."""
-    done = fresh(HERE / f"bench_{name}.py", *SMALL[name].format(folder=tmp_path).split())
+    done = fresh(
+        HERE / f"bench_{name}.py",
+        *SMALL[name].format(folder=tmp_path).split(),
+        PYTHONPATH=os.pathsep.join([str(HOME), str(HERE)]),
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(done.stdout.splitlines()) >= 1
