@@ -20,6 +20,7 @@ from accounting.conversion.pld.loss import Floats
 # A step costs a few roundings, each relative to positive terms.
 UP, DOWN = 1 + 2.0**-42, 1 - 2.0**-42
 _CACHED = 1 << 14  # numbers that are worked on at once
+WIDEST = 100.0  # nats of one range: products of e^width and e^-width stay floats up to three times as much
 
 
 class Operator(Protocol):

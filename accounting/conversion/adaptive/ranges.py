@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from accounting.conversion.adaptive.operators import PairOperator, RangeOperator, trimmed
+from accounting.conversion.adaptive.operators import WIDEST, PairOperator, RangeOperator, trimmed
 from accounting.conversion.adaptive.solution import Solution
 from accounting.conversion.pld import Atoms, Banded, Hull, Losses, Normal, condensed
 from accounting.conversion.pld.loss import Floats, Loss
@@ -32,7 +32,13 @@ def range_solution(losses: Losses, rdp: Callable[[Floats], Floats], orders: tupl
     """
     ranges, pairs = _parted(condensed(losses))
     fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) for _, loss in pairs)
-    if len(ranges) != 1 or ranges[0][0] < 2 or not fixed or sum(count for count, _ in pairs) > _MOST_PAIRS:
+    if (
+        len(ranges) != 1
+        or ranges[0][0] < 2
+        or ranges[0][1] > WIDEST
+        or not fixed
+        or sum(count for count, _ in pairs) > _MOST_PAIRS
+    ):
         return None
     (count, width), reach = ranges[0], rdp_to_epsilon(rdp, LEAST * _BEYOND, orders).value
     sizes = [(cells, count * 2.0 * cells * (cells * reach / width)) for cells in _CELLS]

@@ -41,12 +41,12 @@ class Solution:
 
     def epsilon_upper(self, delta: float) -> float:
         """Smallest epsilon that is proved for `delta`; inf if the grid ends before."""
-        reached = np.flatnonzero(self.upper * (1 + 1e-12) > delta)
+        reached = np.flatnonzero(~(self.upper * (1 + 1e-12) <= delta))  # NaN proves nothing
         if len(reached) == 0:
             return 0.0
         if reached[-1] + 1 == len(self.upper):
             return math.inf
-        return _bisect(lambda y: self.upper_at(y) > delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[1]
+        return _bisect(lambda y: not self.upper_at(y) <= delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[1]
 
     def epsilon_lower(self, delta: float) -> float:
         """Largest epsilon for which `delta` is proved too small; 0 if there is none."""

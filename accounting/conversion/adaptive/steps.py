@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from accounting.arguments import whole
+from accounting.conversion.adaptive.operators import WIDEST
 from accounting.conversion.pld.loss import Dominated, Loss
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, Tighter
 from accounting.decimal_sum import decimal_sum
@@ -56,7 +57,8 @@ def read_plan(steps: Sequence[Described]) -> Plan:
     """The plan that `steps` describe, first step first.
 
     Raises:
-        InvalidArgument: a count is no integer >= 0, a curve has no dominating pair, or its inner order matters and is unknown.
+        InvalidArgument: a count is no integer >= 0, a curve has no dominating pair, its inner order matters and is unknown, or a
+            range is wider than 100 nats.
     """
     if isinstance(steps, Curve) or not isinstance(steps, Iterable):
         raise InvalidArgument(
@@ -119,11 +121,19 @@ def _atoms(curve: Curve, count: int) -> Iterator[tuple[int, Step]]:
         for n, part in curve.parts:
             yield from _atoms(part, count * n)
     elif isinstance(curve, BoundedRange):
-        yield from [(count, RangeStep(curve.epsilon0))] if curve.epsilon0 > 0 else []
+        yield from [(count, _range_step(curve.epsilon0))] if curve.epsilon0 > 0 else []
     elif isinstance(curve, Tighter) and (chosen := _range_member(curve)) is not None:
         yield from _atoms(chosen, count)
     else:
         yield from _pairs(curve, count)
+
+
+def _range_step(width: float) -> RangeStep:
+    if width > WIDEST:
+        raise InvalidArgument(
+            f"a step has bounded range {width:g}, and the recursion takes at most {WIDEST:g} nats: compose it as a curve"
+        )
+    return RangeStep(width)
 
 
 def _range_member(curve: Tighter) -> Curve | None:

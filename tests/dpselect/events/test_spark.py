@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import warnings
 from collections.abc import Iterator
 from decimal import Decimal
@@ -42,7 +43,9 @@ def session() -> Iterator[Any]:
     builder = sql.SparkSession.builder.master("local[2]").appName("dpselect tests")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        before = signal.getsignal(signal.SIGINT)
         made = builder.config(map=settings).getOrCreate()
+        signal.signal(signal.SIGINT, before)  # pyspark puts its own in place, and leaves it after the session's end
     made.sparkContext.setLogLevel("OFF")
     yield made
     made.stop()
