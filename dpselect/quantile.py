@@ -52,11 +52,14 @@ def places_of(values: ArrayLike, low: float, high: float, step: float) -> NDArra
     """
     try:
         numbers = np.asarray(values if np.size(values) else np.empty(0), dtype=np.float64)
-    except (ValueError, TypeError):
-        raise InvalidScores("values must be numbers, one per user") from None
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidScores("values must be numbers that a float64 holds, one per user") from None
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidScores("values is a masked array, whose mask would be lost: leave out who has no number first")
     if numbers.ndim != 1 or not np.isfinite(numbers).all():
         raise InvalidScores("values must be a one-dimensional array of finite numbers, one per user: clean them first")
-    places = np.floor((np.clip(numbers, low, high) - low) / step)
+    with np.errstate(over="ignore"):  # beyond the floats is beyond the last point; a warning would tell that somebody is there
+        places = np.floor((np.clip(numbers, low, high) - low) / step)
     return np.clip(places, 0, points_of(low, high, step) - 1).astype(np.int64)
 
 

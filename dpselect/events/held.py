@@ -76,8 +76,9 @@ class HeldScores(Rounds):
         mechanism.covers.require(self.sensitivity)
         if self.domain == "observed":
             mechanism._check_observed()
-        first = getattr(mechanism, "discovery", mechanism)
-        if self._reads(first) is None and not first.traits.of("groups", first):
+        first = mechanism.discovery if hasattr(mechanism, "continued") else mechanism
+        # Of items that are told by their counts neither their order nor the group that they belong to is known.
+        if self._reads(first) is None and not (first.traits.ranks_counts and first.traits.of("groups", first)):
             raise InvalidRequest(
                 f"{type(first).__name__} looks at all scores of a {self.domain} domain one by one, and these stay in the engine: "
                 "read the log into memory, or choose LimitedDomain or SparseHistogram (unknown domain), OneshotTopK or "
@@ -97,7 +98,7 @@ class HeldScores(Rounds):
 
     def release(self, mechanism: Any, source: Sampler) -> Selection:
         """One selection, with labels and without positions."""
-        if not hasattr(mechanism, "discovery"):
+        if not hasattr(mechanism, "continued"):
             return self._select(mechanism, source)
         found = self._select(mechanism.discovery, source).labels or ()
         selection: Selection = mechanism.continued(self._local(found), list(range(len(found))), source)

@@ -112,10 +112,17 @@ def test_wrong_settings_are_refused(fields: dict[str, Any]) -> None:
         dps.Quantile(**{"q": 0.5, "low": 0, "high": 3, "step": 1, **fields})
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_near_the_largest_float_are_mapped_in_silence() -> None:
+    """A range beyond the floats puts the largest numbers at the last point: a warning would tell of a user."""
+    wide = dps.Quantile(q=0.5, low=-1.7e308, high=1.7e308, step=1e307)
+    assert wide.scores([1.7e308]).ranked(1)[0].tolist() == [wide.points - 1]
+
+
 def test_wrong_numbers_are_refused() -> None:
-    """NaN, tables and text raise InvalidScores, foreign selections InvalidRequest; narrow mechanisms refuse the scores."""
+    """NaN, tables, text and more raise InvalidScores, foreign selections InvalidRequest; narrow mechanisms refuse the scores."""
     quantile = grid(0.5, "add_remove")
-    for values in ([np.nan], [[1, 2]], ["a"]):
+    for values in ([np.nan], [[1, 2]], ["a"], [10**400], np.ma.masked_array([1.0, 2.0], [False, True])):
         with pytest.raises(dps.InvalidScores):
             quantile.scores(values)
     for indices in ((4,), (0, 1), ()):
