@@ -136,7 +136,7 @@ def _bucket(engine: Engine, staged: Staged, relation: str | None, chosen: Bound 
     """One number for each user of a bucket."""
     if relation is None:
         return np.empty(0)
-    parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) AS v"
+    parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) + 0.0 AS v"  # no negative zero
     engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=staged.what)
     if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=staged.what)[0][0]:
         raise EventLogError(f"{staged.what} has a value that is no finite number: correct it, or leave it empty")

@@ -77,6 +77,14 @@ def test_a_pick_is_the_smallest_hash() -> None:
     assert read_values(table(), user="who", value="paid").salt != read_values(table(), user="who", value="paid").salt
 
 
+def test_a_pick_does_not_tell_zeros_apart() -> None:
+    """0 and -0 are one number: which of them came first in the log, or in another thread, decides nothing."""
+    for salt in ("0", "1", "2"):
+        rows = ([("ann", zero), ("ann", 5.0)] for zero in (0.0, -0.0))
+        one, other = (read_values(table(row), user="who", value="paid", salt=salt).numbers.tolist() for row in rows)
+        assert one == other
+
+
 def test_all_doors_read_the_same(tmp_path: Path) -> None:
     """Integers, fractions and text that says a number; empty values are left out, and so is who has no other."""
     frame = pd.DataFrame({"who": ["a", "a", "b", "c"], "paid": [1.5, 2.0, 7.0, None]})
