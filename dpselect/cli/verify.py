@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,11 +16,14 @@ from rich.text import Text
 
 from accounting import Relation
 from dpselect.cli import options, progress
+from dpselect.cli.config import Config, read
 from dpselect.cli.guard import FAILED
 from dpselect.cli.json_output import as_json
 from dpselect.cli.output import emit
+from dpselect.cli.topk.request import item_columns, value_clip
 from dpselect.errors import InvalidRequest
 from dpselect.events import Format
+from dpselect.events.windows import Unit
 
 Option = typer.Option
 
@@ -40,8 +43,12 @@ def _verify() -> None:
 @app.command()
 def replay(
     events: Annotated[list[str], typer.Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
-    user: Annotated[str, Option("--user", metavar="COLUMN", help="Column of users: its name, or its number from 1.")],
-    item: Annotated[str, Option("--item", metavar="COLUMN", help="Column of items, likewise.")],
+    user: Annotated[
+        str | None, Option("--user", metavar="COLUMN", help="Column of users: its name, or its number from 1.")
+    ] = None,
+    item: Annotated[
+        list[str] | None, Option("--item", metavar="COLUMN", help="Column of items, likewise; several make up one item.")
+    ] = None,
     domain: Annotated[Path | None, Option("--domain", help="A public catalogue of items.")] = None,
     domain_column: Annotated[
         str | None, Option("--domain-column", metavar="COLUMN", help="Column of the catalogue that holds the items.")
@@ -58,9 +65,26 @@ def replay(
         int | None, Option("--max-items-per-user", min=1, help="Keep at most so many items of each user (in a group).")
     ] = None,
     clip: Annotated[float | None, Option("--clip", metavar="C", help="Scale each user's counts to a norm of at most C.")] = None,
-    clip_norm: Annotated[str, Option("--clip-norm", metavar="NORM", help="That norm: l2 or l1.")] = "l2",
+    clip_norm: Annotated[
+        str | None, Option("--clip-norm", metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")
+    ] = None,
+    value: Annotated[
+        str | None, Option("--value", metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
+    ] = None,
+    value_clip: Annotated[
+        str | None, Option("--value-clip", metavar="[LOW,]HIGH", help="What each user's sum of each item is cut to, as for topk.")
+    ] = None,
+    time: Annotated[
+        str | None, Option("--time", metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")
+    ] = None,
+    since: Annotated[str | None, Option("--since", metavar="TIME", help="Read events from this time on.")] = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Read events before this time.")] = None,
+    time_zone: Annotated[str, Option("--time-zone", metavar="ZONE", help="Zone of times that state none.")] = "UTC",
+    time_unit: Annotated[Unit | None, Option("--time-unit", help="Unit of times that are numbers since 1970: s, ms or us.")] = None,
     salt: Annotated[str | None, Option("--salt", help="Salt of these choices. Default: a fresh random one.")] = None,
-    relation: Annotated[Relation, Option("--relation", help="add_remove or replace_one, as for topk.")] = "add_remove",
+    relation: Annotated[
+        Relation | None, Option("--relation", help="add_remove or replace_one, as for topk. Default: add_remove.")
+    ] = None,
     n_users: Annotated[
         int, Option("--n-users", min=1, help="How many users to leave out, one at a time; half of them the heaviest.")
     ] = 100,
@@ -69,7 +93,7 @@ def replay(
         str | None,
         Option("--name-salt", help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing."),
     ] = None,
-    format: Annotated[Format, Option("--format", help="Format of the log.")] = "auto",
+    format: Annotated[Format | None, Option("--format", help="Format of the log. Default: auto, by the name of the file.")] = None,
     header: Annotated[
         bool | None, Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names.")
     ] = None,
@@ -77,6 +101,9 @@ def replay(
     query: Annotated[str | None, Option("--query", help="Query of a postgresql:// log.")] = None,
     memory_limit: Annotated[
         str | None, Option("--memory-limit", metavar="SIZE", help="Memory of the engine before it spills to disk.")
+    ] = None,
+    config: Annotated[
+        Path | None, Option("--config", help="TOML file, that of topk: how the log is read; options override what it says.")
     ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
@@ -86,48 +113,77 @@ def replay(
     What is checked is everything between the log and the mechanism: columns, bounds, clips and groups as topk uses them. Users
     appear by a salted name only. The status is 1 where the declaration is broken.
     """
-    asked = {name: value for name, value in locals().items() if name not in ("json", "_debug")}
+    asked = _whole({name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}, config)
     found, declared = _replayed(asked)
-    emit(as_json(_as_data(found, declared)) + "\n" if json else _shown(found, declared, relation))
+    emit(as_json(_as_data(found, declared)) + "\n" if json else _shown(found, declared, asked["relation"]))
     if not found.holds:
         raise typer.Exit(FAILED)
 
 
+_USUAL = {"relation": "add_remove", "format": "auto", "clip_norm": "l2"}
+
+
+def _whole(stated: dict[str, Any], file: Path | None) -> dict[str, Any]:
+    """The options, on top of the tables of a file that say how a log is read."""
+    base = Config() if file is None else read(file)
+    planned = base.release.mechanism
+    norm = {"clip_norm": "l1"} if planned is not None and planned.covers.l1 is not None else {}
+    asked: dict[str, Any] = dict.fromkeys(stated) | _USUAL | norm | _given(dict(base.data)) | _given(stated)
+    for name in ("user", "item"):
+        if asked.get(name) is None:
+            raise InvalidRequest(f"--{name} is missing: give it, or {name} in [data] of the file given with --config")
+    asked |= {"item": item_columns(asked["item"]), "value_clip": value_clip(stated["value_clip"])}
+    _require_whole(asked)
+    return asked
+
+
+def _given(named: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in named.items() if value is not None}
+
+
 def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
     """The replay, and what was declared."""
-    from dpselect.events.columns import Asked
+    from dpselect.events.columns import asked_for
     from dpselect.events.replayed import replayed
     from dpselect.events.rows import Given
     from dpselect.replay import replay  # the help does without an engine
 
-    _require_whole(asked)
-    columns = Asked(asked["user"], asked["item"], asked["group"])
+    columns = asked_for(*(asked[role] for role in ("user", "item", "group", "value", "time")))
     source = asked["events"][0] if len(asked["events"]) == 1 else asked["events"]
     given = Given(source, columns, asked["format"], asked["header"], table=asked["table"], query=asked["query"])
-    pipeline, names = _pipeline(asked), asked["name_salt"] or secrets.token_hex(16)
+    pipeline, names = _pipeline(asked, columns.columns), asked["name_salt"] or secrets.token_hex(16)
     with replayed(given, asked["memory_limit"]) as log, progress.counted("replaying users") as shown:
         found = replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=shown)
     return found, _declared(asked)
 
 
-def _pipeline(asked: dict[str, Any]) -> Callable[[Path], Any]:
-    """The reading, as `topk` does it."""
+def _pipeline(asked: dict[str, Any], columns: Iterable[str]) -> Callable[[Path], Any]:
+    """The reading, as `topk` does it, of the log's columns under their short names."""
     from dpselect import events
+    from dpselect.events.columns import SHORT
 
     catalogue = asked["domain"] and events.read_catalogue(asked["domain"], asked["domain_column"], item=asked["item"])
-    options = {name: asked[name] for name in ("max_items_per_user", "clip", "clip_norm", "salt")}
+    options = {name: asked[name] for name in _READING}
     if asked["group"] is not None:
         listed = asked["groups"] and events.read_catalogue(asked["groups"], asked["groups_column"], item=asked["group"])
-        options |= {"group": "g", "groups": listed, "max_groups_per_user": asked["max_groups_per_user"]}
+        options |= {"groups": listed, "max_groups_per_user": asked["max_groups_per_user"]}
     if options["salt"] is None and (asked["group"] is not None or asked["max_items_per_user"] is not None):
         options["salt"] = secrets.token_hex(16)  # the same for all logs
+    options |= {role: SHORT[role] for role in ("group", "value", "time") if asked[role] is not None}
+    item = [short for role, short in SHORT.items() if role in columns and role.startswith("item")]
     within = None if asked["clip"] is None else catalogue  # users are clipped within the catalogue
 
     def scores(log: Path) -> Any:
-        read: Any = events.read(log, user="u", item="i", within=within, **options)
-        return read.scores(None if within else catalogue, relation=asked["relation"], clip=asked["clip"])
+        counted: Any = events.read(log, user="u", item=item[0] if len(item) == 1 else item, within=within, **options)
+        return counted.scores(None if within else catalogue, relation=asked["relation"], clip=asked["clip"])
 
     return scores
+
+
+_READING = (
+    *("max_items_per_user", "clip", "clip_norm", "salt", "value_clip"),
+    *("since", "until", "time_zone", "time_unit"),
+)
 
 
 def _declared(asked: dict[str, Any]) -> dict[str, float | None]:
@@ -136,6 +192,9 @@ def _declared(asked: dict[str, Any]) -> dict[str, float | None]:
 
     clip, relation, most = asked["clip"], asked["relation"], asked["max_items_per_user"]
     stated = Sensitivity.of_counts(relation, most)
+    if asked["value_clip"] is not None:
+        low, high = asked["value_clip"]
+        stated = Sensitivity.of_sums(low, high, relation, most)
     if clip is not None:
         stated = Sensitivity.of_clipped(clip, asked["clip_norm"], relation, most)
     declared: dict[str, float | None] = {"linf": stated.linf, "l0": stated.l0}
@@ -152,6 +211,8 @@ def _require_whole(asked: dict[str, Any]) -> None:
     for column, file in (("domain_column", "domain"), ("groups_column", "groups")):
         if asked[column] is not None and asked[file] is None:
             raise InvalidRequest(f"--{column.replace('_', '-')}={asked[column]!r} is a column of no file: give --{file} too")
+    if (asked["value"] is None) != (asked["value_clip"] is None):
+        raise InvalidRequest("--value names a column, --value-clip the most that a user may add to an item: give both or neither")
 
 
 def _as_data(found: Any, declared: dict[str, float | None]) -> dict[str, Any]:

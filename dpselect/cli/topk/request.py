@@ -38,7 +38,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
     return Question(
         log=_log(stated["events"]),
         user=_required(merged, "user", "[data]"),
-        item=_item(_required(merged, "item", "[data]")),
+        item=item_columns(_required(merged, "item", "[data]")),
         k=_required(merged, "k", "[release]"),
         budget=_budget(stated, base, merged),
         domain=merged["domain"],
@@ -56,7 +56,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
         planned=planned,
         releases=releases,
         with_counts=bool(stated["with_counts"]),
-        value_clip=_value_clip(stated["value_clip"]),
+        value_clip=value_clip(stated["value_clip"]),
         time_zone=merged["time_zone"] or "UTC",
         **{name: merged[name] for name in _PASSED_ON},
     )
@@ -89,8 +89,12 @@ def _log(events: list[str] | Path) -> str | tuple[str, ...] | Path:
     return events[0] if len(events) == 1 else tuple(events)
 
 
-def _item(stated: str | list[str]) -> str | tuple[str, ...]:
-    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV."""
+def item_columns(stated: str | list[str]) -> str | tuple[str, ...]:
+    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV.
+
+    Raises:
+        InvalidRequest: it is no such record.
+    """
     given = [stated] if isinstance(stated, str) else stated
     try:
         parts = [part for text in given for part in next(csv.reader([text], strict=True), [])]
@@ -99,7 +103,12 @@ def _item(stated: str | list[str]) -> str | tuple[str, ...]:
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def _value_clip(stated: str | None) -> tuple[float, float] | None:
+def value_clip(stated: str | None) -> tuple[float, float] | None:
+    """The ends that a user's sum is cut to, from [LOW,]HIGH.
+
+    Raises:
+        InvalidRequest: it is neither one number nor two.
+    """
     if stated is None:
         return None
     try:

@@ -101,3 +101,35 @@ def test_wrong_questions_are_refused(run: Any, visits: Path, arguments: tuple[ob
     assert result.exit_code in (1, 2)
     assert words in result.stderr
     assert result.stdout == ""
+
+
+def test_a_configuration_says_how_the_log_is_read(run: Any, visits: Path) -> None:
+    """The file of topk, its planned mechanism's norm included, and the command line above it."""
+    config = visits.with_name("plan.toml")
+    config.write_text(
+        '[data]\nuser = "who"\nitem = "where,town"\nclip = 1.5\nmax_items_per_user = 3\nrelation = "replace_one"\n'
+        '[release.mechanism]\nkind = "oneshot_top_k"\nk = 1\nnoise = "laplace"\nscale = 3.0\n'
+        'sensitivity = {l1 = 3.0, relation = "replace_one", monotone = false}\n'
+    )
+    one = ("verify", "replay", visits, "--config", config, "--n-users", 4, "--json")
+    found = json.loads(run(*one).stdout)
+    assert (found["holds"], found["declared"]["l0"], found["declared"]["l1"]) == (True, 6, 3.0)
+    assert 1.5 < found["l1"] <= 3.0
+    other = json.loads(run(*one, "--clip", 1.25, "--clip-norm", "l2", "--relation", "add_remove").stdout)
+    assert other["declared"]["l2"] == 1.25
+    assert run("verify", "replay", visits, "--item", "where").exit_code != 0
+
+
+def test_sums_and_windows_are_replayed(run: Any, tmp_path: Path) -> None:
+    """A value summed up within its ends, of the events of a window: what topk --value and --since read."""
+    log = tmp_path / "sales.csv"
+    rows = [(f"u{n}", f"i{item}", 10 * n - 30, f"2026-01-{day:02}") for n in range(8) for item in range(3) for day in (1, 9)]
+    log.write_text("who,where,paid,day\n" + "".join(f"{who},{item},{paid},{day}\n" for who, item, paid, day in rows))
+    one = ("verify", "replay", log, "--user", "who", "--item", "where", "--value", "paid", "--value-clip", "-20,25", "--json")
+    one = (*one, "--domain", tmp_path / "items.csv", "--max-items-per-user", 2, "--salt", "s", "--n-users", 8)
+    (tmp_path / "items.csv").write_text("i0\ni1\ni2\n")
+    found = json.loads(run(*one).stdout)
+    assert (found["holds"], found["linf"], found["l0"], found["declared"]["linf"]) == (True, 25.0, 2, 25.0)
+    early = json.loads(run(*one, "--time", "day", "--since", "2026-01-09", "--until", "2026-01-10", "--value-clip", "-9,100").stdout)
+    assert (early["holds"], early["linf"]) == (True, 40.0)  # of one day of u7, who paid 40 on each
+    assert run("verify", "replay", log, "--user", "who", "--item", "where", "--value", "paid").exit_code == 2
