@@ -80,7 +80,7 @@ def replay(
     since: Annotated[str | None, Option("--since", metavar="TIME", help="Read events from this time on.")] = None,
     until: Annotated[str | None, Option("--until", metavar="TIME", help="Read events before this time.")] = None,
     time_zone: Annotated[str, Option("--time-zone", metavar="ZONE", help="Zone of times that state none.")] = "UTC",
-    time_unit: Annotated[Unit | None, Option("--time-unit", help="Unit of times that are numbers since 1970: s, ms or us.")] = None,
+    time_unit: Annotated[Unit | None, Option("--time-unit", help="Unit of times that are numbers: s, ms or us.")] = None,
     salt: Annotated[str | None, Option("--salt", help="Salt of these choices. Default: a fresh random one.")] = None,
     relation: Annotated[
         Relation | None, Option("--relation", help="add_remove or replace_one, as for topk. Default: add_remove.")
@@ -93,7 +93,7 @@ def replay(
         str | None,
         Option("--name-salt", help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing."),
     ] = None,
-    format: Annotated[Format | None, Option("--format", help="Format of the log. Default: auto, by the name of the file.")] = None,
+    format: Annotated[Format | None, Option("--format", help="Format of the log. Default: by the name of the file.")] = None,
     header: Annotated[
         bool | None, Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names.")
     ] = None,

@@ -130,6 +130,7 @@ def test_sums_and_windows_are_replayed(run: Any, tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("i0\ni1\ni2\n")
     found = json.loads(run(*one).stdout)
     assert (found["holds"], found["linf"], found["l0"], found["declared"]["linf"]) == (True, 25.0, 2, 25.0)
-    early = json.loads(run(*one, "--time", "day", "--since", "2026-01-09", "--until", "2026-01-10", "--value-clip", "-9,100").stdout)
+    window = ("--time", "day", "--since", "2026-01-09", "--until", "2026-01-10")
+    early = json.loads(run(*one, *window, "--value-clip", "-9,100").stdout)
     assert (early["holds"], early["linf"]) == (True, 40.0)  # of one day of u7, who paid 40 on each
     assert run("verify", "replay", log, "--user", "who", "--item", "where", "--value", "paid").exit_code == 2

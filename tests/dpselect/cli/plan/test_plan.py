@@ -112,6 +112,28 @@ def test_one_story_with_one_file(run: Run, folder: Path) -> None:
     assert page.count('data-step="charge"') == 3
 
 
+def test_a_plan_in_two_steps_is_released_in_two_steps(run: Run, tmp_path: Path) -> None:
+    """plan --write keeps both clips; topk --config discovers under the first, and counts users anew within what it found."""
+    file, log = tmp_path / "two.toml", tmp_path / "log.csv"
+    many = ("--shape", "zipf:1", "--items", 60, "--users", 4000, "--items-per-user", 6, "--unknown-domain", "--rounds", 100)
+    asked = ("plan", "--k", 2, "--epsilon", 30, "--delta", 1e-6, *many, "--mechanism", "discover_then_select")
+    done = run(*asked, "--write", file)
+    assert done.exit_code == 0, done.output
+    shops = {
+        user: ["hit", *(["fair"] if user < 400 else []), *(f"own{user}-{place}" for place in range(4))] for user in range(600)
+    }
+    log.write_text("who,shop\n" + "".join(f"{user},{shop}\n" for user, visited in shops.items() for shop in visited))
+    released = run("topk", log, "--config", file, "--user", "who", "--item", "shop", "--json")
+    assert released.exit_code == 0, released.output
+    answer, planned = json.loads(released.stdout), tomllib.loads(file.read_text())
+    assert answer["mechanism"]["kind"] == "discover_then_select"
+    assert answer["mechanism"] == planned["release"]["mechanism"] | answer["mechanism"]
+    assert planned["data"]["clip"] == answer["contributions"]["clip"] == 1.0
+    assert answer["selection"]["labels"] == ["hit", "fair"]
+    # 600 and 400 users; clipped but once, by their five and six items, they would weigh 254 and 163.
+    assert [round(value / 100) for value in answer["selection"]["values"]] == [6, 4]
+
+
 def test_the_release_says_that_it_is_one_of_several(run: Run, folder: Path) -> None:
     """The budget is that of all planned releases, and the text says so."""
     file = folder / "release.toml"
