@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 
 from accounting.errors import AccountingError, OutputError, OutputRefused
-from accounting.files import require_new
+from accounting.files import PRIVATE, new_file, require_new
 from dpselect.cli.guard import Note
+from dpselect.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -40,6 +41,17 @@ def emit(content: str | RenderableType) -> None:
     except (OSError, ValueError) as error:
         _abandon_standard_output()
         raise NotShown(f"standard output cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
+
+
+def rescued(content: str, entry: int) -> str:
+    """Write an answer that cannot be shown to a file of its own, as it was paid for by that entry; and say where."""
+    path = Path(f"dpselect-answer-{entry}-{os.getpid()}.json")
+    try:
+        with new_file(path, "--output", mode=PRIVATE, encoding="utf-8") as file:
+            file.write(content)
+    except OutputError as error:
+        return f"the answer is lost, for {error}"
+    return f"the answer was written to {str(path.absolute())!r} instead"
 
 
 def _rendered(content: RenderableType) -> str:
@@ -86,6 +98,18 @@ def standing(ledger: Ledger | None, dataset: str | None, key: str) -> tuple[str,
     if receipt is None:
         return "nothing was charged", False
     return f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}, is charged and stays charged ({receipt.state})", True
+
+
+def require_place(output: Path | None, known: Collection[str]) -> None:
+    """Check, before any work, that an answer will have a place: a file whose name tells its format, or standard output.
+
+    Raises:
+        InvalidRequest: it has none.
+    """
+    if output is None and sys.stdout is None:
+        raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
+    if output is not None and output.suffix.lower() not in known:
+        raise InvalidRequest(f"--output={str(output)!r} must end in {' or '.join(known)}: the name tells the format")
 
 
 def require_targets(targets: dict[str, Path | None], ledger: str | None = None) -> None:

@@ -20,7 +20,7 @@ from accounting.files import PRIVATE, new_file
 from dpselect import events as logs
 from dpselect.cli import json_output, options, progress
 from dpselect.cli.guarantee import guarantee, promise_in_words, relation_in_words
-from dpselect.cli.output import emit, require_targets, told
+from dpselect.cli.output import NotShown, emit, require_place, require_targets, rescued, told
 from dpselect.cli.printable import printable, rounded_up
 from dpselect.cli.text import RECORDED, UNRECORDED, facts, heading
 from dpselect.errors import InvalidRequest
@@ -164,7 +164,7 @@ def quantile(
         else:
             notes: Notes = {"key": key, "label": "dpselect quantile", "salt": held.salt}
             session.select(mechanism, scores, keep=keep, **notes)
-        emit(_as_json(made[0]) if json else made[0].as_text())
+        _show(made[0], None if failed else output, as_json=json)
         if failed:
             raise OutputError(f"{failed[0]}. The answer is printed, and nowhere else: copy it")
 
@@ -191,6 +191,19 @@ def _charge(session: Session | None, key: str) -> dict[str, Any] | None:
     return None if receipt is None else {"dataset": receipt.dataset, "key": key, "entry": receipt.seq}
 
 
+def _show(answer: _Answer, output: Path | None, *, as_json: bool) -> None:
+    """Print the answer; if that fails, it lies in a file, and the error says where."""
+    try:
+        emit(_as_json(answer) if as_json else answer.as_text())
+    except NotShown as error:
+        lies = "the answer is lost; name a file with --output"
+        if output is not None:
+            lies = f"the answer lies in {str(output)!r}"
+        elif answer.charge is not None:
+            lies = rescued(_as_json(answer), answer.charge["entry"])
+        raise NotShown(f"{error}; {lies}") from None
+
+
 def _as_json(answer: _Answer) -> str:
     return json_output.as_json(answer.as_data()) + "\n"
 
@@ -205,8 +218,7 @@ _WRITTEN: dict[str, Callable[[_Answer], str]] = {".json": _as_json, ".txt": _as_
 
 
 def _require_output(output: Path | None, ledger: str | None) -> None:
-    if output is not None and output.suffix.lower() not in _WRITTEN:
-        raise InvalidRequest(f"--output={str(output)!r} must end in .json or .txt: the name tells the format")
+    require_place(output, list(_WRITTEN))
     require_targets({"--output": output}, ledger)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,7 +19,7 @@ from accounting.files import PRIVATE, new_file, read_text
 from dpselect.cli import json_output, text
 from dpselect.cli.choosing import configured
 from dpselect.cli.guard import Note
-from dpselect.cli.output import NotShown, emit, require_targets
+from dpselect.cli.output import NotShown, emit, require_place, require_targets, rescued
 from dpselect.cli.question import Answer, Question
 from dpselect.counts import interval
 from dpselect.errors import InvalidRequest
@@ -84,12 +82,8 @@ class Delivery:
             InvalidRequest: the file's name tells no format, or standard output is closed and no file is named.
             OutputRefused: the file exists, is one of the ledger's, or cannot be made.
         """
-        if self.output is None and sys.stdout is None:
-            raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
-        known = [*ANSWERS, *TABLES]
-        if self.output is not None and (kind := self.output.suffix.lower()) not in known:
-            raise InvalidRequest(f"--output={str(self.output)!r} must end in {' or '.join(known)}: the name tells the format")
-        if self.output is not None and kind == ".parquet" and find_spec("pyarrow") is None:
+        require_place(self.output, [*ANSWERS, *TABLES])
+        if self.output is not None and self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise MissingExtra("Parquet is written by pyarrow: install it with pip install 'dpselect[arrow]', or name a .csv")
         beside = self.record if self.record != self.output else None
         require_targets({"--output": self.output, "the answer beside --output": beside}, question.ledger)
@@ -177,12 +171,7 @@ class Delivery:
         """A place for an answer that has none: it was paid for."""
         if answer.charge is None:
             return "the answer is lost; name a file with --output"
-        path = Path(f"dpselect-answer-{answer.charge.entry}-{os.getpid()}.json")
-        try:
-            _write(path, answer)
-        except OutputError as error:
-            return f"the answer is lost, for {error}"
-        return f"the answer was written to {str(path.absolute())!r} instead"
+        return rescued(_as_json(answer), answer.charge.entry)
 
 
 def _is_answer(content: str, question: Question, receipt: Receipt) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import accounting as acc
+import dpselect as dps
+from dpselect.cli.output import NotShown
+from dpselect.cli.quantile import quantile
 from dpselect.mechanisms import Mechanism
 
 GRID = ("--low", 0, "--high", 100, "--step", 1)
@@ -83,6 +87,31 @@ def test_json_and_the_file_say_the_same_and_the_ledger_is_charged(run: Any, paid
     assert "Nothing was charged" in late.stderr
     entries = acc.Ledger.open(url).total("shop").spent.main
     assert entries == 400_000_000_000
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_answer_that_cannot_be_printed_is_not_lost(
+    run: Any, paid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """It lies in the file that was asked for, or else in one of its own; with no output at all nothing is charged."""
+
+    def full(_: object) -> None:
+        raise NotShown("standard output cannot be written")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dpselect.cli.quantile.emit", full)
+    acc.Ledger.open("sqlite:///l.db").create_dataset("shop", acc.Budget(epsilon=1.0), "add_remove")
+    columns = {"user": "who", "value": "amount", "quantiles": ".5", "low": 0, "high": 100, "step": 1, "epsilon": 0.5}
+    given = [part for name, value in columns.items() for part in (f"--{name}", value)]
+    output = ("--output", "kept.json") if named else ()
+    done = run("quantile", paid, *given, "--ledger", "sqlite:///l.db", "--dataset", "shop", "--key", "k", *output)
+    (kept,) = tmp_path.glob("*.json")
+    assert (done.exit_code, kept.name in done.stderr, named) == (1, True, kept.name == "kept.json")
+    assert json.loads(kept.read_text())["ledger"]["key"] == "k"
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(dps.InvalidRequest, match="closed"):
+        quantile(str(paid), **columns, ledger="sqlite:///l.db", dataset="shop")  # type: ignore[arg-type]
+    assert [entry.action for entry in acc.Ledger.open("sqlite:///l.db").entries("shop")] == ["charge", "release"]
 
 
 def test_without_a_column_events_are_counted(run: Any, paid: Path, tmp_path: Path) -> None:
