@@ -143,8 +143,6 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None =
         return interval(mechanism.mechanism, confidence, among or MOST_ITEMS)  # items of all groups together
     if isinstance(mechanism, mechanisms.DiscoverThenSelect):
         return interval(mechanism.selection, confidence, mechanism.candidates)
-    if isinstance(mechanism, mechanisms.PerGroup):
-        return interval(mechanism.mechanism, confidence, MOST_ITEMS)  # of all groups together
     among = among or mechanism.most_candidates or MOST_ITEMS
     if isinstance(mechanism, mechanisms.SparseHistogram | mechanisms.OneshotTopK):
         alone = isinstance(mechanism, mechanisms.OneshotTopK) and not mechanism.values
