@@ -36,8 +36,8 @@ def cut(file: str, text: str, tests: str) -> Edit:
 
 
 NOISE_EDITS = [
-    cut(f"{MECHANISMS}/noisy_max/report_noisy_max.py", "positions.select(scores, by_name(self.noise), @self.scale", ASKED),
-    cut(f"{MECHANISMS}/noisy_max/report_noisy_max.py", "probabilities(scores, by_name(self.noise), @self.scale", LAW),
+    cut(f"{MECHANISMS}/noisy_max/report_noisy_max.py", "return by_name(self.noise), @self.scale", ASKED),
+    cut(f"{MECHANISMS}/noisy_max/positions.py", "argmax_probabilities(noise, @scale, centred", LAW),
     cut(f"{MECHANISMS}/noisy_max/oneshot.py", "best = largest(scores, by_name(self.noise), @self.scale", ASKED),
     cut(f"{MECHANISMS}/noisy_max/oneshot.py", "source.top_k_rows(matrix, by_name(self.noise), @self.scale", ASKED),
     cut(f"{MECHANISMS}/noisy_max/oneshot.py", "top_set_probabilities(noise, @self.scale", LAW),

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, final
+from typing import ClassVar, Literal, final
 
 from pydantic import Field
 
 from accounting import BoundedRange
 from accounting.frozen import Positive
-from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max import positions
+from dpselect.mechanisms.noisy_max.positions import NoisyWinner
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
+from dpselect.noise.base import Noise
 from dpselect.sensitivity import Sensitivity
 
 
 @final
-class ExponentialMechanism(Mechanism):
+class ExponentialMechanism(NoisyWinner):
     """One candidate with probability proportional to exp(epsilon * score / range): the largest of Gumbel-noisy scores.
 
     Guarantee: BoundedRange(epsilon), Theorem C8. The cheapest choice under zCDP and Renyi accounting.
@@ -50,10 +47,6 @@ class ExponentialMechanism(Mechanism):
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
-
-    @property
     def curve(self) -> BoundedRange:
         return BoundedRange(epsilon=self.epsilon)
 
@@ -62,14 +55,6 @@ class ExponentialMechanism(Mechanism):
         """Scale of the Gumbel noise, in score units, rounded up."""
         return ratio_up(self.sensitivity.range, self.epsilon)
 
-    def _check_stated(self) -> None:
-        _ = self.scale  # refused before a charge, not at the draw
-
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return positions.select(scores, by_name("gumbel"), self.scale, source)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return positions.select_many(matrix, by_name("gumbel"), self.scale, source)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return positions.probabilities(scores, by_name("gumbel"), self.scale)
+    @property
+    def _noise(self) -> tuple[Noise, float]:
+        return by_name("gumbel"), self.scale

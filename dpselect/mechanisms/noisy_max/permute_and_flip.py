@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, final
+from typing import ClassVar, Literal, final
 
 from pydantic import Field
 
 from accounting import LaplaceDP
 from accounting.frozen import Positive
-from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max import positions
+from dpselect.mechanisms.noisy_max.positions import NoisyWinner
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
+from dpselect.noise.base import Noise
 from dpselect.sensitivity import Sensitivity
 
 
 @final
-class PermuteAndFlip(Mechanism):
+class PermuteAndFlip(NoisyWinner):
     """The largest of scores with exponential noise, which has the law of permute-and-flip (McKenna and Sheldon 2020).
 
     Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate choice under pure
@@ -51,10 +48,6 @@ class PermuteAndFlip(Mechanism):
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
-
-    @property
     def curve(self) -> LaplaceDP:
         return LaplaceDP(epsilon=self.epsilon)
 
@@ -63,14 +56,6 @@ class PermuteAndFlip(Mechanism):
         """Scale of the exponential noise, in score units, rounded up."""
         return ratio_up(self.sensitivity.range, self.epsilon)
 
-    def _check_stated(self) -> None:
-        _ = self.scale  # refused before a charge, not at the draw
-
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return positions.select(scores, by_name("exponential"), self.scale, source)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return positions.select_many(matrix, by_name("exponential"), self.scale, source)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return positions.probabilities(scores, by_name("exponential"), self.scale)
+    @property
+    def _noise(self) -> tuple[Noise, float]:
+        return by_name("exponential"), self.scale

@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
-from dpselect.mechanisms.base import Positions, enumerable
+from dpselect.mechanisms.base import Mechanism, Positions, enumerable
 from dpselect.mechanisms.release import release
 from dpselect.noise.base import Noise
 from dpselect.noise.quadrature import argmax_probabilities
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores, centred
 from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+
+class NoisyWinner(Mechanism, ABC):
+    """One candidate: the position of the largest of scores + scale * noise. A member has a `sensitivity`."""
+
+    if TYPE_CHECKING:
+        sensitivity: Sensitivity
+
+    @property
+    @abstractmethod
+    def _noise(self) -> tuple[Noise, float]:
+        """The noise on every score and its scale, in score units."""
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.sensitivity
+
+    def _check_stated(self) -> None:
+        _ = self._noise  # refused before a charge, not at the draw
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return select(scores, *self._noise, source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        return select_many(matrix, *self._noise, source)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        return probabilities(scores, *self._noise)
 
 
 def select(scores: Scores, noise: Noise, scale: float, source: Sampler) -> Selection:

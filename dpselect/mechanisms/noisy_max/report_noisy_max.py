@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from typing import ClassVar, Literal, Self, final, get_args
 
 from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count, Positive
-from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import require_gaussian_width, winner_curve
-from dpselect.mechanisms.noisy_max import positions
+from dpselect.mechanisms.noisy_max.positions import NoisyWinner
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName, by_name
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
+from dpselect.noise.base import Noise
 from dpselect.sensitivity import Sensitivity
 
 
 @final
-class ReportNoisyMax(Mechanism):
+class ReportNoisyMax(NoisyWinner):
     """The index of the largest of score + scale * noise.
 
     Guarantee with R the range: BoundedRange(R/scale) for gumbel, LaplaceDP(R/scale) for exponential, laplace, logistic and
@@ -60,18 +57,9 @@ class ReportNoisyMax(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
-
-    @property
     def curve(self) -> Curve:
         return winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return positions.select(scores, by_name(self.noise), self.scale, source)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return positions.select_many(matrix, by_name(self.noise), self.scale, source)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return positions.probabilities(scores, by_name(self.noise), self.scale)
+    @property
+    def _noise(self) -> tuple[Noise, float]:
+        return by_name(self.noise), self.scale

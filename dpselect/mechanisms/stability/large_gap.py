@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, final
 
-import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from accounting import BoundedRange, Relation
 from accounting.frozen import Positive
-from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.stability.gaps import Rank, as_law, gap_shift, pick_law, pick_rows, read_top
-from dpselect.mechanisms.stability.many import count_blocks, row_gaps
-from dpselect.mechanisms.stability.regularizer import AnyRegularizer, require_sizes
+from dpselect.mechanisms.stability.gaps import Rank, gap_shift
+from dpselect.mechanisms.stability.many import GapRank
+from dpselect.mechanisms.stability.regularizer import AnyRegularizer
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import NoiseName
 
 
 @final
-class LargeGap(Mechanism):
+class LargeGap(GapRank):
     """The rank j <= kbar whose gap h_(j) - h_(j+1) + regularizer(j) + Gumbel(2/epsilon) is largest (Zhu, Wang 2022).
 
     Releases the number j of items above the gap, not the items: `Selection.indices` is (j,), j from 1. Reads the kbar + 1 highest
@@ -50,15 +45,6 @@ class LargeGap(Mechanism):
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
-    @model_validator(mode="after")
-    def _knows_every_size(self) -> Self:
-        require_sizes(self.regularizer, self.kbar)
-        return self
-
-    @property
-    def covers(self) -> Sensitivity:
-        return Sensitivity(relation=self.neighbours)
-
     @property
     def curve(self) -> BoundedRange:
         return BoundedRange(epsilon=gap_shift(self.neighbours) * self.epsilon)
@@ -68,20 +54,6 @@ class LargeGap(Mechanism):
         """Scale of the Gumbel noise, in counts, rounded up."""
         return ratio_up(2.0, self.epsilon)
 
-    def _check_stated(self) -> None:
-        _ = self.scale  # refused before a charge, not at the draw
-
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        gaps = read_top(scores, self.kbar).gaps
-        rank = int(pick_rows(gaps[None], self.regularizer, "gumbel", self.scale, source)[0])
-        return Selection(indices=(rank,), ordered=True, requested=1)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        ranks = [
-            pick_rows(row_gaps(block, self.kbar), self.regularizer, "gumbel", self.scale, source)
-            for block in count_blocks(matrix)
-        ]
-        return Selections(np.concatenate(ranks)[:, None], ordered=True, requested=1)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return as_law(pick_law(read_top(scores, self.kbar).gaps, self.regularizer, "gumbel", self.scale))
+    @property
+    def _noise(self) -> tuple[NoiseName, float]:
+        return "gumbel", self.scale

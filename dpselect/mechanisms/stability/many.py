@@ -1,17 +1,34 @@
-"""The stability mechanisms over many rounds at once: a (rounds, m) matrix, a block of rows at a time."""
+"""The stability mechanisms over many rounds at once, a block of rows at a time; and what the gap mechanisms share."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
+from accounting import Relation
 from dpselect.errors import InvalidScores
-from dpselect.mechanisms.stability.gaps import NOT_PASSED, Floats, StabilityRule, gaps_below
+from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.stability.gaps import (
+    NOT_PASSED,
+    Floats,
+    StabilityRule,
+    as_law,
+    gaps_below,
+    pick_law,
+    pick_rows,
+    read_top,
+)
+from dpselect.mechanisms.stability.regularizer import Regularizer, require_sizes
+from dpselect.noise import NoiseName
 from dpselect.sampling import Sampler
-from dpselect.scores import Numbers
-from dpselect.selection import Selections
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 Choose = Callable[[Floats], NDArray[np.int64]]
 """(rows, ranks) gaps -> (rows,) proposed sizes."""
@@ -92,3 +109,43 @@ def release_rows(
     """Choose a size, test the gap below it, release the set or nothing: for every row."""
     results = [tested(block, kbar, choose, rule, source) for block in count_blocks(matrix)]
     return released([members for members, _ in results], [passed for _, passed in results], requested)
+
+
+class GapRank(Mechanism, ABC):
+    """A rank: how many items lie above the largest noisy gap. A member has the fields below."""
+
+    if TYPE_CHECKING:
+        kbar: int
+        regularizer: Regularizer | None
+        neighbours: Relation
+
+    @property
+    @abstractmethod
+    def _noise(self) -> tuple[NoiseName, float]:
+        """The noise on every gap and its scale, in counts."""
+
+    @model_validator(mode="after")
+    def _knows_every_size(self) -> Self:
+        require_sizes(self.regularizer, self.kbar)
+        return self
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(relation=self.neighbours)
+
+    def _check_stated(self) -> None:
+        _ = self._noise  # refused before a charge, not at the draw
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        rank = int(self._ranks(read_top(scores, self.kbar).gaps[None], source)[0])
+        return Selection(indices=(rank,), ordered=True, requested=1)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        ranks = [self._ranks(row_gaps(block, self.kbar), source) for block in count_blocks(matrix)]
+        return Selections(np.concatenate(ranks)[:, None], ordered=True, requested=1)
+
+    def _ranks(self, gaps: Floats, source: Sampler) -> NDArray[np.int64]:
+        return pick_rows(gaps, self.regularizer, *self._noise, source)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        return as_law(pick_law(read_top(scores, self.kbar).gaps, self.regularizer, *self._noise))

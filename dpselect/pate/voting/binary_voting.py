@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, final
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive, Real
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.traits import SIGMA, Traits
-from dpselect.pate.voting import level
-from dpselect.pate.voting.vote import BallotVote, root_up
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
+from dpselect.pate.voting.level import LevelVote
+from dpselect.pate.voting.vote import root_up
 from dpselect.sensitivity import Sensitivity
 
 
 @final
-class BinaryVoting(BallotVote):
+class BinaryVoting(LevelVote):
     """Every label whose count + N(0, sigma^2) exceeds a threshold, half of the teachers if none is stated.
 
     A ballot may hold any number of votes. Guarantee: GaussianDP(sqrt(labels)/sigma) under either relation, Theorem P11.
@@ -40,11 +37,6 @@ class BinaryVoting(BallotVote):
     teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
     neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
 
-    @model_validator(mode="after")
-    def _has_a_public_level(self) -> Self:
-        level.require_level(self.threshold, self.teachers, self.neighbours)
-        return self
-
     @property
     def covers(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbours)
@@ -52,24 +44,3 @@ class BinaryVoting(BallotVote):
     @property
     def curve(self) -> GaussianDP:
         return GaussianDP(mu=ratio_up(root_up(self.labels), self.sigma))
-
-    def with_teachers(self, teachers: int) -> Self:
-        """The mechanism with that number of teachers, unless its threshold is stated."""
-        level.same_teachers(self.teachers, teachers)
-        return self if self.threshold is not None else self.model_copy(update={"teachers": teachers})
-
-    def _check_stated(self) -> None:
-        level.level_of(self.threshold, self.teachers)
-
-    @property
-    def _level(self) -> float:
-        return level.level_of(self.threshold, self.teachers)
-
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return level.select(scores, self._level, self.sigma, source)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return level.select_many(matrix, self._level, self.sigma, source)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return level.probabilities(scores, self._level, self.sigma)
