@@ -17,7 +17,7 @@ _SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised 
 _NUDGE = 1.001  # two probes this far apart show the direction of the cost
 _MOST_THOROUGH = 5  # accounts, each of which takes some hundredths of a second up to half a second
 _FINE, _SHORT, _SAFELY = 1e-4, 2e-5, 1e-9  # logarithmic steps that are worth an account; short of the limit; below the limit
-_NEAR = 0.1  # logarithmic width below which the cost is read as a power of the parameter
+_NEAREST, _WIDE = 4, 0.3  # costs that a guess goes by; the most, in logarithms, that its two ends lie to either side of it
 
 
 def checked_curve(found: object) -> Curve:
@@ -231,13 +231,21 @@ class Search:
         return safe, unsafe
 
     def _guesses(self, safe: float, unsafe: float, width: float) -> list[float]:
-        """Shares of the way to `unsafe`: near the goal a power law's guess, a little short of it and a little past it."""
-        low, high = self._costs[safe], self._costs[unsafe]
-        if width > _NEAR or low is None or high is None or not 0 < low < high < math.inf:
+        """Shares of the way to `unsafe`: where the nearest costs, as a smooth curve, reach the limit; short of it and past it."""
+        points = [(self._surplus(parameter), parameter) for parameter in self._costs]
+        near = sorted((abs(over), over, math.log(parameter)) for over, parameter in points if math.isfinite(over))[:_NEAREST]
+        known = [(over, place) for _, over, place in near]
+        if len({over for over, _ in known}) < len(known) or len(known) < 2:
             return [0.5]
-        share = math.log(self._budget.limit / low) / math.log(high / low)
-        aside = max(width, _RELATIVE / (3 * width))
-        return [share - aside, share + aside]
+        place, rough = _where_zero(known), _where_zero(known[:-1])
+        share = (place - math.log(safe)) / (math.log(unsafe) - math.log(safe))
+        aside = max(min(abs(place - rough), _WIDE), 0.4 * _RELATIVE) / width
+        return [guess for guess in (share - aside, share + aside) if 0 < guess < 1]
+
+    def _surplus(self, parameter: float) -> float:
+        """Logarithm of the cost over the limit; infinite or NaN where it has none."""
+        cost = self._costs[parameter]
+        return math.log(cost) - math.log(self._budget.limit) if cost and math.isfinite(cost) else math.inf
 
     def _narrowed(self, safe: float, unsafe: float, shares: list[float]) -> tuple[float, float]:
         return self._narrowed_to(safe, unsafe, [safe ** (1 - share) * unsafe**share for share in shares])
@@ -251,3 +259,12 @@ class Search:
 
 def _apart(safe: float, unsafe: float) -> float:
     return abs(math.log(unsafe) - math.log(safe))
+
+
+def _where_zero(points: list[tuple[float, float]]) -> float:
+    """Where the polynomial through points (value, place) takes the value 0, by Neville's rule."""
+    values, places = [value for value, _ in points], [place for _, place in points]
+    for order in range(1, len(points)):
+        for i in range(len(points) - order):
+            places[i] = (values[i + order] * places[i] - values[i] * places[i + 1]) / (values[i + order] - values[i])
+    return places[0]

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from numbers import Real
-from typing import Any, ClassVar, Self, cast, final
+from typing import Any, ClassVar, Self, cast, final, overload
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Relation, RelationMismatch
@@ -163,14 +165,23 @@ class Sensitivity(Frozen):
         """The most scores that can be one user's alone; None if any number."""
         return self.l0 // 2 if self.l0 is not None and self._halved else self.l0
 
-    def alone(self, items: int) -> float:
-        """The most that one user gives each of `items` scores to which nobody else gives, score units. Theorem H4."""
-        if not self.uniform:
-            return self.linf
+    @overload
+    def alone(self, items: int) -> float: ...
+    @overload
+    def alone(self, items: NDArray[Any]) -> NDArray[np.float64]: ...
+    def alone(self, items: int | NDArray[Any]) -> float | NDArray[np.float64]:
+        """The most that one user gives each of `items` scores to which nobody else gives, score units. Theorem H4.
+
+        A number, or an array of them for an array of numbers of items.
+        """
         users = 2 if self._halved else 1
-        shares = [math.inf if self.l1 is None else self.l1 / (users * items)]
-        shares.append(math.inf if self.l2 is None else self.l2 / math.sqrt(users * items))
-        return min(self.linf, min(shares) * _PER_ITEM_UP)
+        shares: Any = math.inf
+        if self.uniform and self.l1 is not None:
+            shares = self.l1 / (users * items)
+        if self.uniform and self.l2 is not None:
+            shares = np.minimum(shares, self.l2 / np.sqrt(users * items))
+        found = np.minimum(self.linf, shares * _PER_ITEM_UP)
+        return np.asarray(found) if isinstance(items, np.ndarray) else float(found)
 
     @property
     def _halved(self) -> bool:

@@ -6,6 +6,7 @@ import bisect
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 import numpy as np
@@ -14,6 +15,7 @@ from pydantic import BeforeValidator, Field
 from accounting.arguments import MOST_COUNT, whole
 from accounting.conversion.pld.loss import Dominated, Losses
 from accounting.conversion.pld.renyi_loss import RenyiLoss
+from accounting.curves.approximate import Approximate
 from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
@@ -114,10 +116,21 @@ class Composed(Curve):
         return tuple(sorted({order for _, curve in self.parts for order in curve.table_orders}))
 
     def profile(self, epsilon: float) -> float | None:
-        if not all(isinstance(curve, GaussianDP) for _, curve in self.parts):
+        if self._gaussian is None:
             return None
-        # Gaussian mechanisms compose to one whose squared mu is the sum; 2 rho is mu^2. Rounded up.
-        return GaussianDP(mu=math.nextafter(math.sqrt(2 * self.rho), math.inf)).profile(epsilon) if self.parts else 0.0
+        joint, failing = self._gaussian
+        inner = joint.profile(epsilon)
+        return min(1.0, math.nextafter(inner + failing, math.inf)) if failing else inner
+
+    @cached_property
+    def _gaussian(self) -> tuple[GaussianDP, float] | None:
+        """What Gaussian parts amount to: one whose squared mu is the sum (2 rho is mu^2), rounded up, and their bad events (A1).
+
+        None if a part is another curve.
+        """
+        if not all(map(_is_gaussian, (curve for _, curve in self.parts))) or not math.isfinite(rho := self.rho):
+            return None
+        return GaussianDP(mu=math.nextafter(math.sqrt(2 * rho), math.inf) if rho else 0.0), self.delta0
 
     def losses(self) -> Losses | None:
         """The losses of all parts, each counted (Theorem P1); those without any enter as one, by their Renyi bounds (P8)."""
@@ -139,6 +152,13 @@ class Composed(Curve):
                 return None
             total = total.compose(single.self_compose(count))
         return total
+
+
+def _is_gaussian(curve: Curve) -> bool:
+    """Whether a curve is Gaussian outside a bad event whose probability is added to its divergence."""
+    if isinstance(curve, Approximate):
+        return _is_gaussian(curve.curve)
+    return isinstance(curve, GaussianDP) or (isinstance(curve, Composed) and curve._gaussian is not None)
 
 
 def _grown(first: Part, second: Part) -> Composed | None:

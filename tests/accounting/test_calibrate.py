@@ -228,3 +228,28 @@ def test_tables_are_calibrated_too() -> None:
     budget = Budget(epsilon=1.0, delta=1e-6)
     found = calibrate(lambda x: RenyiTable(orders=[4, 16, 64], values=[4 * x, 16 * x, 64 * x]), budget)
     assert budget.admits(RenyiTable(orders=[4, 16, 64], values=[4 * found, 16 * found, 64 * found]))
+
+
+@pytest.mark.parametrize("number", range(len(RISING) + len(FALLING)))
+def test_a_smooth_cost_is_met_in_few_probes(number: int) -> None:
+    """Costs are read as a curve through the nearest probes: at most 20 evaluations find the end within one part in 10^9."""
+    family, seen = [*RISING, *FALLING][number], []
+
+    def counted(x: float) -> Curve:
+        seen.append(x)
+        return family(x)
+
+    calibrate(counted, BUDGETS[1], bracket=(1e-6, 1e6))
+    assert len(seen) <= 20
+
+
+def test_gaussians_with_bad_events_have_a_closed_form() -> None:
+    """Bad events are added to the one profile that Gaussian parts compose to, nested ones too; a range beside them has none."""
+    once = Approximate(curve=GaussianDP(mu=0.3), delta0=1e-7)
+    plan = once + Approximate(curve=2 * GaussianDP(mu=0.2) + GaussianDP(mu=0.4), delta0=2e-7)
+    joint = GaussianDP(mu=math.sqrt(0.3**2 + 2 * 0.2**2 + 0.4**2))
+    found = plan.profile(1.0)
+    assert found is not None
+    assert joint.profile(1.0) + 3e-7 <= found <= (joint.profile(1.0) + 3e-7) * (1 + 1e-12)
+    assert (plan + BoundedRange(epsilon=0.1)).profile(1.0) is None
+    assert (plan + Approximate(curve=BoundedRange(epsilon=0.1), delta0=1e-7)).profile(1.0) is None

@@ -32,6 +32,7 @@ from dpselect.sensitivity import Sensitivity
 _ROUNDING = 2.0**-44  # of the terms of the threshold: above the errors of the inverse and of their sum
 _ONE_BY_ONE, _GROWTH = 1024, 1.001  # numbers of items that are tried one by one, and in steps of a thousandth
 _REASON = "fewer items than requested exceeded the threshold"
+Floats = NDArray[np.float64]
 
 
 @final
@@ -101,13 +102,16 @@ class SparseHistogram(Mechanism):
     def threshold(self) -> float:
         """What a noisy score has to exceed, score units; a few units in the last place up. Theorem H5."""
         most = self.sensitivity.items_alone or 1
-        return max(self._hiding(first, last) for first, last in (_steps(most) if self.sensitivity.uniform else [(most, most)]))
+        first, last = np.array(_steps(most) if self.sensitivity.uniform else [(most, most)]).T
+        return float(self._hiding(first, last).max())
 
-    def _hiding(self, first: int, last: int) -> float:
-        """What hides any number of items from `first` to `last`, all of one user alone."""
+    def _hiding(self, first: Numbers, last: Numbers) -> Floats:
+        """(n,) what hides any number of items from `first` to `last`, (n,) each, all of one user alone."""
         share = self.sensitivity.alone(first)
-        noise = self.scale * _exceeded_by_none(self.noise, self.delta, last)
-        return share + noise + _ROUNDING * (share + abs(noise))
+        tails = np.array(_exceeded_by_none(self.noise, self.delta, tuple(np.atleast_1d(last).tolist())))
+        with np.errstate(over="ignore"):  # an infinite threshold is refused
+            noise = self.scale * tails
+            return share + noise + _ROUNDING * (share + np.abs(noise))
 
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         """Half the width, score units, of intervals around the values that all hold at once with this probability.
@@ -170,19 +174,21 @@ class SparseHistogram(Mechanism):
         }
 
 
-@lru_cache(maxsize=16_384)
-def _exceeded_by_none(noise: NoiseName, delta: float, items: int) -> float:
-    """What none of so many draws exceeds but with chance delta, noise units."""
-    return float(by_name(noise).isf(-math.expm1(math.log1p(-delta) / items)))
+@lru_cache(maxsize=64)
+def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) -> tuple[float, ...]:
+    """What none of so many draws exceeds but with chance delta, noise units; for each number of draws."""
+    return tuple(by_name(noise).isf([-math.expm1(math.log1p(-delta) / number) for number in items]).tolist())
 
 
-def _steps(most: int) -> Iterator[tuple[int, int]]:
+@lru_cache(maxsize=64)
+def _steps(most: int) -> tuple[tuple[int, int], ...]:
     """Numbers of items from 1 to `most`, in runs that are short beside their first: a share falls with it, the noise rises."""
-    first = 1
+    runs, first = [], 1
     while first <= most:
         last = min(most, first if first < _ONE_BY_ONE else int(first * _GROWTH))
-        yield first, last
+        runs.append((first, last))
         first = last + 1
+    return tuple(runs)
 
 
 _REACH, _PIECE = 45.0, 0.25  # noise units above the threshold, and pieces of them, that the law is integrated over
@@ -193,7 +199,7 @@ Places = tuple[int, ...]
 class _Law:
     """Chances of every order of noisy scores above 0, for heights above the threshold in noise units."""
 
-    def __init__(self, noise: Noise, height: NDArray[np.float64], bars: NDArray[np.float64]) -> None:
+    def __init__(self, noise: Noise, height: Floats, bars: Floats) -> None:
         self._noise, self._height = noise, height
         # Pieces end where a density has a kink.
         top = float(max(0.0, height.max(initial=0.0))) + _REACH
@@ -220,17 +226,17 @@ class _Law:
                 for seen in itertools.combinations_with_replacement(np.unique(self._cell)[::-1].tolist(), size):
                     yield order, seen, self._chain(order, seen, rest)
 
-    def _chain(self, order: Places, seen: Places, others: NDArray[np.float64]) -> float:
+    def _chain(self, order: Places, seen: Places, others: Floats) -> float:
         above = np.ones_like(others)
         density = [self._pdf[item] * (self._cell == cell)[:, None] for item, cell in zip(order, seen, strict=True)]
         for one in density[:-1]:
             above = self._above(one * above)
         return float(self._pieces(density[-1] * above * others).sum())
 
-    def _pieces(self, integrand: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _pieces(self, integrand: Floats) -> Floats:
         return np.asarray(self._length * (integrand @ self._weight) / 2)
 
-    def _above(self, integrand: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _above(self, integrand: Floats) -> Floats:
         """The integral from every node on."""
         later = np.append(np.cumsum(self._pieces(integrand)[:0:-1])[::-1], 0.0)
         return np.asarray(self._length[:, None] * (integrand @ _TAILS.T) + later[:, None])
