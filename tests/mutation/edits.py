@@ -36,6 +36,24 @@ EDITS = [
         "tests/dpselect/events/test_amounts.py::test_sums_are_those_of_the_definition",
     ),
     Edit(
+        "dpselect/events/clipping.py",
+        "squares = math.floor(",
+        "squares = math.ceil(",
+        "tests/dpselect/events/test_clipping.py::test_weights_of_any_number_of_items_stay_within_the_clip",
+    ),
+    Edit(
+        "dpselect/events/tally.py",
+        " AND (i - {low}) % {step} = 0",
+        "",
+        "tests/dpselect/events/test_held.py::test_untouched_candidates_are_drawn_uniformly",
+    ),
+    Edit(
+        "dpselect/events/held.py",
+        "first.traits.ranks_counts and ",
+        "",
+        "tests/dpselect/events/test_held.py::test_quantiles_of_held_counts_are_refused",
+    ),
+    Edit(
         "accounting/subsampling.py",
         "(1 + 1e-15)",
         "0.97",

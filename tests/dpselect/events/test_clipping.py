@@ -98,8 +98,11 @@ def test_one_user_changes_what_the_sensitivity_says(log: list[Event], clip: floa
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_weights_of_any_number_of_items_stay_within_the_clip(norm: Any) -> None:
-    """One user with t items for many t and C: t w^2 or t w is at most the clip's, and one unit more would not be."""
-    for clip in (2.0**-10, 0.1, 1.0, 2**0.5, 3.0, 2.0**11):
+    """One user with t items for many t and C: t w^2 or t w is at most the clip's, and one unit more would not be.
+
+    The clip 0.9999997300046378 is the last float below a norm that two items reach.
+    """
+    for clip in (2.0**-10, 0.1, 0.9999997300046378, 1.0, 2**0.5, 3.0, 2.0**11):
         numbers = [1, 2, 3, 5, 7, 100, 101, 4999]
         log = [(t, f"{t}-{i}") for t in numbers for i in range(t)]
         found = events.read(arrow(log), **COLUMNS, clip=clip, clip_norm=norm)

@@ -72,17 +72,22 @@ def test_members_of_groups_are_the_items_with_that_count_one_to_one(both: Any, c
         assert sorted(named) == sorted(counts.labels[at] for at in np.flatnonzero(dense.values == values[group]))
 
 
-@pytest.mark.parametrize("catalogue", [range(-4, 6), range(5, -5, -1), [5, 3, -4, 1, 0, 2]], ids=["range", "downwards", "list"])
+CATALOGUES = [range(-4, 6), range(5, -5, -1), range(-8, 5, 3), range(4, -9, -3), [5, 3, -4, 1, 0, 2]]
+
+
+@pytest.mark.parametrize("catalogue", CATALOGUES, ids=str)
 def test_untouched_candidates_are_drawn_uniformly(catalogue: Any) -> None:
     """Those of a public domain that nobody touched come back with equal chances, those that somebody did never."""
     seen: Counter[tuple[Any, ...]] = Counter()
-    with hold(pa.table({"u": [1, 2, 3], "i": [1, 2, 99]}), user="u", item="i") as held:
+    touched = [1, -2 if 2 not in catalogue else 2]
+    foreign = [99, 6 if 0 in catalogue else 0]  # within a range, but not of its step
+    with hold(pa.table({"u": [1, 2, 3, 4], "i": [*touched, *foreign]}), user="u", item="i") as held:
         engine, source = table(held.scores(catalogue)), ExactSampler(np.random.default_rng(2))
         values, sizes = engine.histogram()
         assert dict(zip(values.tolist(), sizes.tolist(), strict=True)) == {0: len(catalogue) - 2, 1: 2}
         for _ in range(300):
             seen[tuple(engine.labels([(0, 0), (0, 1)], values, source))] += 1
-    orders = list(itertools.permutations([label for label in catalogue if label not in (1, 2)], 2))
+    orders = list(itertools.permutations([label for label in catalogue if label not in touched], 2))
     assert set(seen) <= set(orders)
     assert fit([seen[order] for order in orders], [1 / len(orders)] * len(orders)) > 1e-8
 
