@@ -11,6 +11,7 @@ from .calibration import calibrated as calibrated
 from .calibration import fitted as fitted
 from .counts import Interval as Interval
 from .counts import interval as interval
+from .default_groups import default_group_choice as default_group_choice
 from .default_groups import default_groups as default_groups
 from .defaults import Choice as Choice
 from .defaults import default_choice as default_choice

@@ -92,23 +92,33 @@ def default_choice(
         InvalidRequest: an unknown domain and a budget without delta, or `items_per_user` is less than 1.
         CalibrationError: no amount of noise fits the budget.
     """
-    if items_per_user is not None and not 1 <= items_per_user < math.inf:
-        raise InvalidRequest(f"items_per_user={items_per_user!r} must be a number >= 1: how many items users have on average")
-    if clip is not None and request.candidates is None and max_items_per_user is None:
+    require_ways(request, max_items_per_user, clip, items_per_user)
+    clipped = clipped_choice(budget, request, max_items_per_user, clip, norm, items_per_user)
+    if clip is not None:
+        return clipped or refused(budget)
+    plain = _plain(budget, request, max_items_per_user)
+    choices = [choice for choice in (plain, clipped) if choice is not None]
+    if not choices:
+        return Choice(default_mechanism(budget, request), max_items_per_user)  # says why there is none
+    usual = items_per_user or _USUAL["unknown" if request.candidates is None else "public"]
+    return min(choices, key=lambda choice: noise_per_user(choice, usual))
+
+
+def require_ways(request: TopKRequest, limit: int | None, clip: float | None, items: float | None) -> None:
+    """Refuse what is stated about users' items and does not go together.
+
+    Raises:
+        InvalidRequest: it does not.
+    """
+    if items is not None and not 1 <= items < math.inf:
+        raise InvalidRequest(f"items_per_user={items!r} must be a number >= 1: how many items users have on average")
+    if clip is not None and request.candidates is None and limit is None:
         raise InvalidRequest(
             "--clip without a catalogue needs --max-items-per-user (max_items_per_user in the library), which may be generous "
             "(300 for example): what a user with any number of items brings in alone cannot be hidden"
         )
     if clip is not None and request.counts is not None:
         raise InvalidRequest(WHOLE_COUNTS)
-    clipped = _clipped(budget, request, max_items_per_user, clip, norm, items_per_user)
-    if clip is not None:
-        return clipped or _refused(budget)
-    plain = _plain(budget, request, max_items_per_user)
-    choices = [choice for choice in (plain, clipped) if choice is not None]
-    if not choices:
-        return Choice(default_mechanism(budget, request), max_items_per_user)  # says why there is none
-    return min(choices, key=lambda choice: _noise(choice, request, items_per_user))
 
 
 def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
@@ -144,7 +154,8 @@ def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Choice | 
     return None if found is None else Choice(found, limit)
 
 
-def _refused(budget: Budget) -> NoReturn:
+def refused(budget: Budget) -> NoReturn:
+    """That no clipped counts can be released, and why."""
     rest = "" if budget.form == "pure" else ", with a delta where the items are not public"
     raise InvalidRequest(
         f"no default releases clipped counts within this budget: use clip_norm 'l1' for a pure budget and 'l2' for others{rest}, "
@@ -152,10 +163,20 @@ def _refused(budget: Budget) -> NoReturn:
     )
 
 
-def _clipped(
-    budget: Budget, request: TopKRequest, limit: int | None, clip: float | None, norm: Norm | None, items: float | None
+def clipped_choice(
+    budget: Budget,
+    request: TopKRequest,
+    limit: int | None,
+    clip: float | None,
+    norm: Norm | None,
+    items: float | None,
+    *,
+    again: bool = True,
 ) -> Choice | None:
-    """One noisy vector of clipped counts; None where the budget pays for none, or something else is asked for."""
+    """One noisy vector of clipped counts; None where the budget pays for none, or something else is asked for.
+
+    `again` allows for a second look.
+    """
     norm = norm or ("l1" if budget.form == "pure" else "l2")
     noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
     if request.kbar is not None or request.noise not in (None, noise) or request.counts is not None:
@@ -167,7 +188,8 @@ def _clipped(
     kind = SparseHistogram if request.candidates is None else OneshotTopK
     asked = request.model_copy(update={"sensitivity": declared, "noise": noise})
     found = _tried(kind, budget, asked)
-    if isinstance(found, SparseHistogram) and clip is None and norm == "l2" and min(most or math.inf, items or math.inf) > _FEW:
+    few = min(most or math.inf, items or math.inf) <= _FEW
+    if again and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and not few:
         twice = _twice(found, budget, asked)
         return Choice(twice, most, size, norm, twice.again)
     return None if found is None else Choice(found, most, size, norm)
@@ -260,11 +282,10 @@ def height(mechanism: Mechanism) -> float:
     return float(fields["scale"]) * _DEVIATION[fields["noise"]]
 
 
-def _noise(choice: Choice, request: TopKRequest, items: float | None) -> float:
-    """The same per user that touches an item, whose weight a clip cuts."""
+def noise_per_user(choice: Choice, usual: float) -> float:
+    """The same per user that touches an item, whose weight a clip cuts where users have the usual number of items."""
     if choice.clip is None:
         return height(choice.mechanism)
-    usual = items or _USUAL["unknown" if request.candidates is None else "public"]
     having = min(usual, choice.max_items_per_user or math.inf)
     cut = having if choice.norm == "l1" else math.sqrt(having)
     return height(choice.mechanism) * max(1.0, cut / choice.clip)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dpselect import events
 from dpselect.calibration import fitted
 from dpselect.cli.question import Question, require_sums
 from dpselect.counts import COUNTS
-from dpselect.default_groups import default_groups
+from dpselect.default_groups import default_group_choice, default_groups
 from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice, default_mechanism
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.clipping import Norm
@@ -91,26 +93,35 @@ def choice_of(question: Question, catalogue: list[Label] | None) -> Choice:
         counts=COUNTS if question.with_counts else None,
     )
     if question.group is not None and question.max_groups_per_user is not None:
-        asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
-        most, discover = question.max_groups_per_user, question.groups is None
-        found = default_groups(question.budget, asked, most, kind=question.mechanism, discover=discover)
-        return Choice(found, limit, clip, norm)
+        return _of_groups(question, request, question.max_groups_per_user)
     if question.value is not None:
         asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
         kind = question.mechanism or (SparseHistogram.__name__ if catalogue is None else None)
         return Choice(default_mechanism(question.budget, asked) if kind is None else fitted(kind, question.budget, asked), limit)
     if question.mechanism is None:
-        stated = None if clip is None else norm
-        return default_choice(
-            question.budget,
-            request,
-            max_items_per_user=limit,
-            clip=clip,
-            norm=stated,
-            items_per_user=question.items_per_user,
-        )
+        return default_choice(question.budget, request, **_bounds(question))
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     return Choice(fitted(question.mechanism, question.budget, asked), limit, clip, norm)
+
+
+def _bounds(question: Question) -> Any:
+    """What is stated about one user's items."""
+    return {
+        "max_items_per_user": question.max_items_per_user,
+        "clip": question.clip,
+        "norm": None if question.clip is None else _norm(question),
+        "items_per_user": question.items_per_user,
+    }
+
+
+def _of_groups(question: Question, request: TopKRequest, most: int) -> Choice:
+    """For every group, its items bounded and clipped within it."""
+    discover = question.groups is None
+    if question.mechanism is None:
+        return default_group_choice(question.budget, request, most, discover=discover, **_bounds(question))
+    asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
+    found = default_groups(question.budget, asked, most, kind=question.mechanism, discover=discover)
+    return Choice(found, question.max_items_per_user, question.clip, _norm(question))
 
 
 def _sensitivity(question: Question) -> Sensitivity:

@@ -95,6 +95,33 @@ def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, ru
     assert charges[0].curve == acc.Curve.from_json(json.dumps(json.loads(answer.read_text())["curve"])).to_json()
 
 
+@pytest.mark.parametrize(
+    ("k", "most", "candidates", "clip"),
+    [(5, 1, None, 1.0), (2, 3, None, 1.0), (1, 1, None, None), (1, 4, 60, None), (5, 1, 60, 1.0)],
+)
+def test_the_default_clips_where_that_finds_more(k: int, most: int, candidates: int | None, clip: float | None) -> None:
+    """As bench_groups.py measures it; the noise spends the budget, and a declared number of items moves the rule."""
+    budget, request = acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=k, candidates=candidates)
+    chosen = dps.default_group_choice(budget, request, most, discover=candidates is None)
+    assert chosen.clip == clip
+    assert 0.98 * budget.limit <= budget.cost(chosen.mechanism.curve) <= budget.limit
+    assert dps.default_group_choice(budget, request, most, items_per_user=10_000.0).clip is None
+
+
+def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> None:
+    """Shares of users are what is selected by, and the answer says so."""
+    public = ("--groups", towns.parent / "towns.csv", "--json")
+    result = per_town("--max-groups-per-user", 1, "--k", 3, "--epsilon", 8, "--delta", 1e-6, *public)
+    assert result.exit_code == 0, result.stderr
+    released = json.loads(result.stdout)
+    assert released["contributions"] | {"salt": ""} == {
+        **{"max_items_per_user": 300, "max_groups_per_user": 1, "clip": 1.0, "salt": ""},
+    }
+    assert by_town(released["selection"]) == WINNERS
+    refused = per_town("--max-groups-per-user", 1, "--k", 3, "--epsilon", 8, "--delta", 1e-6, "--clip", 1)
+    assert "--max-items-per-user" in refused.stderr
+
+
 def test_the_text_names_groups_and_bounds(per_town: Any, towns: Path) -> None:
     """Towns beside their items, once each; what is bounded and by which salt; nothing of the town that was not listed."""
     result = per_town(*CERTAIN, "--groups", towns.parent / "towns.csv", "--max-items-per-user", 3, "--salt", "pepper")
