@@ -77,12 +77,14 @@ class Accountant:
                 mechanisms, or `relation` with every bare curve.
             InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation is none of the two.
         """
-        curve, stated = _read(item, relation)
+        bare = relation is None and type(item) in _CURVE_TYPES
+        curve, stated = (cast(Curve, item), None) if bare else _read(item, relation)
         if type(count) is not int or not 0 <= count <= MOST_COUNT:
             count = whole("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
-                self._relation = joined(self._relation, stated, begun=bool(self._flat))
+                if stated is not None or self._relation is not None:
+                    self._relation = joined(self._relation, stated, begun=bool(self._flat))
                 self._flat.extend((_kind(item) if label is None else label, curve, count))
         return self
 

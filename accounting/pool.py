@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,11 @@ _INT64 = 2**40  # counts above are added as Python integers: their sum could lea
 
 @dataclass(frozen=True)
 class _Family:
-    """Distinct curves of one one-parameter kind, with their counts."""
+    """Curves of one one-parameter kind: the parameters of the distinct ones, with their counts."""
 
     member: type[OneParameter]
     curves: Sequence[OneParameter]
+    first: NDArray[np.intp]  # where each of them is met
     parameters: Floats
     counts: NDArray[Any]
 
@@ -37,11 +38,11 @@ class _Family:
         parameters, first, group = np.unique(given, return_index=True, return_inverse=True)
         total = np.zeros(len(first), dtype=counts.dtype)
         np.add.at(total, group, counts)
-        return _Family(member, [curves[i] for i in first.tolist()], parameters, total)
+        return _Family(member, curves, first, parameters, total)
 
     def parts(self) -> Iterator[tuple[int, OneParameter]]:
         """(count, curve) for every distinct curve."""
-        return zip(self.counts.tolist(), self.curves, strict=True)
+        return zip(self.counts.tolist(), map(self.curves.__getitem__, self.first.tolist()), strict=True)
 
     def rdp(self, orders: Floats) -> Floats:
         """Sum of count * rdp."""
@@ -59,7 +60,10 @@ class Pool:
     def of(curves: Sequence[Curve], counts: Sequence[int]) -> Pool:
         """Merge curves that are repeated `counts` times each."""
         times = np.array(counts, dtype=object if max(counts, default=0) > _INT64 else np.int64)
-        kinds = [kind for kind in set(map(type, curves)) if issubclass(kind, OneParameter)]
+        types = set(map(type, curves))
+        kinds = [kind for kind in types if issubclass(kind, OneParameter)]
+        if len(kinds) == len(types) == 1:
+            return Pool((_Family.of(kinds[0], cast(Sequence[OneParameter], curves), times),), Composed())
         families = tuple(
             _Family.of(kind, *_chosen(kind, curves, times)) for kind in sorted(kinds, key=lambda kind: kind.__name__)
         )
@@ -69,7 +73,7 @@ class Pool:
     @property
     def is_small(self) -> bool:
         """Whether it is as well converted as one `Composed`, whose parts may have a joint privacy loss distribution."""
-        return sum(len(family.curves) for family in self.families) <= _FEW
+        return sum(len(family.parameters) for family in self.families) <= _FEW
 
     def curve(self) -> Curve:
         """The composition as a curve."""

@@ -16,17 +16,30 @@ from accounting.arguments import MOST_COUNT, whole
 from accounting.conversion.pld.loss import Dominated, Losses
 from accounting.conversion.pld.renyi_loss import RenyiLoss
 from accounting.curves.approximate import Approximate
-from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
+from accounting.curves.base import (
+    GET_FIELDS,
+    SET_EXTRA,
+    SET_FIELDS,
+    SET_NAMES,
+    SET_PRIVATE,
+    AnyCurve,
+    Curve,
+    Floats,
+    OneParameter,
+    counts_up,
+    from_data,
+)
 from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
-from accounting.frozen import Count, Frozen
+from accounting.frozen import Count
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Part = tuple[int, Curve]
 _TIMES = "how many times a curve is repeated"
+_SUM, _NAMES = "sum", {"parts"}
 
 
 def _normal_form(data: Any) -> Any:
@@ -79,15 +92,40 @@ class Composed(Curve):
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
         parts = list(parts)
-        if len(parts) == 2 and (grown := _grown(*parts)) is not None:
-            return grown
-        composed = cls(parts=[(count, curve) for count, curve in parts if whole("count", count, _TIMES, least=0) > 0])
-        return composed.parts[0][1] if len(composed.parts) == 1 and composed.parts[0][0] == 1 else composed
+        if len(parts) == 2 and (both := _both(*parts)) is not None:
+            return both
+        found = _normal_form([(count, curve) for count, curve in parts if whole("count", count, _TIMES, least=0) > 0])
+        return found[0][1] if len(found) == 1 and found[0][0] == 1 else cls._made(parts=found)
 
     @classmethod
-    def _normal(cls, parts: tuple[Part, ...]) -> Composed:
-        """A composition whose parts are valid and in normal form already: they come out of one that was."""
-        return super(Frozen, cls).model_construct(parts=parts)
+    def _made(cls, **fields: Any) -> Composed:
+        """A composition of parts that are valid and in normal form, or of a `sum` of two curves whose form is found when used."""
+        new = cls.__new__(cls)
+        SET_FIELDS(new, {"kind": "composed", **fields})
+        SET_NAMES(new, _NAMES)
+        SET_EXTRA(new, None)
+        SET_PRIVATE(new, None)
+        return new
+
+    # A sum in a loop would sort all its parts again in each round. So `a + b` keeps the two, and the parts take their normal form
+    # when somebody asks for them, be it Python or pydantic's own code: both ask for `__dict__`.
+
+    @property
+    def __dict__(self) -> dict[str, Any]:
+        fields: dict[str, Any] = GET_FIELDS(self)
+        if "parts" not in fields:
+            fields["parts"] = _settled(self)
+            fields.pop(_SUM, None)
+        return fields
+
+    @__dict__.setter
+    def __dict__(self, fields: dict[str, Any]) -> None:
+        SET_FIELDS(self, fields)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return self.__dict__["parts"] if name == "parts" else super().__getattr__(name)
 
     def _rdp(self, orders: Floats) -> Floats:
         families, others = _by_family(self.parts)
@@ -161,21 +199,53 @@ def _is_gaussian(curve: Curve) -> bool:
     return isinstance(curve, GaussianDP) or (isinstance(curve, Composed) and curve._gaussian is not None)
 
 
-def _grown(first: Part, second: Part) -> Composed | None:
-    """A composition and one curve more, without looking at every part again; None if it is not that."""
-    for (times, long), (count, curve) in ((first, second), (second, first)):
-        if isinstance(long, Composed) and not isinstance(curve, Composed) and long.parts and times == count == 1:
-            return _inserted(long.parts, curve)
-    return None
+def _both(first: Part, second: Part) -> Curve | None:
+    """`a + b`; None where counts ask for another look."""
+    if not (first[0] == second[0] == 1 and isinstance(first[1], Curve) and isinstance(second[1], Curve)):
+        return None
+    for (_, empty), (_, other) in ((first, second), (second, first)):
+        if isinstance(empty, Composed) and not _sum_of(empty) and not empty.parts:
+            return other
+    most = _most(first[1]) + _most(second[1])
+    return None if most > MOST_COUNT else Composed._made(**{_SUM: (first[1], second[1], most)})
 
 
-def _inserted(parts: tuple[Part, ...], curve: Curve) -> Composed | None:
+def _sum_of(curve: Curve) -> tuple[Curve, Curve, int] | None:
+    """The two curves that a sum keeps, and no less than any part of it is repeated; None if its parts are known."""
+    return GET_FIELDS(curve).get(_SUM) if isinstance(curve, Composed) else None
+
+
+def _most(curve: Curve) -> int:
+    if (kept := _sum_of(curve)) is not None:
+        return kept[2]
+    return max(count for count, _ in curve.parts) if isinstance(curve, Composed) else 1
+
+
+def _settled(curve: Composed) -> tuple[Part, ...]:
+    """The parts of a sum in normal form, however deeply it is nested."""
+    terms: list[Curve] = []
+    waiting: list[Curve] = [curve]
+    while waiting:
+        one = waiting.pop()
+        kept = _sum_of(one)
+        if kept is None:
+            terms.append(one)
+        else:
+            waiting += kept[1], kept[0]
+    for long, single in (terms, terms[::-1]) if len(terms) == 2 else ():
+        if isinstance(long, Composed) and not isinstance(single, Composed):
+            return _inserted(long.parts, single)
+    found: tuple[Part, ...] = _normal_form([(1, term) for term in terms])
+    return found
+
+
+def _inserted(parts: tuple[Part, ...], curve: Curve) -> tuple[Part, ...]:
+    """Parts in normal form and one curve more, without looking at every part again."""
     key = _sort_key(curve)
     place = bisect.bisect_left(parts, key, key=lambda part: _sort_key(part[1]))
     if place < len(parts) and _sort_key(parts[place][1]) == key:
-        merged = (parts[place][0] + 1, parts[place][1])
-        return None if merged[0] > MOST_COUNT else Composed._normal((*parts[:place], merged, *parts[place + 1 :]))
-    return Composed._normal((*parts[:place], (1, curve), *parts[place:]))
+        return (*parts[:place], (parts[place][0] + 1, parts[place][1]), *parts[place + 1 :])
+    return (*parts[:place], (1, curve), *parts[place:])
 
 
 def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:

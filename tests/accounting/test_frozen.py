@@ -15,6 +15,7 @@ from test_curves import CURVES
 
 import accounting as acc
 import dpselect as dps
+from accounting.curves import composed
 from accounting.spending.price import itemised
 
 MODELS = list({type(model): model for model in [*CURVES, *(case.mechanism for case in CASES)]}.values())  # one of each kind
@@ -137,3 +138,62 @@ def test_what_is_no_count_is_refused(number: Any) -> None:
     ):
         with pytest.raises(acc.InvalidArgument, match="must be an integer >= 1"):
             attempt()
+
+
+@pytest.mark.parametrize("member", [acc.ZCDP, acc.PureDP, acc.LaplaceDP, acc.GaussianDP, acc.BoundedRange])
+@pytest.mark.parametrize("value", [0.0, -0.0, 0.3, 5e-324, 1.7e308])
+def test_a_curve_built_quickly_is_the_validated_one(member: Any, value: float) -> None:
+    """What one float builds without a validator is, in every respect, what the validator would have built."""
+    name = next(field.alias or key for key, field in member.model_fields.items() if key != "kind")
+    quick, slow = member(**{name: value}), member.model_validate({name: value})
+    assert (quick, hash(quick), repr(quick), quick.to_json()) == (slow, hash(slow), repr(slow), slow.to_json())
+    assert pickle.dumps(quick) == pickle.dumps(slow)
+    assert vars(quick) == vars(slow)
+    assert quick.model_fields_set == slow.model_fields_set
+    assert quick == copy.copy(quick) == copy.deepcopy(quick) == pickle.loads(pickle.dumps(quick))
+    for wrong in (math.nan, math.inf, -1e-300, True, "0.1", None, 10**400):
+        with pytest.raises(acc.InvalidCurve):
+            member(**{name: wrong})
+    with pytest.raises(acc.InvalidCurve):
+        member(**{name: value, "other": 1.0})
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "parts": lambda curve: curve.parts,
+    "hash": hash,
+    "json": lambda curve: curve.to_json(),
+    "dump": lambda curve: curve.model_dump(),
+    "inside": lambda curve: acc.Approximate(curve=curve, delta0=0.1).to_json(),
+    "pickle": lambda curve: pickle.loads(pickle.dumps(curve)),
+    "copy": copy.copy,
+    "deep copy": copy.deepcopy,
+    "copied model": lambda curve: curve.model_copy(),
+    "repr": repr,
+    "fields": dict,
+    "vars": lambda curve: dict(vars(curve)),
+    "names": lambda curve: curve.model_fields_set,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_sum_takes_its_normal_form_when_it_is_used(use: str) -> None:
+    """Whatever asks first, a sum that waits for its normal form answers as the composition that was built of its parts."""
+    parts = [acc.ZCDP(rho=0.1), acc.PureDP(epsilon=1.0), acc.ZCDP(rho=0.1), 3 * acc.BoundedRange(epsilon=0.5)]
+    built = acc.Composed(parts=[(2, parts[0]), (1, parts[1]), (3, acc.BoundedRange(epsilon=0.5))])
+    assert USES[use](sum(parts)) == USES[use](built)
+    assert sum(parts) == built == sum(parts[::-1])
+    assert (acc.zero() + parts[0], parts[0] + acc.zero(), acc.zero() + acc.zero()) == (parts[0], parts[0], acc.zero())
+
+
+def test_a_loop_of_sums_sorts_its_parts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`c = c + x` in a loop is linear: no part is looked at before somebody asks, and then each of them once."""
+    looked: list[acc.Curve] = []
+    real = composed._sort_key
+    monkeypatch.setattr(composed, "_sort_key", lambda curve: looked.append(curve) or real(curve))  # type: ignore[func-returns-value]
+    plan: acc.Curve = acc.zero()
+    for i in range(3000):
+        plan = plan + acc.Approximate(curve=acc.ZCDP(rho=0.1 + i), delta0=1e-9)
+    assert not looked
+    assert len(plan.parts) == len(looked) == 3000  # type: ignore[attr-defined]
+    with pytest.raises(acc.InvalidCurve, match="10\\^18"):
+        _ = (10**18 - 1) * acc.ZCDP(rho=0.1) + acc.ZCDP(rho=0.1) + acc.ZCDP(rho=0.1)

@@ -75,6 +75,19 @@ def many_curves() -> None:
     compare("10^6 identical zCDP, one by one", [acc.ZCDP(rho=1e-7)] * 10**6, [dp_accounting.ZCDpEvent(1e-7)] * 10**6, repeats=1)
 
 
+def built_and_composed() -> None:
+    """10^5 distinct zCDP curves: the objects, their composition and the conversion; and `c = c + x` as often, which is linear."""
+    rhos = np.linspace(1e-6, 2e-6, 10**5).tolist()
+    own = least_time(lambda: ours([acc.ZCDP(rho=r) for r in rhos]))
+    other = least_time(lambda: theirs([dp_accounting.ZCDpEvent(r) for r in rhos]))
+    print(
+        f"{'10^5 zCDP, objects built and composed':42s} ours {own:8.3f} s  dp-accounting {other:8.3f} s  ratio {own / other:6.3f}"
+    )
+    curves = [acc.ZCDP(rho=r) for r in rhos]
+    short, long = (least_time(lambda n=n: sum(curves[:n], acc.zero()).rho) for n in (10**4, 2 * 10**4))  # type: ignore[misc]
+    print(f"{'c = c + x, 2 * 10^4 times over 10^4 times':42s} {long:13.3f} s  over {short:18.3f} s  ratio {long / short:6.3f}")
+
+
 def conversions() -> None:
     """One conversion of a composed plan by each quick route, caches cold."""
     plans = {
@@ -154,6 +167,7 @@ def main() -> None:
     fixed_values()
     print()
     many_curves()
+    built_and_composed()
     conversions()
     against_autodp()
     print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
