@@ -139,14 +139,14 @@ def hold(
     weights = clips(options.get("clip"), options.get("clip_norm", "l2"))
     allowed = Contributions(limited, weights)
     if spark.accepts(given):
-        held, names = spark.tally(given, allowed, options.get("within"))
+        held, allowed = spark.tally(given, allowed, options.get("within"))
     else:
-        held, names = _embedded(given, allowed, options)
+        held, allowed = _embedded(given, allowed, options)
     limit, salt = (None, None) if limited is None else (limited.limit, limited.salt)
-    return HeldCounts(held, weights, limit, salt, names)
+    return HeldCounts(held, weights, limit, salt, allowed.within)
 
 
-def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[Tally, list[Label] | None]:
+def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[Tally, Contributions]:
     buckets, progress, within = options.get("buckets"), options.get("progress"), options.get("within")
     staging.number_of_buckets(buckets, 0)
     with ExitStack() as stack:
@@ -156,7 +156,7 @@ def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[T
         asked = replace(allowed, within=names)
         pairs = tally(engine, staged, kinds, asked, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
         held = _held(engine, staged, kinds, asked, pairs)
-        return replace(held, drop=stack.pop_all().close), names
+        return replace(held, drop=stack.pop_all().close), asked
 
 
 def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, pairs: int) -> Tally:
@@ -180,6 +180,6 @@ def _held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, 
         relation="counted",
         integers=kinds["item"] != "str",
         typed=kinds["item"] == "int",
-        report=reported(staged, pairs, counted),
+        report=reported(staged.rows, staged.without, staged.left_out, pairs, counted),
         drop=lambda: None,
     )

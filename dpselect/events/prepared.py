@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -40,7 +40,7 @@ def prepared(engine: Engine, given: Given, buckets: int | None, progress: Progre
     else:
         settled = log.kinds
     if not log.may_be_empty:  # a field that no object has was named wrongly: that is said first
-        staging.require_events(staged)
+        staging.require_events(staged.what, staged.without, complete=staged.complete)
     told(progress, 1, parts + 1)
     return staged, settled, parts
 
@@ -69,14 +69,14 @@ def told(progress: ProgressCallback | None, done: int, total: int) -> None:
         progress(done, total)
 
 
-def reported(staged: Staged, pairs: int, kept: int) -> ReadReport:
+def reported(rows: int, without: Mapping[str, int], left_out: int, pairs: int, kept: int) -> ReadReport:
     """What was read, of which `kept` pairs are counted."""
     return ReadReport(
-        rows=staged.rows,
-        rows_without_user=staged.without["user"],
-        rows_without_item=staged.without["item"],
-        rows_without_group=staged.without.get("group", 0),
-        rows_left_out=staged.left_out,
+        rows=rows,
+        rows_without_user=without["user"],
+        rows_without_item=without["item"],
+        rows_without_group=without.get("group", 0),
+        rows_left_out=left_out,
         pairs=pairs,
         pairs_left_out=pairs - kept,
     )
@@ -91,7 +91,7 @@ def shaped(log: Rows, asked: Asked, amount: Amount | None, window: Window | None
         return log
     columns, bad, sql = _joined(asked), "", log.sql
     if window is not None:
-        moment, wall = window.moment(_stated(log, asked, window))
+        moment, wall = window.moment(stated("str" if callable(log.kinds) else log.kinds["time"], asked, window, log.what))
         sql = f"SELECT *, {moment} AS moment, {wall} AS wall FROM ({sql})"
         sql = f"SELECT *, moment IS NOT NULL AND NOT ({window.holds('moment', 'wall')}) AS beyond FROM ({sql})"
         columns["t"] = "moment"
@@ -117,7 +117,15 @@ def _require_well_formed(engine: Engine, asked: Asked, staged: Staged) -> None:
     aside, what = staged.aside(), staged.what
     if aside is None or (asked.value is None and asked.time is None):
         return
-    found = {role for (role,) in engine.run(f"SELECT DISTINCT {REFUSED} FROM {aside}", what=what)}
+    refuse_malformed({role for (role,) in engine.run(f"SELECT DISTINCT {REFUSED} FROM {aside}", what=what)}, asked, what)
+
+
+def refuse_malformed(found: Collection[str | None], asked: Asked, what: str) -> None:
+    """Say in which role some event's value is none.
+
+    Raises:
+        EventLogError: there is such a role.
+    """
     if "time" in found:
         raise EventLogError(
             f"time={asked.time!r} of {what} holds something that is no time: write them as in 2024-07-14T08:00:00, with Z or an "
@@ -142,13 +150,17 @@ def _record(text: str) -> str:
     return f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} || {quote} ELSE {text} END)"
 
 
-def _stated(rows: Rows, asked: Asked, window: Window) -> Kind:
-    kind: Kind = "str" if callable(rows.kinds) else rows.kinds["time"]
+def stated(kind: Kind, asked: Asked, window: Window, what: str) -> Kind:
+    """The kind of the column of times.
+
+    Raises:
+        EventLogError: it holds numbers and nobody says of what, or a unit is stated and it holds none.
+    """
     if kind == "int" and window.unit is None:
-        raise EventLogError(f"time={asked.time!r} of {rows.what} holds numbers: say with time_unit= what they count since 1970")
+        raise EventLogError(f"time={asked.time!r} of {what} holds numbers: say with time_unit= what they count since 1970")
     if kind in ("wall", "instant") and window.unit is not None:
         raise EventLogError(
-            f"time_unit={window.unit!r} is for numbers, and time={asked.time!r} of {rows.what} holds times: leave it out"
+            f"time_unit={window.unit!r} is for numbers, and time={asked.time!r} of {what} holds times: leave it out"
         )
     return kind
 

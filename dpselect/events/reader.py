@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
-from typing import TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,6 @@ from dpselect.events.grouped import NOTHING, GroupCounts
 from dpselect.events.prepared import ProgressCallback, prepared, reported, told
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given
-from dpselect.events.staging import Staged
 from dpselect.events.windows import Moment, Unit, window
 from dpselect.selection import Label
 
@@ -184,16 +182,14 @@ def read(
     known = read_catalogue(groups, item=str(group)) if isinstance(groups, str | os.PathLike) else groups
     staging.number_of_buckets(buckets, 0)
     if spark.accepts(given):
-        return _from_cluster(given, Contributions(limited, weights, None, grouped), within)
+        return _from_cluster(given, Contributions(limited, weights, None, grouped), within, known)
     with opened(memory_limit) as engine:
         staged, kinds, parts = prepared(engine, given, buckets, progress)
         names = None if within is None else named(within, integers=kinds["item"] == "int")
         listed = None if known is None else named(known, integers=kinds["group"] == "int", what="groups")
         allowed = Contributions(limited, weights, names, grouped, listed)
         counted = count(engine, staged, kinds, allowed, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
-    if isinstance(counted, CountedGroups):
-        return _grouped(staged, counted, allowed, integers=kinds["item"] == "int")
-    report = reported(staged, counted.pairs, int(counted.counts.sum()))
+    report = reported(staged.rows, staged.without, staged.left_out, counted.pairs, int(counted.counts.sum()))
     return _result(report, counted, allowed, integers=kinds["item"] == "int")
 
 
@@ -207,16 +203,16 @@ def _require_bound(group: object, groups: object, most: int | None) -> None:
         )
 
 
-def _from_cluster(given: Given, allowed: Contributions, within: Sequence[Label] | NDArray[np.generic] | None) -> EventCounts:
-    tally, names = spark.tally(given, allowed, within)
+def _from_cluster(given: Given, allowed: Contributions, within: Any, groups: Any) -> EventCounts | GroupCounts:
+    tally, asked = spark.tally(given, allowed, within, groups)
     try:
-        counted = spark.collected(tally, allowed)
+        counted = spark.collected(tally, asked)
     finally:
         tally.close()
-    return _result(tally.report, counted, replace(allowed, within=names), integers=tally.integers)
+    return _result(tally.report, counted, asked, integers=tally.integers)
 
 
-def _grouped(staged: Staged, counted: CountedGroups, allowed: Contributions, *, integers: bool) -> GroupCounts:
+def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions, *, integers: bool) -> GroupCounts:
     ends = counted.starts.tolist()
     spans = [slice(start, end) for start, end in pairwise(ends)]
     present = dict(zip(counted.groups, counted.present.tolist(), strict=True))
@@ -242,11 +238,15 @@ def _grouped(staged: Staged, counted: CountedGroups, allowed: Contributions, *, 
         listed=allowed.listed is not None,
         public=allowed.within is not None,
         integers=integers,
-        report=reported(staged, counted.pairs, int(counted.counts.sum())),
+        report=report,
     )
 
 
-def _result(report: ReadReport, counted: Counted, allowed: Contributions, *, integers: bool) -> EventCounts:
+def _result(
+    report: ReadReport, counted: Counted | CountedGroups, allowed: Contributions, *, integers: bool
+) -> EventCounts | GroupCounts:
+    if isinstance(counted, CountedGroups):
+        return _grouped(report, counted, allowed, integers=integers)
     names, limited, counts, clipped = allowed.within, allowed.bound, counted.counts, counted.clipped
     if names is not None:
         counts, clipped = aligned(counted.labels, counts, names), aligned(counted.labels, clipped, names)

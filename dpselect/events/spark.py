@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, final
@@ -15,25 +17,25 @@ import numpy as np
 from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.bounding import KEY
-from dpselect.events.columns import SHORT, by_name
-from dpselect.events.counting import Contributions, Counted
-from dpselect.events.domain import named
+from dpselect.events.columns import SHORT
+from dpselect.events.counting import PRESENT, Contributions, Counted, CountedGroups
+from dpselect.events.domain import named, places
 from dpselect.events.doors.files import Format
-from dpselect.events.engine import guarded
+from dpselect.events.engine import T, guarded
+from dpselect.events.prepared import refuse_malformed, reported
 from dpselect.events.report import ReadReport
 from dpselect.events.rows import Given
+from dpselect.events.spark_log import WHAT, SparkLog, fine
+from dpselect.events.staging import require_events
 from dpselect.events.tally import Tally
 from dpselect.selection import Label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_WHAT = "this Spark table"
 _BUCKET = "CAST(pmod(hash(i), 4096) AS BIGINT)"
 _SEPARATORS = {"csv": ",", "tsv": "\t", "parquet": ""}
-_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _MOST = 10_000_000  # items that are collected
-_LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
 
 
 def accepts(given: Given) -> bool:
@@ -61,7 +63,7 @@ def found(name: str, format: Format, *, header: bool | None) -> object:
         )
     session = _session()
     if kind == "parquet":
-        return guarded(_WHAT, lambda: session.table(name) if is_table else session.read.parquet(name))
+        return _quietly(lambda: session.table(name) if is_table else session.read.parquet(name))
     quotes = {"quote": '"', "escape": '"'} if kind == "csv" else {"quote": ""}
     options: dict[str, Any] = {
         "sep": _SEPARATORS[kind],
@@ -70,7 +72,7 @@ def found(name: str, format: Format, *, header: bool | None) -> object:
         "enforceSchema": False,
         **quotes,
     }
-    frame = guarded(_WHAT, lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
+    frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
     return frame if header is not False else frame.toDF(*(str(place + 1) for place in range(len(frame.columns))))
 
 
@@ -80,10 +82,23 @@ def _session() -> Any:
     except ImportError:
         raise MissingExtra("--engine spark needs pyspark: install it with pip install 'dpselect[spark]'") from None
     session: Any = guarded(
-        _WHAT, lambda: SparkSession.builder.appName("dpselect").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        WHAT, lambda: SparkSession.builder.appName("dpselect").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     )
-    guarded(_WHAT, lambda: session.sparkContext.setLogLevel("OFF"))  # what an executor logs may quote the data
+    _quietly(lambda: session.sparkContext.setLogLevel("OFF"))  # what an executor logs may quote the data
     return session
+
+
+def _quietly(work: Callable[[], T]) -> T:
+    """`guarded`, and pyspark does not write what failed, which may quote the data, to standard error either."""
+    from pyspark.logger import PySparkLogger
+
+    me = threading.get_ident()
+    with ExitStack() as stack:
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            logger = PySparkLogger.getLogger(name)
+            logger.addFilter(quiet := lambda record: record.thread != me)
+            stack.callback(logger.removeFilter, quiet)
+        return guarded(WHAT, work)
 
 
 @final
@@ -97,20 +112,20 @@ class Cluster:
     def view(self, frame: DataFrame) -> str:
         """A name for a frame in SQL."""
         name = f"{self._prefix}_{next(self._numbers)}"
-        guarded(_WHAT, lambda: frame.createOrReplaceTempView(name))
+        _quietly(lambda: frame.createOrReplaceTempView(name))
         self._views.append(name)
         return name
 
-    def frame(self, sql: str, parameters: Sequence[object] = ()) -> DataFrame:
+    def frame(self, sql: str, parameters: Mapping[str, object] | None = None) -> DataFrame:
         """A query, which nothing has computed yet."""
-        frame: DataFrame = guarded(_WHAT, lambda: self._session.sql(sql, args=list(parameters)))
+        frame: DataFrame = _quietly(lambda: self._session.sql(sql, args=dict(parameters or {})))
         return frame
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query; decimals, which have no fraction here, as integers."""
         frame = self.frame(sql)
         whole = [at for at, (_, kind) in enumerate(frame.dtypes) if kind.startswith("decimal")]
-        rows = guarded(_WHAT, lambda: [list(row) for row in frame.collect()])
+        rows = _quietly(lambda: [list(row) for row in frame.collect()])
         for row, at in itertools.product(rows, whole):
             row[at] = int(row[at])
         return [tuple(row) for row in rows]
@@ -122,7 +137,7 @@ class Cluster:
             labels if stored == "STRING" else [label for label in labels if stored != "BIGINT" or -(2**63) <= int(label) < 2**63]
         )
         rows = [(convert(label),) for label in held]
-        return self.view(guarded(_WHAT, lambda: self._session.createDataFrame(rows, schema=f"i {stored}")))
+        return self.view(_quietly(lambda: self._session.createDataFrame(rows, schema=f"i {stored}")))
 
     def close(self) -> None:
         """Drop the views."""
@@ -130,18 +145,12 @@ class Cluster:
             self._session.catalog.dropTempView(self._views.pop())
 
 
-def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, list[Label] | None]:
-    """Count a frame, and hold the totals on the cluster; and the items that are looked at.
+def tally(given: Given, allowed: Contributions, within: Any, groups: Any = None) -> tuple[Tally, Contributions]:
+    """Count a frame, and hold the totals on the cluster; and what users may contribute, with the lists `within` and `groups`.
 
     Raises:
-        EventLogError: the frame has no such columns, they are neither integers nor text, or no event has both.
+        EventLogError: the frame has no such columns, they are of other types, or no event has what is counted.
     """
-    if given.asked.group is not None:
-        raise EventLogError("group= is counted by the embedded engine only: give one group's rows of this Spark table at a time")
-    if given.asked.further or given.amount is not None or given.window is not None:
-        raise EventLogError(
-            "items of several columns, value= and time= are for the embedded engine: make a column, or filter, in Spark itself"
-        )
     given.require_no_format("a Spark table")
     given.require_no_header("a Spark table")
     frame: Any = given.source
@@ -150,66 +159,100 @@ def tally(given: Given, allowed: Contributions, within: Any) -> tuple[Tally, lis
     cluster = Cluster(frame.sparkSession)
     with ExitStack() as stack:
         stack.callback(cluster.close)
-        held, names = _tallied(cluster, given, allowed, within)
+        held = _tallied(cluster, given, allowed, within, groups)
         stack.pop_all()
-    return held, names
+    return held
 
 
-def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any) -> tuple[Tally, list[Label] | None]:
+def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any, groups: Any) -> tuple[Tally, Contributions]:
     frame: Any = given.source
-    places = by_name(given.asked, frame.columns, _WHAT)
-    stored = {role: _stored(role, given.asked.columns[role], frame.dtypes[place][1]) for role, place in places.items()}
     numbered = cluster.view(frame.toDF(*(f"c{place}" for place in range(len(frame.columns)))))
-    columns = ", ".join(f"CAST(c{place} AS {stored[role]}) AS {SHORT[role]}" for role, place in places.items())
-    log = f"SELECT {columns} FROM {numbered}"
-    integers, item = stored["item"] != "STRING", stored["item"]
+    log = SparkLog(given, frame, numbered)
+    salt = next((bound.salt for bound in (allowed.bound, allowed.groups) if bound is not None), "")
+    integers, item = log.stored["item"] != "STRING", log.stored["item"]
     names = None if within is None else named(within, integers=integers)
-    listed = None if names is None else cluster.listing(names, item)
-    totals = cluster.frame(_totals(log, allowed, listed), [] if allowed.bound is None else [allowed.bound.salt])
+    listed = None if groups is None else named(groups, integers=log.stored["group"] != "STRING", what="groups")
+    asked = replace(allowed, within=names, listed=listed)
+    views = {
+        column: cluster.listing(labels, log.stored[role])
+        for column, labels, role in (("i", names, "item"), ("g", listed, "group"))
+        if labels is not None
+    }
+    totals = cluster.frame(_totals(_pairs(log.sql, allowed, views), allowed), {"salt": salt})
     # Computed once, and never again from a source that may have changed: what is lost fails the release.
-    counted = cluster.view(guarded(_WHAT, lambda: totals.localCheckpoint(eager=True)))
-    sums = ", ".join(("n", *allowed.sums))
+    counted = cluster.view(_quietly(lambda: totals.localCheckpoint(eager=True)))
     held = Tally(
         run=cluster.run,
         listing=lambda labels: cluster.listing(labels, item),
         bucket=_BUCKET,
-        relation=cluster.view(cluster.frame(f"SELECT i, {sums} FROM {counted} WHERE n > 0")),
+        relation=cluster.view(cluster.frame(f"SELECT * FROM {counted} WHERE n > 0")),
         integers=integers,
         typed=integers,
-        report=_report(cluster, log, counted),
+        report=_report(cluster, given, log.sql, counted),
         drop=cluster.close,
     )
-    return held, names
+    return held, asked
 
 
-def collected(tally: Tally, allowed: Contributions) -> Counted:
+def collected(tally: Tally, allowed: Contributions) -> Counted | CountedGroups:
     """All counts, in this process.
 
     Raises:
-        EventLogError: there are more items than belong here.
+        EventLogError: there are more items, or items of groups, than belong here.
     """
     if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
-        raise EventLogError(f"{_WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
-    rows = tally.run(f"SELECT i, {', '.join(('n', *allowed.sums))} FROM {tally.relation} ORDER BY i")
-    sums = np.array([row[1:] for row in rows], dtype=np.int64).reshape(len(rows), 1 + len(allowed.sums)).T
-    return Counted([row[0] for row in rows], np.ascontiguousarray(sums[0]), np.ascontiguousarray(sums[1:]), tally.report.pairs)
+        raise EventLogError(f"{WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
+    names = ["n", *allowed.sums] if allowed.groups is None else ["present", "n", *allowed.sums]
+    rows = tally.run(f"SELECT {', '.join(names)}, {allowed.cell} FROM {tally.relation} ORDER BY {allowed.cell}")
+    sums = np.array([row[: len(names)] for row in rows], dtype=np.int64).reshape(len(rows), len(names)).T
+    sums = np.ascontiguousarray(sums)
+    if allowed.groups is None:
+        return Counted([row[-1] for row in rows], sums[0], sums[1:], tally.report.pairs)
+    groups, items = (sorted({row[at] for row in rows}) for at in (-2, -1))
+    cells = [places(labels, [row[at] for row in rows]) for labels, at in ((groups, -2), (items, -1))]
+    starts = np.searchsorted(cells[0], np.arange(len(groups) + 1))
+    present = np.add.reduceat(sums[0], starts[:-1])
+    return CountedGroups(groups, items, starts, cells[1], sums[1], sums[2:], present, tally.report.pairs)
 
 
-def _totals(log: str, allowed: Contributions, listed: str | None) -> str:
-    """SQL of the items: p, pairs; n, those that are kept; and sums of the weights of these."""
-    pairs = f"SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT NULL"
-    if listed is not None:
-        pairs = f"SELECT u, i FROM ({pairs}) SEMI JOIN {listed} USING (i)"
-    held, place, kept = "t", "0", "true"
+def _pairs(log: str, allowed: Contributions, listed: Mapping[str, str]) -> str:
+    """SQL of the distinct pairs, of those that are looked at; s is what a user adds to one, where that is asked for."""
+    owner = f"{allowed.owner}, i"
+    columns, end = f"DISTINCT {owner}", ""
+    if allowed.summed is not None:
+        columns, end = f"{owner}, {fine(allowed.summed)} AS s", f" GROUP BY {owner}"
+    among = "".join(f" AND {column} IN (SELECT i FROM {view})" for column, view in listed.items())
+    return f"SELECT {columns} FROM ({log}) WHERE NOT beyond AND NOT lacking{among}{end}"
+
+
+def _totals(pairs: str, allowed: Contributions) -> str:
+    """SQL of the items, or cells: p, pairs; n, those that are kept; sums of the weights of these; and users present in a group.
+
+    A user's first item of a group brings its presence there, so that one query has all.
+    """
+    owner, kept, held, place = allowed.owner, "true", "t", "0"
+    present = ""
+    if allowed.groups is not None:
+        most = allowed.groups.limit
+        ranked = f"SELECT *, dense_rank() OVER (PARTITION BY u ORDER BY {_rank('g')}, g) AS h FROM ({pairs})"
+        counted = f"SELECT *, least(max(h) OVER (PARTITION BY u), {most}) AS t FROM ({ranked})"
+        pairs = f"SELECT * EXCEPT (t), {_text(PRESENT.weight())} AS w FROM ({counted})"
+        kept, place = f"h <= {most}", f"row_number() OVER (PARTITION BY {owner} ORDER BY i)"
+        present = f", sum(IF(h <= {most} AND place = 1, w, 0)) AS present"
     if allowed.bound is not None:
         limit = allowed.bound.limit
-        held, kept = f"least(t, {limit})", f"place <= {limit}"
-        place = f"row_number() OVER (PARTITION BY u ORDER BY sha2({_text(KEY.format('i'))}, 256), i)"
-    ranked = f"SELECT i, {place} AS place, count(*) OVER (PARTITION BY u) AS t FROM ({pairs})"
+        kept, held = f"{kept} AND place <= {limit}", f"least(t, {limit})"
+        place = f"row_number() OVER (PARTITION BY {owner} ORDER BY {_rank('i')}, i)"
+    placed = f"SELECT *, {place} AS place, count(*) OVER (PARTITION BY {owner}) AS t FROM ({pairs})"
     weights = "".join(f", {_text(clip.weight())} AS {name}" for clip, name in zip(allowed.clips, allowed.sums, strict=True))
-    weighed = f"SELECT i, place{weights} FROM (SELECT i, place, {held} AS t FROM ({ranked}))"
+    weighed = f"SELECT *{weights} FROM (SELECT * EXCEPT (t), {held} AS t FROM ({placed}))"
     sums = "".join(f", sum(IF({kept}, {name}, 0)) AS {name}" for name in allowed.sums)
-    return f"SELECT i, count(*) AS p, count_if({kept}) AS n{sums} FROM ({weighed}) GROUP BY i"
+    cells = f"SELECT {allowed.cell}, count(*) AS p, count_if({kept}) AS n{present}{sums}"
+    return f"{cells} FROM ({weighed}) GROUP BY {allowed.cell}"
+
+
+def _rank(chosen: str) -> str:
+    return f"sha2({_text(KEY.format(chosen).replace('?', ':salt'))}, 256)"
 
 
 def _text(sql: str) -> str:
@@ -217,34 +260,12 @@ def _text(sql: str) -> str:
     return sql.replace("VARCHAR", "STRING").replace(" // ", " DIV ")
 
 
-def _stored(role: str, name: object, kind: str) -> str:
-    if kind in _WHOLE:
-        return "BIGINT"
-    if kind == "string" or kind.startswith(("varchar(", "char(")):
-        return "STRING"
-    if kind.startswith("decimal(") and kind.endswith(",0)") and int(kind[8:-3]) <= _LONGEST:
-        return "DECIMAL(20, 0)"
-    raise EventLogError(
-        f"{role}={name!r} of {_WHAT} is of type {kind.split('<')[0]}: users and items must be integers of at most 64 bits or "
-        "text of the binary collation; cast the column to one of them"
-    )
-
-
-def _report(cluster: Cluster, log: str, counted: str) -> ReadReport:
-    columns = "count(*) AS a, count_if(u IS NULL) AS b, count_if(i IS NULL) AS c, count_if(u IS NULL OR i IS NULL) AS d"
-    rows, without_user, without_item, left_out = cluster.run(f"SELECT {columns} FROM ({log})")[0]
-    if rows == left_out:
-        cluster.close()
-        raise EventLogError(
-            f"{_WHAT} has no event with both a user and an item: check that user= and item= name the columns meant"
-        )
+def _report(cluster: Cluster, given: Given, log: str, counted: str) -> ReadReport:
+    without = [f"count_if(NOT beyond AND {SHORT[role]} IS NULL) AS {SHORT[role]}" for role in given.asked.roles]
+    figures = "count_if(NOT beyond) AS a, count_if(NOT beyond AND lacking) AS b, count_if(NOT lacking) AS c"
+    refused = "collect_set(refused) AS d"
+    rows, left_out, complete, bad, *lacks = cluster.run(f"SELECT {figures}, {refused}, {', '.join(without)} FROM ({log})")[0]
+    refuse_malformed(bad, given.asked, WHAT)
+    require_events(WHAT, given.asked.roles, complete=complete > 0)
     pairs, kept = cluster.run(f"SELECT coalesce(sum(p), 0) AS p, coalesce(sum(n), 0) AS n FROM {counted}")[0]
-    return ReadReport(
-        rows=rows,
-        rows_without_user=without_user,
-        rows_without_item=without_item,
-        rows_without_group=0,
-        rows_left_out=left_out,
-        pairs=pairs,
-        pairs_left_out=pairs - kept,
-    )
+    return reported(rows, dict(zip(given.asked.roles, lacks, strict=True)), left_out, pairs, kept)

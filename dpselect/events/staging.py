@@ -94,16 +94,16 @@ def stage(engine: Engine, rows: Rows, roles: Collection[str], buckets: int) -> S
     return Staged(folder, rows.what, total - outside, without_inside, left_out, total, missing, complete)
 
 
-def require_events(staged: Staged) -> None:
+def require_events(what: str, roles: Collection[str], *, complete: bool) -> None:
     """Refuse a log in which nothing can be counted.
 
     Raises:
         EventLogError: no event has both a user and an item, and a group where one is asked for.
     """
-    if not staged.complete:
-        needed = "a user, an item and a group" if "group" in staged.without else "both a user and an item"
-        columns = " and ".join(f"{role}=" for role in staged.without)
-        raise EventLogError(f"{staged.what} has no event with {needed}: check that {columns} name the columns meant")
+    if not complete:
+        needed = "a user, an item and a group" if "group" in roles else "both a user and an item"
+        columns = " and ".join(f"{role}=" for role in roles)
+        raise EventLogError(f"{what} has no event with {needed}: check that {columns} name the columns meant")
 
 
 def _blanked(rows: Rows, roles: Collection[str]) -> str:

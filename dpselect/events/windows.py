@@ -13,7 +13,7 @@ from dpselect.errors import EventLogError
 Moment = str | date | datetime
 Unit = Literal["s", "ms", "us"]
 Every = Literal["day", "week", "month"]
-_MICROSECONDS: dict[str, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+MICROSECONDS: dict[str, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH = datetime(1970, 1, 1)
 _CLOCK = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)?)?"
 _INSTANT = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)? ?(Z|[+-]\d{2}(:?\d{2})?)"
@@ -37,7 +37,7 @@ class Window:
     def moment(self, kind: str) -> tuple[str, str]:
         """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall."""
         if self.unit is not None:
-            return f"TRY_CAST(t AS HUGEINT) * {_MICROSECONDS[self.unit]}", "false"
+            return f"TRY_CAST(t AS HUGEINT) * {MICROSECONDS[self.unit]}", "false"
         if kind == "wall":
             return "epoch_us(CAST(t AS TIMESTAMP))", "true"
         if kind == "instant":

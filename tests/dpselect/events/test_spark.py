@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -19,6 +20,12 @@ from typer.testing import CliRunner
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.events import hold
+from dpselect.events.amounts import Amount
+from dpselect.events.columns import SHORT, asked_for
+from dpselect.events.prepared import shaped
+from dpselect.events.rows import Given, Rows
+from dpselect.events.spark_log import SparkLog
+from dpselect.events.windows import window
 from dpselect.sampling import ExactSampler
 
 REQUIRED = os.environ.get("DPSELECT_TEST_SERVERS") == "required"
@@ -38,6 +45,7 @@ def session() -> Iterator[Any]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.warehouse.dir": "/nonexistent",
+        "spark.sql.session.timeZone": "America/New_York",  # which must not matter
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives too shortly to compile well
     }
     builder = sql.SparkSession.builder.master("local[2]").appName("dpselect tests")
@@ -51,15 +59,37 @@ def session() -> Iterator[Any]:
     made.stop()
 
 
+# An instant, or what a clock showed; those of 27 October in Berlin are read. The session's own zone is another.
+TIMES = [
+    "2024-10-26T21:59:59Z",
+    "2024-10-26T22:00:00Z",
+    "2024-10-27",
+    "2024-10-27 22:59:59.999999+00:00",
+    "2024-10-27T23:30:00+0100",
+    "2024-10-27 23:59",
+    "2024-10-27T23:00:00Z",
+    "2024-10-28T00:00",
+    "2024-10-27T02:30:00.1234567",
+    "2024-10-27T12:00-05",
+]
+DAY: dict[str, Any] = {"time": "at", "since": "2024-10-27", "until": "2024-10-28", "time_zone": "Europe/Berlin"}
+
+
 def events(text: bool) -> dict[str, list[Any]]:
-    """12,000 events, some without a user or an item; text with characters of two, three and four bytes."""
+    """12,000 events, some without a value in some column; text with characters of two, three and four bytes."""
     rng = np.random.default_rng(1)
     users, items = rng.integers(-(2**62), 2**62, 400)[rng.integers(0, 400, 12_000)], rng.zipf(1.4, 12_000) % 700
     columns: dict[str, list[Any]] = {"user": users.tolist(), "item": items.tolist()}
     if text:
         columns = {"user": [f"u'\\{n}" for n in users], "item": [f"{'é語🙂'[n % 3]}{n}:" for n in items.tolist()]}
-    columns["user"][::97] = [None] * len(columns["user"][::97])
-    columns["item"][::89] = [None] * len(columns["item"][::89])
+    columns |= {
+        "part": [("a", 'b,"c"', "", "é")[n] for n in rng.integers(0, 4, 12_000)],
+        "city": [f"c{n}" for n in rng.integers(0, 9, 12_000)],
+        "paid": (rng.normal(0, 30, 12_000) * 10.0 ** rng.integers(-3, 12, 12_000)).tolist(),
+        "at": [TIMES[n] for n in rng.integers(0, len(TIMES), 12_000)],
+    }
+    for name, step in zip(columns, (97, 89, 83, 79, 73, 71), strict=True):
+        columns[name][::step] = [None] * len(columns[name][::step])
     return columns
 
 
@@ -67,34 +97,108 @@ def frames(session: Any, columns: dict[str, list[Any]]) -> tuple[Any, Any]:
     """The same table in Arrow and in Spark."""
     import pyarrow as pa
 
-    kinds = ["string" if isinstance(values[1], str) else "bigint" for values in columns.values()]
-    schema = ", ".join(f"`{name}` {kind}" for name, kind in zip(columns, kinds, strict=True))
+    names = {str: "string", int: "bigint", float: "double"}
+    schema = ", ".join(f"`{name}` {names[type(values[1])]}" for name, values in columns.items())
     return pa.table(columns), session.createDataFrame(list(zip(*columns.values(), strict=True)), schema)
+
+
+@pytest.fixture(scope="module")
+def integers(session: Any) -> tuple[Any, Any]:
+    """Users and items that are integers, for most tests."""
+    return frames(session, events(text=False))
 
 
 ASKED: dict[str, Any] = {"user": "user", "item": "item", "salt": "s'\\é", "max_items_per_user": 7}
 
 
-@pytest.mark.parametrize(
-    ("text", "norm"), [(False, "l2"), pytest.param(True, "l1", marks=pytest.mark.slow)], ids=["integers", "text"]
-)
-def test_counts_are_those_of_the_embedded_engine_row_for_row(session: Any, text: bool, norm: str) -> None:
-    """Labels, counts, clipped counts and the report: the same users keep the same items under the same salt."""
-    arrow, frame = frames(session, events(text))
-    asked = {**ASKED, "clip": (1.0, 1.37, 2.0**-10, 2.0**11), "clip_norm": norm}
-    here, there = dps.events.read(arrow, **asked), dps.events.read(frame, **asked)
-    assert there.labels == here.labels
-    assert there.counts.tolist() == here.counts.tolist()
-    assert there.clipped.tolist() == here.clipped.tolist()
-    assert there.report == here.report
-    assert (there.salt, there.max_items_per_user) == (here.salt, here.max_items_per_user)
-    assert there.scores(clip=1.37).sensitivity == here.scores(clip=1.37).sensitivity
+def plain(counts: Any) -> dict[str, Any]:
+    """All that a reading found, arrays as lists."""
+    found = {name: getattr(counts, name) for name in type(counts).__slots__}
+    parts = {name: list(value.items()) if isinstance(value, dict) else value for name, value in found.items()}
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in parts.items()}
+
+
+PAID = {"value": "paid", "value_clip": (-50, 20.5)}
+CITY = {"group": "city", "max_groups_per_user": 2}
+READINGS: dict[str, dict[str, Any]] = {
+    "sums": {**PAID, **CITY, **DAY, "item": ["item", "part"], "max_items_per_user": 2},
+    "clips": {"clip": (1.0, 1.37, 2.0**-10, 2.0**11), "clip_norm": "l2"},
+    "groups": {**CITY, "groups": ["c3", "c1", "zz"], "clip": (1.0, 1.37), "clip_norm": "l1", "max_items_per_user": None},
+    "unbounded sums": {"value": "paid", "value_clip": 1e9, "max_items_per_user": None, "salt": None},
+    "listed parts": {"item": ["part", "city"], **DAY, "within": ["é,c3", "a,c1", ('b,"c"', "c2"), '"",c0', "no"]},
+    "nothing of this day": {**CITY, **DAY, "since": "2031-01-01", "until": "2031-01-02"},
+}
+
+
+@pytest.mark.parametrize("name", ["sums", *(pytest.param(name, marks=pytest.mark.slow) for name in list(READINGS)[1:])])
+def test_readings_are_those_of_the_embedded_engine_row_for_row(integers: tuple[Any, Any], name: str) -> None:
+    """Labels, counts, sums, presence and the report: the same users keep the same groups and items under the same salt."""
+    arrow, frame = integers
+    here, there = (dps.events.read(log, **ASKED | READINGS[name]) for log in (arrow, frame))
+    assert plain(there) == plain(here)
+    assert (here.report.pairs > 0) == (name != "nothing of this day")
 
 
 @pytest.mark.slow
-def test_items_that_are_asked_for_and_unbounded_users(session: Any) -> None:
+def test_readings_of_text(session: Any) -> None:
+    """Users and items are text, clipped in the other norm."""
+    arrow, frame = frames(session, events(text=True))
+    here, there = (dps.events.read(log, **ASKED, clip=(1.0, 1.37), clip_norm="l1") for log in (arrow, frame))
+    assert plain(there) == plain(here)
+
+
+LATE, LONG, FAR = "9999-12-31T23:59:59.999999", "2024-07-14T08:00:00.12345678901", "2024-07-14T08:00+05:99"
+NONE = ("2024-02-30", "2024-07-14T25:00", "14.07.2024", "2024-07-14Z", "", "2024-07-14\n", "2024-07-14T08:00 Z")
+MOMENTS = {**dict.fromkeys((*TIMES, "0001-01-01", LATE, LONG, FAR), True), **dict.fromkeys(NONE, False)}
+NUMBERS = {
+    **dict.fromkeys(("1", "-0", ".5", "5.", "+5", "1e3", "1E-3", " 5 ", "\t5\n", "1e-400", "12345678901234567890"), True),
+    **dict.fromkeys(("inf", "NaN", "1d", "1f", "0x10", "", "1,5", "1e400", "1e", "e1", "٣"), False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["time", "value"])
+def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -> None:
+    """Moments and numbers are the same to the last bit, and what is none is none in both; each text is an item of its own."""
+    texts = MOMENTS if role == "time" else NUMBERS
+    arrow, frame = frames(session, {"user": [1] * len(texts), "item": list(range(len(texts))), role: list(texts)})
+    span = window("time", "2024-10-27", "2024-10-28", "UTC", None) if role == "time" else None
+    amount, columns = (Amount(-8.0, 8.0), ("value", None)) if role == "value" else (None, (None, "time"))
+    given = Given(frame, asked_for("user", "item", None, *columns), amount=amount, window=span)
+    frame.toDF("c0", "c1", "c2").createOrReplaceTempView("texts")
+    found = f"SELECT i, {SHORT[role]}, refused FROM ({{}}) ORDER BY i"
+    there = session.sql(found.format(SparkLog(given, frame, "texts").sql)).collect()
+    session.catalog.dropTempView("texts")
+    connection = duckdb.connect()
+    connection.register("texts", arrow)
+    log = f"SELECT user AS u, item AS i, {role} AS {SHORT[role]} FROM texts"
+    rows = shaped(Rows(log, 1, "x", {"user": "int", "item": "int", role: "str"}), given.asked, amount, span)
+    here = connection.sql(found.format(rows.sql)).fetchall()
+    assert [tuple(row) for row in there] == here
+    assert [row[2] is None for row in here] == list(texts.values())
+
+
+@pytest.mark.slow
+def test_typed_columns_of_values_and_times(session: Any) -> None:
+    """Timestamps are instants, those without a zone and dates are of the wall; decimals and floats are their double."""
+    sql = (
+        "SELECT 1 AS u, id AS i, timestamp_micros(1730000000000000 + id * 3600000000) AS instant, "
+        "timestamp_ntz'2024-10-26 20:00:00' + make_dt_interval(0, CAST(id AS INT)) AS wall, "
+        "date_add(DATE'2024-10-25', CAST(id AS INT)) AS day, 1730000000 + id * 3600 AS seconds, "
+        "CAST(id AS DECIMAL(18, 4)) / 3 AS paid, CAST(id / 7 AS FLOAT) AS short FROM range(60)"
+    )
+    frame = session.sql(sql)
+    table = frame.toArrow()
+    for time, value in (("instant", "paid"), ("wall", "short"), ("day", "i"), ("seconds", "paid")):
+        unit, item = ("s" if time == "seconds" else None), ("seconds" if value == "i" else "i")
+        asked = {"user": "u", "item": item, **DAY, "time": time, "time_unit": unit, "value": value, "value_clip": 30}
+        assert plain(dps.events.read(frame, **asked)) == plain(dps.events.read(table, **asked))
+
+
+@pytest.mark.slow
+def test_items_that_are_asked_for_and_unbounded_users(integers: tuple[Any, Any]) -> None:
     """`within` leaves other items out before the bound and the clip; without a bound everything counts."""
-    arrow, frame = frames(session, events(text=False))
+    arrow, frame = integers
     for asked in ({"within": [3, 1, 2**63, 699], "max_items_per_user": 2, "salt": "x", "clip": 1.0}, {}):
         here, there = (dps.events.read(log, user="user", item="item", **asked) for log in (arrow, frame))
         assert (there.labels, there.counts.tolist()) == (here.labels, here.counts.tolist())
@@ -102,11 +206,18 @@ def test_items_that_are_asked_for_and_unbounded_users(session: Any) -> None:
         assert there.public == here.public
 
 
-def test_held_counts_answer_as_the_embedded_engine_does(session: Any) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [(None, 1.0), (range(-5, 2000, 5), None)],
+        pytest.param([(None, None), ([1, 2, 3, 10**6, 2**63], None)], marks=pytest.mark.slow, id="more"),
+    ],
+)
+def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any], asked: list[Any]) -> None:
     """The top and the histogram are the same; numbers of a group become its items one to one; zeros lie in the range."""
-    arrow, frame = frames(session, events(text=False))
+    arrow, frame = integers
     with hold(arrow, **ASKED, clip=1.0) as here, hold(frame, **ASKED, clip=1.0) as there:
-        for catalogue, clip in ((None, None), (None, 1.0), (range(-5, 2000, 5), None), ([1, 2, 3, 10**6, 2**63], None)):
+        for catalogue, clip in asked:
             one, two = (held.scores(catalogue, clip=clip)._table for held in (here, there))
             assert one.highest(50)[0] == two.highest(50)[0]
             assert one.highest(50)[1].tolist() == two.highest(50)[1].tolist()
@@ -162,20 +273,30 @@ def test_types(session: Any) -> None:
     for item, message in (("c", "type double"), ("x", "not a column"), ("a", "the same column")):
         with pytest.raises(dps.EventLogError, match=message):
             dps.events.read(made, user="a", item=item)
-    with pytest.raises(dps.EventLogError, match="embedded engine only"):
-        dps.events.read(made, user="a", item="b", group="d", max_groups_per_user=1)
+    timed: dict[str, Any] = {"user": "d", "item": "D", "since": "2024-01-01"}
+    for more, message in (
+        ({"time": "c"}, "time='c' of this Spark table is of type double"),
+        ({"time": "a"}, "holds numbers: say with time_unit="),
+        ({"time": "d", "user": "a"}, "holds something that is no time"),
+        ({"group": "x", "max_groups_per_user": 1, "time": "a", "time_unit": "s"}, "not a column"),
+    ):
+        with pytest.raises(dps.EventLogError, match=message):
+            dps.events.read(made, **timed | more)
+    with pytest.raises(dps.EventLogError, match="type boolean: values must be"):
+        dps.events.read(made.selectExpr("a", "b", "a = 1 AS e"), user="a", item="b", value="e", value_clip=1)
     with pytest.raises(dps.EventLogError, match="no event with both"):
         dps.events.read(made.filter("a = 2"), user="a", item="b")
 
 
-def test_a_failure_on_the_cluster_quotes_no_data(session: Any, tmp_path: Path) -> None:
-    """What an executor reports may hold values; the error does not, nor what it is chained to."""
+def test_a_failure_on_the_cluster_quotes_no_data(session: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """What an executor reports may hold values; the error does not, nor what it is chained to, nor what pyspark logs."""
     broken = session.createDataFrame([("secret", 1)], "a string, b int").selectExpr("CAST(a AS INT) AS a", "b")
     with pytest.raises(dps.EventLogError) as caught:
         dps.events.read(broken, user="a", item="b")
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
+    assert "secret" not in "".join(capfd.readouterr())
 
 
 @pytest.mark.slow
