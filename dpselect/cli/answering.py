@@ -103,8 +103,10 @@ def _answered(
 def _kept_where_asked(
     question: Question, choice: Choice, progress: ProgressCallback | None, within: Sequence[Label] | None, stack: ExitStack
 ) -> EventCounts | GroupCounts | HeldCounts:
-    """The log, whose counts stay in the engine that is asked for until the stack ends."""
-    if question.engine == "memory":
+    """The log, whose counts stay in the engine that is asked for until the stack ends; those of groups, and sums that may be
+    negative, come from Spark to this process."""
+    signed = question.value_clip is not None and question.value_clip[0] < 0
+    if question.engine == "memory" or (question.engine == "spark" and (signed or question.group is not None)):
         return _read(question, choice, choice.clip, progress, within)
     options = _options(question, choice, choice.clip, within, bounded=True)
     options["progress"] = progress
@@ -132,7 +134,7 @@ def _read(
     if question.group is None:
         return events.read(_source(question), user=question.user, item=question.item, **options)
     about: Any = {"groups": groups_of(question), "max_groups_per_user": question.max_groups_per_user}
-    return events.read(question.log, user=question.user, item=question.item, group=question.group, **about, **options)
+    return events.read(_source(question), user=question.user, item=question.item, group=question.group, **about, **options)
 
 
 def _options(question: Question, choice: Choice, clip: float | None, within: Sequence[Label] | None, *, bounded: bool) -> Options:

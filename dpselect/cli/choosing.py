@@ -42,9 +42,8 @@ def groups_of(question: Question) -> list[Label] | None:
 
 
 def _require_held(question: Question) -> None:
-    inside = [name for name in ("group", "value") if getattr(question, name) is not None]
-    if question.engine != "memory" and inside:
-        raise InvalidRequest(f"--{inside[0]} is counted in memory: leave out --engine {question.engine}")
+    if question.engine == "duckdb" and question.group is not None:
+        raise InvalidRequest("--group is counted in memory: leave out --engine duckdb")
     foreign = [name for name in ("table", "query", "buckets", "memory_limit") if getattr(question, name) is not None]
     if question.engine == "spark" and (foreign or not isinstance(question.log, str)):
         raise InvalidRequest(f"--engine spark reads one table or path, without {', '.join(foreign) or 'several files'}")

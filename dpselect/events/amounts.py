@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from accounting import Relation
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.clipping import Clip, Norm, clips
+from dpselect.events.clipping import MOST_EXACT, Clip, Norm, clips
 from dpselect.sensitivity import Sensitivity
 
 _BITS, _FINE = 24, 40  # of what is added over users, and of what is added over one user's events: parts of the clip
 _LEAST, _MOST = 2.0**-40, 2.0**50
-_MOST_EXACT = 1 << 53
 
 
 @final
@@ -68,7 +67,7 @@ class Amount:
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sums in value units, exactly; those of more than 2^28 users are cut to 2^53 units: a refusal would tell of the log."""
-        return np.clip(units, -_MOST_EXACT, _MOST_EXACT).astype(np.float64) * float(self.unit)
+        return np.clip(units, -MOST_EXACT, MOST_EXACT).astype(np.float64) * float(self.unit)
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
         """What one user may change. Theorem H9."""

@@ -26,7 +26,7 @@ Norm = Literal["l1", "l2"]
 _BITS = 20
 _ONE = 1 << _BITS
 _LEAST, _MOST = 2.0**-10, 2.0**11
-_MOST_EXACT = 1 << 53
+MOST_EXACT = 1 << 53  # whole numbers up to here are floats
 
 
 @final
@@ -47,9 +47,20 @@ class Clip:
         squares = math.floor(Fraction(self.clip) ** 2 * _ONE**2)
         return f"CAST(floor(sqrt(least({squares} // t, {_ONE**2}))) AS BIGINT)"
 
+    @property
+    def unit(self) -> Fraction:
+        """What sums are whole multiples of."""
+        return Fraction(1, _ONE)
+
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """`as_scores` of sums of these weights."""
-        return as_scores(units)
+        """(m,) sums of these weights in score units, exactly.
+
+        Raises:
+            EventLogError: more users than 2^33 share an item, which a float does not hold.
+        """
+        if len(units) and int(units.max()) >= MOST_EXACT:
+            raise EventLogError("clipped counts of more than 2^33 users are not exact: split the log")
+        return units.astype(np.float64) / _ONE
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
         """What one user may change. Theorem H7."""
@@ -68,17 +79,6 @@ def clips(asked: float | Sequence[float] | None, norm: Norm) -> tuple[Clip, ...]
         return ()
     listed = [asked] if isinstance(asked, Real | str) or not isinstance(asked, Sequence) else list(asked)
     return tuple(dict.fromkeys(Clip(_checked(clip), norm) for clip in listed))
-
-
-def as_scores(units: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(m,) sums of weights in score units, exactly.
-
-    Raises:
-        EventLogError: more users than 2^33 share an item, which a float does not hold.
-    """
-    if len(units) and int(units.max()) >= _MOST_EXACT:
-        raise EventLogError("clipped counts of more than 2^33 users are not exact: split the log")
-    return units.astype(np.float64) / _ONE
 
 
 def _checked(clip: object) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from accounting import Relation
 from dpselect.errors import EventLogError
 from dpselect.events import spark, staging
+from dpselect.events.amounts import Measure, measures, summed
 from dpselect.events.bounding import bounds
-from dpselect.events.clipping import Clip, clips
 from dpselect.events.columns import asked_for
 from dpselect.events.counting import Contributions, tally
-from dpselect.events.counts import Measured
+from dpselect.events.counts import Measured, signed
 from dpselect.events.domain import named, typed
 from dpselect.events.engine import Engine, opened
 from dpselect.events.held import HeldScores
@@ -45,14 +45,14 @@ class HeldCounts(Measured):
     interrupted closes it.
 
     Attributes:
-        clips: what clipped counts are clipped to.
+        clips: what clipped counts, or sums, are clipped to.
         max_items_per_user: the bound on one user's items, or None.
         salt: what chose the items kept under the bound; None without a bound.
         within: the only items that were looked at, public; None for all.
     """
 
     tally: Tally
-    clips: tuple[Clip, ...]
+    clips: tuple[Measure, ...]
     max_items_per_user: int | None
     salt: str | None
     within: list[Label] | None
@@ -81,10 +81,13 @@ class HeldCounts(Measured):
             ForeignProcess: they were held before a fork.
         """
         sensitivity = self._sensitivity(clip, relation)
-        column = "n" if clip is None else f"w{self._place(clip)}"
+        place = self._place(clip)
+        measure = None if place is None else self.clips[place]
         asked: Any = self.within if catalogue is None else catalogue
         names, listed = (None, "") if asked is None else self._listed(asked)
-        return HeldScores(Table(self.tally, column, names, listed), sensitivity=sensitivity)
+        return HeldScores(
+            Table(self.tally, "n" if place is None else f"w{place}", measure, names, listed), sensitivity=sensitivity
+        )
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
@@ -118,7 +121,8 @@ def hold(
     `memory_limit`. A release from `HeldCounts.scores` moves its candidates' counts, and little else, into this process.
 
     Raises:
-        EventLogError: as for `read`.
+        EventLogError: as for `read`; or groups, or sums that may be negative, are asked for.
+        TypeError: there is no such argument.
 
     Example:
         >>> from pathlib import Path
@@ -129,14 +133,16 @@ def hold(
         ...     mechanism.select(held.scores()).labels
         ('zoo',)
     """
+    _require_known(options)
     said = options.get("format", "auto"), options.get("header"), options.get("table"), options.get("query")
-    if (value := options.get("value")) is not None:
-        raise EventLogError(f"value={value!r} is summed up by events.read: counts that stay in the engine are of users")
+    value, norm = options.get("value"), options.get("clip_norm", "l2")
+    weights = measures(options.get("clip"), norm, value, options.get("value_clip"))
+    if signed(weights):
+        raise EventLogError("sums that may be negative are for events.read: what stays in the engine is counted from 0 up")
     time, ends = options.get("time"), (options.get("since"), options.get("until"))
     stretch = window(time, *ends, options.get("time_zone", "UTC"), options.get("time_unit"))
-    given = Given(source, asked_for(user, item, None, None, time), *said, window=stretch)
+    given = Given(source, asked_for(user, item, None, value, time), *said, amount=summed(weights), window=stretch)
     limited, _ = bounds(options.get("max_items_per_user"), None, options.get("salt"))
-    weights = clips(options.get("clip"), options.get("clip_norm", "l2"))
     allowed = Contributions(limited, weights)
     if spark.accepts(given):
         held, allowed = spark.tally(given, allowed, options.get("within"))
@@ -144,6 +150,17 @@ def hold(
         held, allowed = _embedded(given, allowed, options)
     limit, salt = (None, None) if limited is None else (limited.limit, limited.salt)
     return HeldCounts(held, weights, limit, salt, allowed.within)
+
+
+def _require_known(options: Mapping[str, object]) -> None:
+    about = [name for name in ("group", "groups", "max_groups_per_user") if name in options]
+    if about:
+        raise EventLogError(
+            f"{about[0]}= is for events.read, which counts groups in memory: a release of groups needs the counts of all of them"
+        )
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"hold() got an unexpected keyword argument {min(unknown)!r}")
 
 
 def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[Tally, Contributions]:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from accounting.errors import ForeignProcess
 from accounting.kept import Kept
 from dpselect.errors import EventLogError
-from dpselect.events.clipping import as_scores
+from dpselect.events.amounts import Measure
+from dpselect.events.clipping import MOST_EXACT
 from dpselect.events.private import NotPickled
 from dpselect.events.report import ReadReport
 from dpselect.sampling import Sampler
@@ -43,7 +44,7 @@ class Tally(NotPickled):
         run: the rows of a query.
         listing: makes labels a relation with the column i, and returns its name.
         bucket: SQL of a number from 0 that items are looked for by: a function of i alone.
-        relation: columns i, all different; n, users; w0, w1, ..., sums of clipped weights in units of 2^-20.
+        relation: columns i, all different; n, users; w0, w1, ..., sums of weights in whole units of each measure.
         integers: whether items are integers.
         typed: whether the log's type says so, not its values.
         report: what was read. **Private**.
@@ -101,12 +102,14 @@ class Table:
     Attributes:
         tally: where.
         column: what the number is called there.
+        measure: what it is a sum of, in whole units; None for users.
         names: the public domain, as it is released; None for the items of the log.
         listed: the relation with the column i that holds them, unless they are a range.
     """
 
     tally: Tally
     column: str
+    measure: Measure | None = None
     names: Listed | None = None
     listed: str = ""
 
@@ -145,13 +148,17 @@ class Table:
 
     def _seen(self) -> str:
         """SQL (i, v) of the candidates above 0."""
-        above = f"SELECT i, {self.column} AS v FROM {self.tally.relation} WHERE {self.column} > 0"
+        above = f"SELECT i, {self._number()} AS v FROM {self.tally.relation} WHERE {self.column} > 0"
         if self.names is None:
             return above
         if not isinstance(self.names, range):
             return f"SELECT i, v FROM ({above}) AS above SEMI JOIN {self.listed} USING (i)"
         (low, high), step = sorted((self.names[0], self.names[-1])), abs(self.names.step)
         return f"SELECT i, v FROM ({above}) AS above WHERE i >= {low} AND i <= {high} AND (i - {low}) % {step} = 0"
+
+    def _number(self) -> str:
+        """SQL of the number; sums are cut as `Amount.as_scores` cuts them, so that different ones are different scores."""
+        return f"least({self.column}, {MOST_EXACT})"
 
     def _found(self, pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Label]:
         """The items of pairs (number above 0, place among those that have it, by bucket and label)."""
@@ -197,15 +204,15 @@ class Table:
     def _among(self, labels: Listed) -> list[tuple[Label, int]]:
         if not labels:
             return []
-        known = f"SELECT i, {self.column} AS v FROM {self.tally.relation} SEMI JOIN {self.tally.listing(labels)} USING (i)"
+        known = f"SELECT i, {self._number()} AS v FROM {self.tally.relation} SEMI JOIN {self.tally.listing(labels)} USING (i)"
         return [(row[0], row[1]) for row in self.tally.run(known)]
 
     def _scores(self, units: Sequence[int]) -> Numbers:
         whole = np.array(units, dtype=np.int64)
-        return whole if self.column == "n" else as_scores(whole)
+        return whole if self.measure is None else self.measure.as_scores(whole)
 
     def _units(self, values: Numbers) -> list[int]:
-        return values.tolist() if self.column == "n" else [round(value * 2**20) for value in values.tolist()]
+        return values.tolist() if self.measure is None else (values / float(self.measure.unit)).astype(np.int64).tolist()
 
 
 def _parts(items: Sequence[Any]) -> Iterable[list[Any]]:

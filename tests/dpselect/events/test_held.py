@@ -191,3 +191,41 @@ def test_a_billion_implied_candidates_take_no_memory() -> None:
     assert wide is not None
     assert set(top) <= set(range(10))
     assert all(0 <= label < 10**9 for label in wide)  # type: ignore[operator]
+
+
+def test_sums_stay_in_the_engine_too() -> None:
+    """The top, the histogram and what a user changes are those of the sums in memory, from above 0 to 2^53 units."""
+    rng = np.random.default_rng(2)
+    paid = np.where(np.arange(20_000) % 40 == 0, 1e300, rng.normal(3, 9, 20_000))
+    paying = log().append_column("paid", pa.array(paid))
+    asked = {**ASKED, "clip": None, "value": "paid", "value_clip": 7.3}
+    counts = dps.events.read(paying, **asked)
+    with hold(paying, **asked) as held:
+        for catalogue in (None, [3, 1, 10**6]):
+            dense, engine = counts.scores(catalogue), table(held.scores(catalogue))
+            distinct, sizes = np.unique(dense.values[dense.values > 0], return_counts=True)
+            found = [part[engine.histogram()[0] > 0].tolist() for part in engine.histogram()]
+            assert found == [distinct.tolist(), sizes.tolist()]
+            assert engine.highest(1)[1].tolist() == [dense.values.max()]
+            assert held.scores(catalogue).sensitivity == dense.sensitivity
+        values, _ = engine.histogram()
+        source = ExactSampler(np.random.default_rng(1))
+        named = engine.labels([(place, 0) for place in range(len(values))], values, source)
+        assert engine.scores_of(named).tolist() == values.tolist()
+        engine.tally.run("UPDATE counted SET w0 = 9007199254740990 + i WHERE i <= 5")  # 3 to 5 lie beyond
+        cut = table(held.scores())
+        assert cut.highest(4)[1].tolist() == [2.0**53 * float(counts.clips[0].unit)] * 4
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({"value": "i", "value_clip": (-1, 1)}, dps.EventLogError, "may be negative are for events.read"),
+        ({"group": "i", "max_groups_per_user": 1}, dps.EventLogError, "group= is for events.read"),
+        ({"max_item_per_user": 1}, TypeError, "'max_item_per_user'"),
+    ],
+)
+def test_what_is_not_held_is_refused(more: dict[str, Any], error: type[Exception], message: str) -> None:
+    """A bound that was misspelt would be no bound."""
+    with pytest.raises(error, match=message):
+        hold(log(), user="u", item="i", **more)
