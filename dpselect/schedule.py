@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NoReturn, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn, final, get_args
 
-from accounting import Guarantee
+from accounting import Composed, Curve, Guarantee
 from accounting.kept import Kept
 from accounting.ledger import Ledger, Receipt
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.combine.repeat_and_select import require_no_run
+from dpselect.mechanisms.traits import Pay
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
-from dpselect.selection import Selection
+from dpselect.selection import Selection, Selections
 
 Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
@@ -31,6 +32,29 @@ def require_mechanism(given: object) -> Mechanism:
             f"a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for example, not {type(given).__name__}"
         )
     return given
+
+
+def settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections], Curve] | None:
+    """What a release is settled at, where it is.
+
+    Raises:
+        InvalidRequest: the mechanism costs the same whatever comes out, or `pay` is neither of the two.
+    """
+    if pay not in get_args(Pay):
+        raise InvalidRequest(f"pay={str(pay)[:30]!r} must be one of {', '.join(get_args(Pay))}")
+    if pay == "curve":
+        return None
+    if not mechanism.pays_as_it_goes:
+        raise InvalidRequest(
+            f"{type(mechanism).__name__} costs the same whatever comes out, and nothing would be given back: take LimitedDomain "
+            "for example, or leave pay at 'curve'"
+        )
+
+    def spent(drawn: Selection | Selections) -> Curve:
+        each = Counter(mechanism.spent(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn))
+        return Composed.of([(times, curve) for curve, times in each.items()])
+
+    return spent
 
 
 def as_plan(plan: Plan) -> Guarantee:

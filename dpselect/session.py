@@ -15,8 +15,9 @@ from accounting.spending.affordable import Affordable, affordable
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Best, Mechanism, RepeatAndSelect
 from dpselect.mechanisms.combine.repeat_and_select import Run, require_no_run
+from dpselect.mechanisms.traits import Pay
 from dpselect.rounds import Rounds
-from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism
+from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism, settled
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 
@@ -117,13 +118,15 @@ class Session:
         periods = [self._period] if self._period is None or isinstance(self._period, str) else list(self._period)
         return [self._ledger.total(self._dataset.name, period) for period in periods]
 
-    def require(self, mechanism: Mechanism, count: int = 1) -> None:
+    def require(self, mechanism: Mechanism, count: int = 1, *, pay: Pay = "curve") -> None:
         """Raise as a release of `count` runs would if it were made now, without charging: before a long computation.
 
         Raises:
+            InvalidRequest: as `select`, of `pay`.
             BudgetExceeded, Unaffordable: the budget does not allow it.
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
+        settled(require_mechanism(mechanism), pay)
         terms: Terms = {**self._behalf, "count": count}
         self._ledger.check(self._dataset.name, mechanism, **terms)
 
@@ -156,11 +159,14 @@ class Session:
         scores: Scores | Rounds,
         *,
         keep: Callable[[Selection], None] | None = None,
+        pay: Pay = "curve",
         **notes: Unpack[Notes],
     ) -> Selection:
         """Charge one run of `mechanism`, draw, and record the release.
 
         Args:
+            pay: "spent" reserves the whole curve and gives back, with the record of the release, what the selection says was not
+                used: `Mechanism.spent`, Theorem F8. What stops a release before its record leaves all of it charged.
             keep: called with what was drawn before the release is recorded: to write it where a crash cannot lose it. If it
                 raises, nothing is released, and the charge stays.
             notes: see `Notes`.
@@ -179,16 +185,18 @@ class Session:
                 keep(selection)
             return selection
 
-        return self._release(mechanism, 1, notes, drawn)
+        return self._release(mechanism, 1, notes, drawn, settled(mechanism, pay))
 
-    def select_many(self, mechanism: Mechanism, matrix: ArrayLike | Rounds, **notes: Unpack[Notes]) -> Selections:
+    def select_many(
+        self, mechanism: Mechanism, matrix: ArrayLike | Rounds, *, pay: Pay = "curve", **notes: Unpack[Notes]
+    ) -> Selections:
         """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item, then draw them all.
 
         Raises:
             InvalidScores, InvalidRequest: the matrix has no such shape; nothing was charged. And as for `select`.
         """
         array = require_mechanism(mechanism).check_many(matrix)
-        return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array))
+        return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array), settled(mechanism, pay))
 
     def publish(self, item: Chargeable, draw: Callable[[], T], **notes: Unpack[Notes]) -> T:
         """Charge a release that is no selection, `pate.SmoothRelease` for example, then draw it and record it.
@@ -238,11 +246,16 @@ class Session:
         receipt = self._once(self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes)))
         return Schedule(self._ledger, self._dataset.name, receipt.key, item, self._actor)
 
-    def _release(self, item: Chargeable, count: int, notes: Notes, draw: Callable[[], T]) -> T:
-        receipt = self._once(self._ledger.charge(self._dataset.name, item, **self._terms(count, notes)))
+    def _release(
+        self, item: Chargeable, count: int, notes: Notes, draw: Callable[[], T], spent: Callable[[T], Curve] | None = None
+    ) -> T:
+        name, ledger = self._dataset.name, self._ledger
+        key = self._once((ledger.reserve if spent else ledger.charge)(name, item, **self._terms(count, notes))).key
+        if spent:
+            ledger.commit(name, key, actor=self._actor)
         drawn = draw()
-        # Only what is on record leaves: if this fails, the charge stays and the draw is dropped.
-        self._ledger.release(self._dataset.name, receipt.key, actor=self._actor)
+        # Only what is on record leaves: if this fails, the charge stays, all of it, and the draw is dropped.
+        ledger.release(name, key, actor=self._actor, spent=spent(drawn) if spent else None)
         return drawn
 
     def _terms(self, count: int, notes: Notes) -> Terms:

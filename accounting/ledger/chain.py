@@ -1,4 +1,4 @@
-"""Follow one dataset's entries and find where they stop making sense. Constant memory, apart from the periods' sums."""
+"""Follow one dataset's entries and find where they stop making sense, in one pass and little memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal
 from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.model import ACTIONS, Dataset, Entry
+from accounting.ledger.settling import SLACK, returned
 from accounting.spending.budget import NOTHING, Budget, Price
 
 Kind = Literal[
@@ -31,9 +32,6 @@ Kind = Literal[
     "quota",
 ]
 
-# A later version of the package may round a price a little further outward than the one that charged it.
-SLACK = 10**9
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -47,7 +45,7 @@ class Problem:
 
 @dataclass
 class Chain:
-    """A dataset's chain, checked entry by entry.
+    """A dataset's chain, checked entry by entry. Memory grows with periods and with reservations that are open.
 
     Attributes:
         seq, head: of the last entry seen.
@@ -59,6 +57,7 @@ class Chain:
     seq: int = 0
     spent: dict[str, Price] = field(default_factory=dict)
     entries: int = 0
+    _reserved: dict[tuple[str, str], Entry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._price = lru_cache(maxsize=4096)(_pricer(self.dataset.budget))
@@ -98,10 +97,28 @@ class Chain:
             yield "overspent", "the running total is beyond the budget"
 
     def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
-        if entry.action in ("commit", "release") and entry.price != NOTHING:
+        place = entry.key, entry.period
+        opening = self._reserved.pop(place, None) if entry.action in ("release", "void") else None
+        if entry.action == "release" and entry.curve is not None:
+            yield from self._settled(entry, opening)
+        elif entry.action in ("commit", "release") and entry.price != NOTHING:
             yield "price", "a commit or a release charges nothing"
         if entry.action in ("charge", "reserve"):
             yield from self._curve(entry)
+        if entry.action == "reserve":
+            self._reserved[place] = entry
+
+    def _settled(self, entry: Entry, opening: Entry | None) -> Iterator[tuple[Kind, str]]:
+        if opening is None:
+            yield "price", "the release gives back a part of what no reservation set aside"
+            return
+        try:
+            back = returned(self.dataset.budget, opening, entry.curve)
+        except AccountingError as error:
+            yield "price", f"what the release says was used cannot be priced ({type(error).__name__})"
+            return
+        if entry.failure != 0 or not -back.main - 1 - opening.main // SLACK <= entry.main <= 0:
+            yield "price", "the release gives back more than what it says was not used"
 
     def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         try:

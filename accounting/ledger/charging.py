@@ -14,7 +14,8 @@ from accounting.ledger.model import Dataset, Entry, Receipt, Total
 from accounting.ledger.origin import Origin
 from accounting.ledger.quota import Quota, Who
 from accounting.ledger.request import Request
-from accounting.ledger.scopes import Held, price_in
+from accounting.ledger.scopes import Held
+from accounting.ledger.settling import price_in
 from accounting.ledger.states import openings, state_of
 from accounting.spending.budget import Budget, Price
 from accounting.spending.equivalent import shortfall

@@ -15,7 +15,7 @@ from accounting.ledger.declaring import declare, new_dataset
 from accounting.ledger.errors import LedgerCorrupt
 from accounting.ledger.export import export_lines
 from accounting.ledger.heads import Heads, heads_of
-from accounting.ledger.item import Chargeable, Terms
+from accounting.ledger.item import Chargeable, Terms, read_item
 from accounting.ledger.model import Dataset, Entry, Receipt, Total
 from accounting.ledger.opening import expire, open_charges, require_charge, room
 from accounting.ledger.origin import Clock, origin, utc_now
@@ -129,8 +129,8 @@ class Ledger:
     def charge(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
         """Charge for a curve or mechanism before it runs. There is no way back. Keywords: see `Terms`.
 
-        All runs together are one item at their composed curve. A bare curve does not know which relation it was proved for: it
-        comes with `relation=`, checked against the dataset's; mechanisms and `n * mechanism` bring theirs.
+        All runs together are one item at their composed curve. A bare curve comes with `relation=`, the one that it was proved
+        for, checked against the dataset's; mechanisms and `n * mechanism` bring theirs.
 
         Raises:
             BudgetExceeded: it does not fit; the error says what would.
@@ -140,10 +140,7 @@ class Ledger:
         return open_charges(self._store, self._clock, "charge", dataset, [(item, terms)])[0]
 
     def charge_all(self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]) -> list[Receipt]:
-        """Charge several (item, terms) pairs in one transaction: all of them, or none if one does not fit. Raises as `charge`.
-
-        A retry under the same keys charges nothing, so give every pair a key where a retry is possible.
-        """
+        """Charge several (item, terms) pairs in one transaction, or none; give each a key for retries. Raises as `charge`."""
         return open_charges(self._store, self._clock, "charge", dataset, charges)
 
     def reserve(
@@ -172,18 +169,23 @@ class Ledger:
         """
         return self._follow("commit", dataset, key, None, actor)
 
-    def release(self, dataset: str, key: str, *, actor: str | None = None, claim: str | None = None) -> Receipt:
+    def release(
+        self, dataset: str, key: str, *, actor: str | None = None, claim: str | None = None, spent: Curve | None = None
+    ) -> Receipt:
         """State that the result of a committed charge is handed out.
 
         Args:
-            claim: names the result, by a hash for example. The first release decides: of several processes that drew under one
-                charge, those with another claim are refused, and must forget what they drew.
+            claim: names the result, by a hash for example. Of several processes that drew under one charge the first to release
+                decides: the others are refused, and must forget what they drew.
+            spent: of a reservation, the rounds that its result, and nothing else, says were run, as `mechanism.spent(selection)`;
+                the rest is given back (Theorem F8).
 
         Raises:
-            InvalidTransition: it is not committed.
-            ClaimConflict: it was released under another claim, or under none.
+            InvalidTransition: it is not committed; or there is a `spent` and was no reservation.
+            ClaimConflict: it was released before, with another claim or `spent`, or with none.
+            InvalidEntry: `spent` is not made of rounds of what was reserved.
         """
-        return self._follow("release", dataset, key, optional_text("claim", claim), actor)
+        return self._follow("release", dataset, key, optional_text("claim", claim), actor, spent)
 
     def void(self, dataset: str, key: str, *, actor: str, reason: str) -> Receipt:
         """Give back a reservation for which no data were read, as a new entry by a named person.
@@ -193,11 +195,13 @@ class Ledger:
         """
         return self._follow("void", dataset, key, checked_name("reason", reason), checked_name("actor", actor))
 
-    def _follow(self, action: Following, dataset: str, key: str, label: str | None, actor: str | None) -> Receipt:
-        by = origin(actor, self._clock)
+    def _follow(
+        self, action: Following, dataset: str, key: str, label: str | None, actor: str | None, ran: Curve | None = None
+    ) -> Receipt:
+        item, by = None if ran is None else read_item(ran, 1, None), origin(actor, self._clock)
         with self._store.writer() as connection:
             declared = lock_dataset(connection, checked_name("dataset", dataset))
-            return follow(connection, declared, action, checked_name("key", key), label, by)
+            return follow(connection, declared, action, checked_name("key", key), label, by, item)
 
     def quotas(self, dataset: str) -> Quotas:
         """The limits within the dataset's budget: per person, team, purpose, or stretch of the data's time."""
@@ -214,15 +218,13 @@ class Ledger:
         with self._store.reader() as connection:
             declared = find_dataset(connection, checked_name("dataset", dataset))
             (account,) = checked_periods(declared.dataset.window, period)
-            spent = spent_in(connection, declared.id, account)
-        return Total(declared.dataset.name, account, declared.dataset.budget, spent)
+            return Total(declared.dataset.name, account, declared.dataset.budget, spent_in(connection, declared.id, account))
 
     def totals(self, dataset: str) -> list[Total]:
         """Where every period stands that was charged, in order."""
         with self._store.reader() as connection:
-            declared = find_dataset(connection, checked_name("dataset", dataset))
-            rows = all_totals(connection, declared.id)
-        return [Total(declared.dataset.name, period, declared.dataset.budget, spent) for period, spent in rows]
+            mine = find_dataset(connection, checked_name("dataset", dataset))
+            return [Total(mine.dataset.name, one, mine.dataset.budget, spent) for one, spent in all_totals(connection, mine.id)]
 
     def room(self, dataset: str, **terms: Unpack[Terms]) -> list[Total]:
         """Where every account stands that a charge on these terms is held against: its periods', then those of quotas."""

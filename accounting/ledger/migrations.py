@@ -42,7 +42,11 @@ def _quotas(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-STEPS: tuple[Step, ...] = (_base, _shared_rows, _quotas)
+def _settled(connection: Connection) -> None:
+    """Version 4 gives back what a reservation did not use, which earlier versions would take for an edited row."""
+
+
+STEPS: tuple[Step, ...] = (_base, _shared_rows, _quotas, _settled)
 _VERSION = select(tables.meta.c.schema_version)
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from accounting.curves import Curve
 from accounting.errors import AccountingError
-from accounting.ledger.chain import SLACK
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Dataset, Entry
 from accounting.ledger.origin import package_version
 from accounting.ledger.quota import Quota, Who, read_quota
 from accounting.ledger.rows import Declared, checked_types, entries_after
+from accounting.ledger.settling import SLACK, price_in, returned
 from accounting.ledger.tables import IS_QUOTA, entries, scopes
 from accounting.spending.budget import NOTHING, Budget, Price
 
@@ -72,16 +70,6 @@ def in_force(declared: Iterable[Revision]) -> list[tuple[Revision, Budget]]:
     return [(one, one.quota.limit) for one in declared if one.until is None and one.quota.limit is not None]
 
 
-@lru_cache(maxsize=1024)
-def price_in(limit: Budget, curve: str, count: int) -> Price:
-    """What a charge costs in an account with this limit, which is a filter of its own.
-
-    Raises:
-        Unaffordable: no limit of this form pays for such a curve.
-    """
-    return limit.price(count * Curve.from_json(curve))
-
-
 def spent_of(connection: Connection, dataset_id: int, revision: int, accounts: list[str]) -> dict[str, Price]:
     """What the accounts have been charged so far."""
     rows = connection.execute(_SPENT, {"mine": dataset_id, "revision": revision, "accounts": accounts})
@@ -107,27 +95,19 @@ def hold(connection: Connection, dataset_id: int, held: list[Held]) -> None:
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=new), rows)
 
 
-def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, ...]) -> None:
-    """Take a voided reservation out of the accounts that it counts to."""
+def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, ...], ran: str | None) -> None:
+    """Take a voided reservation, or what did not run of one, out of the accounts that it counts to."""
     periods = [entry.period for entry in opening]
     for revision, limit in in_force(revisions(connection, declared.id)):
         accounts = revision.quota.accounts(declared.dataset.window, who_of(opening[0]), periods)
         spent = spent_of(connection, declared.id, revision.seq, accounts)
-        back = returned(limit, opening[0]).times(-1)
+        back = returned(limit, opening[0], ran).times(-1)
         hold(connection, declared.id, [Held(revision.seq, account, spent[account].plus(back)) for account in accounts])
 
 
 def who_of(entry: Entry) -> Who:
     """On whose behalf a charge was made."""
     return Who(entry.actor, entry.team, entry.purpose)
-
-
-def returned(limit: Budget, opening: Entry) -> Price:
-    """What a void takes out: never more than another version of the package may have put in."""
-    price = price_in(limit, opening.curve or "", opening.count)
-    if opening.package == package_version():
-        return price
-    return Price(*(max(0, part - 1 - part // SLACK) for part in price))
 
 
 @dataclass
@@ -153,21 +133,18 @@ class Replay:
 
     def follow(self, entry: Entry) -> Iterator[str]:
         """Count the next entry; what does not hold, in words."""
-        if not self.revisions or entry.action in ("release", "quota"):
-            return
-        if entry.action == "commit":
-            self._open.pop(entry.key, None)
+        if not self.revisions or entry.action in ("commit", "quota"):
             return
         if (entry.key, entry.action) != self._step:  # a charge of several periods is several entries, and counts once
             self._begin(entry)
-        first = self._first
+        first = None if entry.action == "release" and entry.curve is None else self._first
         for revision in self.revisions:
             if first is not None and (revision.until is None or entry.seq < revision.until):
                 yield from self._count(revision, entry, first)
 
     def _begin(self, entry: Entry) -> None:
         self._step, self._touched = (entry.key, entry.action), set()
-        self._first = self._open.pop(entry.key, None) if entry.action == "void" else entry
+        self._first = self._open.pop(entry.key, None) if entry.action in ("void", "release") else entry
         if entry.action == "reserve":
             self._open[entry.key] = entry
 
@@ -177,9 +154,7 @@ class Replay:
             return
         try:
             new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, who_of(first), [entry.period])]
-            price = (
-                returned(limit, first).times(-1) if entry.action == "void" else price_in(limit, first.curve or "", first.count)
-            )
+            price = _moved(limit, entry, first)
         except (AccountingError, ValueError) as error:  # a period that is none, in an entry that was edited
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
@@ -202,6 +177,13 @@ class Replay:
             for place, account in self.accounts.items()
             for have, due in zip(given[place], account.spent, strict=True)
         )
+
+
+def _moved(limit: Budget, entry: Entry, first: Entry) -> Price:
+    """What an entry adds to an account, as it opens a charge, takes it back, or settles it."""
+    if entry.action in ("void", "release"):
+        return returned(limit, first, entry.curve).times(-1)
+    return price_in(limit, first.curve or "", first.count)
 
 
 def _doubt(opening: Entry, price: Price) -> int:

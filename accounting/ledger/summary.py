@@ -31,7 +31,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Share:
-    """What one label was charged, voided reservations left out: runs, nats of the budget's unit, failure probability."""
+    """What one label was charged and did not get back: runs, nats of the budget's unit, failure probability."""
 
     label: str | None
     runs: int
@@ -44,8 +44,8 @@ class Summary:
     """A dataset as reports show it.
 
     Attributes:
-        curves: for every period ("" without a window) the composition of what was charged and not voided; None if there are more
-            than 5,000 different curves in all.
+        curves: for every period ("" without a window) the composition of what was charged and not voided, all of it where a part
+            was given back, as a plan that is fixed in advance has to; None if there are more than 5,000 different curves in all.
         points: at most 240 entries, evenly spaced, the last one among them.
         shares: of the labels that were charged most.
         actions: how many entries of every action.
@@ -117,8 +117,21 @@ def _shares(connection: Connection, declared: Declared) -> tuple[Share, ...]:
     for label, (runs, main, failure) in _label_sums(connection, _voided, declared).items():
         before = sums.get(label, (runs, main, failure))
         sums[label] = (before[0] - runs, before[1] - main, before[2] - failure)
+    for label, back in _given_back(connection, declared).items():
+        before = sums.get(label, (0, 0.0, 0.0))
+        sums[label] = (before[0], before[1] + back, before[2])
     largest = sorted(sums.items(), key=lambda item: item[1], reverse=True)
     return tuple(Share(label, *amounts) for label, amounts in sorted(largest[:MOST_LABELS], key=lambda item: -item[1][1]))
+
+
+def _given_back(connection: Connection, declared: Declared) -> dict[str | None, float]:
+    """What releases took off their reservations, by the reservations' labels; nats, at most 0."""
+    release = entries.alias("release")
+    same = (release.c.dataset_id == entries.c.dataset_id) & (release.c.key == entries.c.key)
+    columns = (entries.c.label, func.sum(cast(release.c.main, Double)).label("main"))
+    query = _charged(declared, *columns).join_from(release, entries, same & (release.c.period == entries.c.period))
+    rows = connection.execute(query.where(release.c.action == "release", release.c.main < 0).group_by(entries.c.label))
+    return {row.label: row.main * float(MAIN_UNIT) for row in rows}
 
 
 def _label_sums(connection: Connection, source: Any, declared: Declared) -> dict[str | None, tuple[int, float, float]]:

@@ -8,10 +8,12 @@ from sqlalchemy import Connection, bindparam, exists, select
 
 from accounting.ledger.book import Step, append
 from accounting.ledger.errors import ClaimConflict, InvalidTransition
+from accounting.ledger.item import Item
 from accounting.ledger.model import Entry, Receipt
 from accounting.ledger.origin import Origin
 from accounting.ledger.rows import Declared, entries_of_key
 from accounting.ledger.scopes import give_back
+from accounting.ledger.settling import returned
 from accounting.ledger.states import is_done, openings, require, state_of
 from accounting.ledger.tables import entries
 from accounting.spending.budget import Price
@@ -30,19 +32,31 @@ _LAPSED = (
 )
 
 
-def follow(connection: Connection, declared: Declared, action: Following, key: str, label: str | None, origin: Origin) -> Receipt:
+def follow(
+    connection: Connection,
+    declared: Declared,
+    action: Following,
+    key: str,
+    label: str | None,
+    origin: Origin,
+    ran: Item | None = None,
+) -> Receipt:
     """Take the step for every period of the key; one that was taken before is given back. `declared` is locked.
+
+    Args:
+        ran: of a release, the rounds of the reservation that its outcome says were run; the others are given back (F8).
 
     Raises:
         InvalidTransition: nothing was charged under the key, or the step may not follow its state.
-        ClaimConflict: another result was released, by its label.
+        ClaimConflict: another result was released, by its label or by what it used.
+        InvalidEntry: what ran is no part of what was reserved.
     """
     earlier = entries_of_key(connection, declared, key)
     if not earlier:
         raise InvalidTransition(f"key={key!r} has no charge in dataset={declared.dataset.name!r}: reserve or charge it first")
     if is_done(action, earlier):
         done = tuple(entry for entry in earlier if entry.action == action)
-        if action == "release" and label is not None and any(entry.label != label for entry in done):
+        if action == "release" and not _is_same(done[0], label, ran):
             raise ClaimConflict(
                 f"key={key!r} has paid for a result that was handed out already (entry {done[0].seq}), and this is another one: "
                 "forget it, and use the first"
@@ -51,10 +65,13 @@ def follow(connection: Connection, declared: Declared, action: Following, key: s
     require(action, state_of(earlier), key)
     if action == "commit":
         _require_in_time(earlier[0], origin)
-    steps = [Step(action, key, entry.period, _price(action, entry), label) for entry in openings(earlier)]
+    opening = openings(earlier)
+    if ran is not None and opening[0].action != "reserve":
+        raise InvalidTransition(f"key={key!r} was charged for good: what did not run is given back of a reservation only")
+    steps = [Step(action, key, entry.period, _price(declared, action, entry, ran), label, ran) for entry in opening]
     written = append(connection, declared, steps, origin)
-    if action == "void":
-        give_back(connection, declared, openings(earlier))
+    if action == "void" or ran is not None:
+        give_back(connection, declared, opening, None if ran is None else ran.curve_json)
     return Receipt(declared.dataset.name, key, state_of(written), tuple(written), replayed=False)
 
 
@@ -78,5 +95,11 @@ def lapse(connection: Connection, declared: Declared, origin: Origin) -> list[Re
     ]
 
 
-def _price(action: Following, opening: Entry) -> Price:
+def _is_same(done: Entry, label: str | None, ran: Item | None) -> bool:
+    return (label is None or done.label == label) and (ran is None or done.curve == ran.curve_json)
+
+
+def _price(declared: Declared, action: Following, opening: Entry, ran: Item | None) -> Price:
+    if ran is not None:
+        return returned(declared.dataset.budget, opening, ran.curve_json).times(-1)
     return opening.price.times(-1) if action == "void" else Price(0, 0)

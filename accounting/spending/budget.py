@@ -211,6 +211,13 @@ class Budget(Frozen):
             raise Unaffordable(self._why_not(curve))
         return price
 
+    def unused(self, whole: Curve, part: Curve) -> Price:
+        """What is given back of `whole`'s price where `part` of it ran: nothing if that was all of the capacity. Theorem F8."""
+        price, used = self._itemised(whole), self._itemised(part)
+        if price is None or used is None or not self.fits(NOTHING, price):
+            return NOTHING
+        return Price(max(0, price.main - used.main), 0)
+
     def _itemised(self, curve: Curve) -> Price | None:
         return None if curve.delta0 > 0 and self.capacity.failure == 0 else itemised(curve, self.measure)
 

@@ -54,7 +54,7 @@ def answer(
     key = question.key or uuid4().hex  # known before the charge: whatever interrupts it can name it
     with told(None if session is None else session.ledger, question.dataset, key):
         if session is not None:
-            session.require(choice.mechanism)  # before a long read; the charge itself is checked again
+            session.require(choice.mechanism, pay=question.pay)  # before a long read; the charge itself is checked again
         with _at_hand(question) as held:
             return _answered(held, catalogue, choice, session, key, progress, keep)
 
@@ -96,7 +96,7 @@ def _answered(
             kept(mechanism.select(scores))
         else:
             notes: Notes = {"key": key, "label": "dpselect topk", "salt": counts.salt}
-            session.select(mechanism, scores, keep=kept, **notes)
+            session.select(mechanism, scores, keep=kept, pay=question.pay, **notes)
     return made[0]
 
 
@@ -207,6 +207,8 @@ def _session(question: Question) -> Session | None:
         session = Session.open(question.ledger, question.dataset, period=question.period or None, **terms)
         _require_periods(question, session.dataset.window)
         return session
+    if question.pay != "curve":
+        raise InvalidRequest("--pay-for-what-came-out needs --ledger and --dataset: without them nothing adds prices up")
     if question.ledger is not None or question.dataset is not None or question.period or question.key is not None:
         raise InvalidRequest("--ledger and --dataset go together: name both to charge a ledger (--period and --key are theirs)")
     return None

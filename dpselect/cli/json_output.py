@@ -26,6 +26,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "planned_releases": None if question.planned is None and question.releases == 1 else question.releases,
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(mechanism.curve.to_json()),
+        **({} if question.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
         "domain": "observed" if question.domain is None else "public",
         **({} if question.group is None else {"groups": "discovered" if question.groups is None else "public"}),
         **_measured(question),

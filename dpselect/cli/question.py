@@ -13,6 +13,7 @@ from dpselect.events import Format
 from dpselect.events.doors.parts import Part
 from dpselect.events.windows import Unit
 from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.traits import Pay
 from dpselect.noise import NoiseName
 from dpselect.selection import Selection
 
@@ -71,6 +72,7 @@ class Question:
     planned: Mechanism | None = None
     releases: int = 1
     with_counts: bool = False
+    pay: Pay = "curve"
 
 
 @dataclass(frozen=True)

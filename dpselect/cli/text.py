@@ -23,12 +23,15 @@ UNRECORDED = (
     "repeat the release to get another answer."
 )
 RECORDED = "this release was charged to the ledger before it was drawn, and is on record there."
+SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
 
 
 def recorded(question: Question) -> str:
     """Whether the release is in a ledger, in words."""
-    return UNRECORDED if question.ledger is None else RECORDED
+    if question.ledger is None:
+        return UNRECORDED
+    return RECORDED if question.pay == "curve" else SETTLED
 
 
 def shown(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:

@@ -24,9 +24,8 @@ from dpselect.sensitivity import Sensitivity
 
 
 class Mechanism(Frozen, Summable, ABC):
-    """A differentially private selection. Immutable; `curve` alone states what it guarantees.
-
-    A member supplies the sensitivity its proof covers, its curve, and how it draws; everything public is checked here once.
+    """A differentially private selection. Immutable; `curve` alone states what it guarantees. A member supplies the sensitivity
+    its proof covers, its curve, and how it draws; everything public is checked here once.
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
@@ -52,6 +51,19 @@ class Mechanism(Frozen, Summable, ABC):
     def curve(self) -> Curve:
         """What one `select` costs under `relation`, whatever the scores."""
 
+    def spent(self, selection: Selection) -> Curve:
+        """What the call that released `selection` used up; `curve` where that does not depend on what came out. Theorem F8.
+
+        For a filter that adds prices up (`Session.select(pay="spent")`): `curve` must fit before the call; a plan that is fixed
+        in advance pays `curve`. InvalidRequest where the mechanism releases no such selection.
+        """
+        return self.curve
+
+    @property
+    def pays_as_it_goes(self) -> bool:
+        """Whether `spent` is less than `curve` for some outcomes."""
+        return type(self).spent is not Mechanism.spent
+
     @property
     def least_candidates(self) -> int:
         """The fewest candidates that a public domain must have: k where the domain is always public, 1 otherwise."""
@@ -60,8 +72,7 @@ class Mechanism(Frozen, Summable, ABC):
     @property
     def most_candidates(self) -> int | None:
         """The most candidates that the guarantee covers: the field `candidates` where there is one; None if any number."""
-        most: int | None = getattr(self, "candidates", None)
-        return most
+        return getattr(self, "candidates", None)
 
     @abstractmethod
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -100,34 +111,29 @@ class Mechanism(Frozen, Summable, ABC):
         """
         source = sampler(rng)
         self._require(scores, source)
-        if isinstance(scores, Rounds):
-            return scores.release(self, source)
-        return self._select(scores, source)
+        return scores.release(self, source) if isinstance(scores, Rounds) else self._select(scores, source)
 
     @final
     def select_many(self, matrix: ArrayLike | Rounds, *, rng: np.random.Generator | None = None) -> Selections:
-        """Release one selection per row of a (rounds, m) matrix over a public domain. The price is `rounds * curve`.
-
-        The rows are taken to have the sensitivity that the mechanism is configured for; ballots are checked for it.
+        """Release one selection per row of a (rounds, m) matrix over a public domain. The price is `rounds * curve`. The rows are
+        taken to have the sensitivity that the mechanism is configured for; ballots are checked for it.
 
         Raises:
             InvalidScores: not a two-dimensional matrix of finite numbers with at least one row.
             InvalidRequest: too few or too many candidates.
         """
-        checked = self.check_many(matrix)
-        if isinstance(checked, Rounds):
-            return checked.draw(self, sampler(rng))
-        return self._select_many(checked, sampler(rng))
+        checked, source = self.check_many(matrix), sampler(rng)
+        return checked.draw(self, source) if isinstance(checked, Rounds) else self._select_many(checked, source)
 
     @final
     def check_many(self, matrix: ArrayLike | Rounds) -> Numbers | Rounds:
         """The checked (rounds, m) matrix, or ballots; raise as `select_many` would, without drawing anything."""
         data = self._read(matrix)
-        if isinstance(data, Rounds):
-            self._check_size(data.candidates)
-            data.check(self)
-            return data
-        return self._checked(data)
+        if not isinstance(data, Rounds):
+            return self._checked(data)
+        self._check_size(data.candidates)
+        data.check(self)
+        return data
 
     @final
     def _checked(self, matrix: ArrayLike) -> Numbers:
@@ -172,8 +178,7 @@ class Mechanism(Frozen, Summable, ABC):
     @property
     def most_released(self) -> int | None:
         """How many items one release has at most; None for as many as the mechanism chooses."""
-        most = self.traits.of("most", self)
-        return settings_of(self)[most] if isinstance(most, str) else most
+        return settings_of(self)[most] if isinstance(most := self.traits.of("most", self), str) else most
 
     @property
     def _counts_only(self) -> bool:
@@ -182,19 +187,14 @@ class Mechanism(Frozen, Summable, ABC):
 
     @final
     def probabilities(self, scores: Scores | Rounds) -> dict[Any, float]:
-        """The exact probability of every outcome: an oracle for small domains.
-
-        An outcome is what is released: an int for the best one, a tuple of indices where their order is released, a frozenset
-        where only the set is; () or frozenset() where nothing is.
+        """The exact probability of every outcome, an oracle for small domains: an int for the best one, a tuple of indices where
+        their order is released, a frozenset where only the set is; () or frozenset() where nothing is.
 
         Raises:
-            NoClosedForm: the domain is too large to enumerate, or the mechanism has no exact law.
-            DpSelectError: as for `select`.
+            NoClosedForm: the domain is too large to enumerate, or the mechanism has no exact law. And as for `select`.
         """
         self.check(scores)
-        if isinstance(scores, Rounds):
-            return scores.law(self)
-        return self._probabilities(scores)
+        return scores.law(self) if isinstance(scores, Rounds) else self._probabilities(scores)
 
     @final
     def check(self, scores: Scores | Rounds) -> None:

@@ -17,6 +17,8 @@ Trait: TypeAlias = Callable[[Any], T] | T
 
 Question = Literal["top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "quantiles", "runs"]
 Domain = Literal["public", "unknown"]
+Pay = Literal["curve", "spent"]
+"""What a release costs: its mechanism's curve, or in the end what its outcome says was used of that."""
 
 INSTEAD: Final[Mapping[Question, str]] = {
     "gap": "releases how many items stand above a gap, not which",

@@ -262,3 +262,91 @@ def test_a_schedule_is_not_reserved_twice_under_one_key(session: Session, schedu
     """A retried schedule under the same key is refused: the first may have drawn."""
     with pytest.raises(AlreadyCharged):
         session.schedule([(2, MECHANISM), (1, FLIP)], key="plan")
+
+
+LIMITED = dps.LimitedDomain(k=3, kbar=3, epsilon=0.1, delta=1e-6)
+ONE = dps.Scores([9000, 1], sensitivity=SENSITIVITY, labels=["a", "b"], domain="observed")
+
+
+@pytest.fixture
+def filtered(tmp_path: Path) -> Iterator[Session]:
+    """A session on a dataset with epsilon = 1, delta = 1e-4, added up as pure epsilons."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'filter.db'}") as opened:
+        opened.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-4, order="inf"), "add_remove")
+        opened.create_dataset("ballots", acc.Budget(rho=100.0), "replace_one")
+        yield Session(opened, "clicks")
+
+
+def test_a_release_pays_for_what_came_out(filtered: Session) -> None:
+    """One item and the threshold are two picks of three: the third is given back with the record of the release."""
+    selection = filtered.select(LIMITED, ONE, pay="spent")
+    assert selection.labels == ("a",)
+    assert actions(filtered) == ["reserve", "commit", "release"]
+    assert left(filtered) == pytest.approx(0.8, abs=1e-12)
+    with_values = dps.WithValues(mechanism=LIMITED, noise="laplace", scale=30.0)
+    nothing = dps.Scores([1], sensitivity=SENSITIVITY, labels=["a"], domain="observed")
+    assert len(filtered.select(with_values, nothing, pay="spent")) == 0  # one pick, and no values
+    assert left(filtered) == pytest.approx(0.7, abs=1e-12)
+    assert len(filtered.select(with_values, ONE, pay="spent")) == 1  # two picks, and values at the price of three
+    assert left(filtered) == pytest.approx(0.4, abs=1e-12)
+    assert filtered.ledger.verify().ok
+
+
+def test_rounds_that_abstain_pay_for_their_test(filtered: Session) -> None:
+    """Of many rounds charged as one item, those without an answer cost the test alone."""
+    votes = dps.pate.Ballots(np.array([[50, 0], [25, 25], [0, 50]]), teachers=50)
+    mechanism = dps.pate.ConfidentGNMax(threshold=40, sigma_threshold=0.5, sigma=0.4, labels=2)
+    session = Session(filtered.ledger, "ballots")
+    assert session.select_many(mechanism, votes, pay="spent").complete.tolist() == [True, False, True]
+    assert session.totals()[0].spent == session.dataset.budget.price(mechanism.test_curve + 2 * mechanism.curve)
+
+
+def test_what_is_interrupted_stays_whole(filtered: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draw or a price that fails leaves the reservation committed, at the mechanism's whole price, and its key used."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("the disk is full")
+
+    stages = [(dps.LimitedDomain, "_select"), (dps.LimitedDomain, "spent"), (Ledger, "release")]
+    for number, (owner, name) in enumerate(stages, 1):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fail)
+            with pytest.raises(OSError, match="full"):
+                filtered.select(LIMITED, ONE, pay="spent", key=str(number))
+        assert left(filtered) == pytest.approx(1 - 0.3 * number, abs=1e-12)
+        with pytest.raises(AlreadyCharged):
+            filtered.select(LIMITED, ONE, pay="spent", key=str(number))
+    with pytest.raises(acc.BudgetExceeded):  # one pick would fit into what is left, but not all three
+        filtered.select(LIMITED, ONE, pay="spent")
+    assert "release" not in actions(filtered)
+
+
+def test_only_what_has_such_a_price_is_paid_so(filtered: Session) -> None:
+    """A mechanism that costs the same whatever comes out is refused before anything is charged, and so is an unknown word."""
+    for mechanism in (MECHANISM, dps.WithValues(mechanism=MECHANISM, noise="laplace", scale=9.0)):
+        with pytest.raises(InvalidRequest, match="costs the same"):
+            filtered.select(mechanism, SCORES, pay="spent")
+        with pytest.raises(InvalidRequest, match="costs the same"):
+            filtered.require(mechanism, pay="spent")
+    with pytest.raises(InvalidRequest, match="pay='all'"):
+        filtered.select(LIMITED, ONE, pay="all")  # type: ignore[arg-type]
+    assert actions(filtered) == []
+
+
+def test_a_session_of_queries_pays_for_the_runs_it_began(filtered: Session) -> None:
+    """A session that is closed answers nothing more, and costs one run for every unstable query and one more, at most c."""
+    mechanism, ledger = dps.OnlineStableQueries(epsilon=0.1, delta=1e-6, c=4), filtered.ledger
+    for key, distances, runs in (("a", [0.0, 5000.0], 2), ("b", [5000.0], 1)):
+        ledger.reserve("clicks", mechanism, key=key)
+        ledger.commit("clicks", key)
+        queries = mechanism.session()
+        assert [queries.answer(distance) for distance in distances] == [distance > 0 for distance in distances]
+        before = left(filtered)
+        ledger.release("clicks", key, spent=queries.close())
+        assert left(filtered) - before == pytest.approx(0.1 * (4 - runs), abs=1e-12)
+        assert not queries.is_open
+        with pytest.raises(InvalidRequest, match="closed"):
+            queries.answer(5000.0)
+    ended = mechanism.session()
+    assert [ended.answer(0.0) for _ in range(4)] == 4 * [False]
+    assert ended.close() == mechanism.curve

@@ -192,6 +192,14 @@ def topk(
             "--key", help="Idempotency key: a second release under it is refused; with the same --output its answer is shown."
         ),
     ] = None,
+    pay_for_what_came_out: Annotated[
+        bool,
+        Option(
+            "--pay-for-what-came-out",
+            help="Reserve the whole price, and have the ledger take what the answer did not use off it: with --mechanism "
+            "limited_domain, the items that were not released.",
+        ),
+    ] = False,
     config: Annotated[
         Path | None, Option("--config", help="TOML file, from plan --write for example; options override what it says.")
     ] = None,

@@ -57,6 +57,7 @@ def asked(stated: Stated, file: Path | None) -> Question:
         releases=releases,
         with_counts=bool(stated["with_counts"]),
         value_clip=value_clip(stated["value_clip"]),
+        pay="spent" if stated.get("pay_for_what_came_out") else "curve",
         time_zone=merged["time_zone"] or "UTC",
         **{name: merged[name] for name in _PASSED_ON},
     )

@@ -77,6 +77,15 @@ class WithValues(Mechanism):
     def curve(self) -> Curve:
         return self.mechanism.curve + self._price()
 
+    @property
+    def pays_as_it_goes(self) -> bool:
+        return self.mechanism.pays_as_it_goes
+
+    def spent(self, selection: Selection) -> Curve:
+        """What selecting used up, and the values unless there are none: of k or fewer, they cost the same. Theorem F8."""
+        selecting = self.mechanism.spent(selection)
+        return selecting + self._price() if len(selection) else selecting
+
     def _price(self) -> Curve:
         """What the values alone cost."""
         released, there = self.mechanism.most_released, self.mechanism.most_candidates

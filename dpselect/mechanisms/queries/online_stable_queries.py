@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, final
 import numpy as np
 from pydantic import Field
 
-from accounting import Approximate, ForeignProcess, Relation
+from accounting import Approximate, Curve, ForeignProcess, Relation
 from accounting.frozen import Count, Positive, Probability
 from accounting.kept import Kept
 from dpselect.errors import InvalidRequest, InvalidScores
@@ -184,6 +184,17 @@ class StableSession:
             self._kept.value = _State(state.asked + 1, state.unstable + (not passed), thresholds)
         return passed
 
+    def close(self) -> Curve:
+        """End the session; what it used up of `OnlineStableQueries.curve`: every run that an unstable query ended, and one more.
+
+        Where the ledger holds a reservation of that curve, `Ledger.release(..., spent=session.close())` gives the rest back.
+        Theorem F8.
+        """
+        with self._kept.turn() as state:
+            self._kept.value = state._replace(thresholds=None)
+            runs = min(state.unstable + 1, self._most_unstable)
+        return Approximate(curve=runs * self._rule.curve, delta0=self._rule.delta)
+
     def _is_open(self, state: _State) -> bool:
         return state.thresholds is not None and state.unstable < self._most_unstable
 
@@ -191,7 +202,7 @@ class StableSession:
         if state.unstable >= self._most_unstable:
             raise InvalidRequest(f"the session is over: c={self._most_unstable} queries were unstable; charge and open another")
         if state.thresholds is None:
-            raise InvalidRequest("the session was closed by a query that failed half-way: charge and open another")
+            raise InvalidRequest("the session was closed, or a query failed half-way: charge and open another")
         return state.thresholds
 
     def __repr__(self) -> str:

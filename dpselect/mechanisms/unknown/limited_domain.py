@@ -97,12 +97,7 @@ class LimitedDomain(Mechanism):
     def spent(self, selection: Selection) -> Approximate:
         """What the call that released `selection` used up: one pick per item, one more if the threshold ended it early.
 
-        At most `curve`. For a privacy filter only, one that adds up as it goes (pure epsilons, rho, or Renyi divergence of one
-        order fixed in advance): before the call `curve` must fit, after it `spent` is what counts, Theorem S8. In a plan that is
-        fixed in advance, or a bound at an order chosen afterwards, charge `curve`.
-
-        Raises:
-            InvalidRequest: the selection is not one that this mechanism releases.
+        At most `curve`, and for a privacy filter only, one that adds up as it goes: Theorem S8, `Mechanism.spent`.
         """
         if not (selection.ordered and selection.requested == self.k and len(selection) <= self.k):
             raise InvalidRequest(f"this selection was not released by {self!r}: pass one that its select returned")

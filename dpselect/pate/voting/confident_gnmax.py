@@ -67,13 +67,7 @@ class ConfidentGNMax(BallotVote):
         return GaussianDP(mu=ratio_up(1.0, self.sigma_threshold))
 
     def spent(self, selection: Selection) -> Curve:
-        """What this round cost, given what it released: for `accounting.PrivacyFilter`, which charges after the fact.
-
-        Valid only if every round is charged so, and the filter is asked before each whether `curve` still fits. Theorem P10.
-
-        Raises:
-            InvalidRequest: the selection is none of this mechanism's.
-        """
+        """What this round cost, given what it released: the test, and the winner if there is one. Theorem P10."""
         answered = selection.complete and len(selection) == 1
         abstained = not selection.complete and len(selection) == 0 and selection.reason == ABSTAINED
         if selection.requested != 1 or not (answered or abstained):

@@ -21,12 +21,15 @@ import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect.session import Session
 
+KINDS = ("charge", "schedule", "settled")
+LIMITED = dps.LimitedDomain(k=3, kbar=3, epsilon=0.001, delta=1e-9)
+OBSERVED = dps.Scores([3], sensitivity=dps.Sensitivity(), labels=["a"], domain="observed")
 MECHANISM = dps.ExponentialMechanism(epsilon=0.001, sensitivity=dps.Sensitivity())
 SCORES = dps.Scores([3, 1, 2], sensitivity=dps.Sensitivity())
 
 
 def release(url: str, outbox: int, events: int, how: str) -> None:
-    """Release for ever, by a direct charge or by a schedule; say so when ready, and after every release."""
+    """Release for ever, by a charge, a schedule or a reservation that is settled; say so when ready, and after each."""
     session = Session.open(url, "clicks")
     os.write(events, b".")
     while True:
@@ -34,6 +37,8 @@ def release(url: str, outbox: int, events: int, how: str) -> None:
         if how == "schedule":
             plan = session.schedule([(1, MECHANISM)], key=key)
             plan.select(MECHANISM, SCORES)
+        elif how == "settled":
+            session.select(LIMITED, OBSERVED, key=key, pay="spent")
         else:
             session.select(MECHANISM, SCORES, key=key)
         os.write(outbox, f"{key}\n".encode())
@@ -70,15 +75,15 @@ def main(url: str, outbox: str, kills: int, mode: str) -> None:
     generator = random.Random(5)
     target = os.open(outbox, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     for number in range(kills):
-        how, size = ("charge", "schedule")[number % 2], os.fstat(target).st_size
+        how, size = KINDS[number % 3], os.fstat(target).st_size
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
             if mode == "steps":
-                die_at(1 + number // 2)
+                die_at(1 + number // 3)
             release(url, target, write, how)
         if mode == "random":
-            kill_after(child, read, number // 2 % 3, generator.random())
+            kill_after(child, read, number // 3 % 3, generator.random())
         _, status = os.waitpid(child, 0)
         assert os.WTERMSIG(status) == signal.SIGKILL, f"the child ended by itself with status {status}"
         os.close(read)

@@ -1,0 +1,178 @@
+"""A reservation that is settled: what its outcome did not use comes back with the record of the release, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accounting as acc
+from accounting.ledger import ClaimConflict, InvalidEntry, InvalidTransition, Ledger, LedgerUnavailable, Quota, SchemaMismatch
+from accounting.ledger.chain import Chain
+from accounting.ledger.model import Entry
+
+PICK = acc.BoundedRange(epsilon=0.1)
+WHOLE = acc.Approximate(curve=10 * PICK, delta0=1e-8)
+BUDGETS = [
+    acc.Budget(epsilon=2.0, delta=1e-6),
+    acc.Budget(epsilon=2.0, delta=1e-6, order="inf"),
+    acc.Budget(rho=0.5, delta=1e-6),
+]
+
+
+def picks(count: int) -> acc.Curve:
+    """What so many of the ten cost."""
+    return acc.Approximate(curve=count * PICK, delta0=1e-8)
+
+
+def reserved(ledger: Ledger, dataset: str, key: str, **terms: Any) -> None:
+    """A reservation of ten picks that was committed."""
+    ledger.reserve(dataset, WHOLE, relation="add_remove", key=key, **terms)
+    ledger.commit(dataset, key)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=["renyi", "pure", "zcdp"])
+def test_what_did_not_run_comes_back(ledger: Ledger, budget: acc.Budget) -> None:
+    """After the release the price is that of the picks that ran, as if they alone had been charged, with all of delta."""
+    ledger.create_dataset("views", budget, "add_remove")
+    reserved(ledger, "views", "a")
+    assert ledger.total("views").spent == budget.price(WHOLE)
+    receipt = ledger.release("views", "a", spent=picks(3))
+    assert (receipt.state, ledger.total("views").spent) == ("released", budget.price(picks(3)))
+    assert ledger.release("views", "a", spent=picks(3)).replayed
+    reserved(ledger, "views", "b")
+    ledger.release("views", "b")
+    assert ledger.total("views").spent == budget.price(picks(3)).plus(budget.price(WHOLE))
+    assert ledger.verify().ok
+
+
+def test_a_plan_of_the_whole_capacity_gives_nothing_back(ledger: Ledger) -> None:
+    """What only another account admits was charged everything in place of a sum: no part of it is free again (F8, ii)."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    plan = next(n * PICK for n in range(1, 200) if budget.cost_of_each(n * PICK, 1) > 1.0)
+    assert budget.price(plan) == budget.capacity
+    ledger.create_dataset("views", budget, "add_remove")
+    ledger.reserve("views", plan, relation="add_remove", key="a")
+    ledger.commit("views", "a")
+    ledger.release("views", "a", spent=PICK)
+    assert ledger.total("views").spent == budget.capacity
+    assert ledger.verify().ok
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [picks(11), picks(3).curve, acc.Approximate(curve=3 * PICK, delta0=1e-9), picks(3) + acc.PureDP(epsilon=0.01), acc.zero()],
+    ids=["more", "no delta", "less delta", "foreign", "nothing"],
+)
+def test_only_a_part_of_what_was_reserved_is_a_price(ledger: Ledger, wrong: acc.Curve) -> None:
+    """What ran is made of the rounds that were reserved and keeps all of their delta: anything else is refused."""
+    ledger.create_dataset("views", BUDGETS[0], "add_remove")
+    reserved(ledger, "views", "a")
+    with pytest.raises(InvalidEntry, match="rounds of what was reserved"):
+        ledger.release("views", "a", spent=wrong)
+    assert ledger.total("views").spent == BUDGETS[0].price(WHOLE)
+    assert [entry.action for entry in ledger.entries("views")] == ["reserve", "commit"]
+
+
+def test_only_reservations_are_settled_and_only_once(ledger: Ledger) -> None:
+    """A charge stays as it is; so does a reservation that was not committed, or was released at another price or at none."""
+    ledger.create_dataset("views", BUDGETS[0], "add_remove")
+    ledger.charge("views", WHOLE, relation="add_remove", key="charged")
+    with pytest.raises(InvalidTransition, match="for good"):
+        ledger.release("views", "charged", spent=picks(3))
+    ledger.reserve("views", WHOLE, relation="add_remove", key="open")
+    with pytest.raises(InvalidTransition, match="commit it before"):
+        ledger.release("views", "open", spent=picks(3))
+    for key, first in (("settled", picks(3)), ("whole", None)):
+        reserved(ledger, "views", key)
+        ledger.release("views", key, spent=first)
+        with pytest.raises(ClaimConflict):
+            ledger.release("views", key, spent=picks(2))
+    with pytest.raises(InvalidTransition):
+        ledger.void("views", "settled", actor="me", reason="greed")
+    assert ledger.verify().ok
+
+
+def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> None:
+    """Each period and each quota's account ends at what the part costs there; an export of it verifies elsewhere."""
+    quota = acc.Budget(rho=0.1, delta=1e-6)
+    ledger.create_dataset("days", BUDGETS[0], "add_remove", window="day")
+    ledger.quotas("days").declare(Quota(name="teams", limit=quota, by="team"))
+    reserved(ledger, "days", "a", period=["2024-05-01", "2024-05-02"], team="ours")
+    ledger.release("days", "a", spent=picks(2))
+    assert [total.spent for total in ledger.totals("days")] == 2 * [BUDGETS[0].price(picks(2))]
+    assert [one.spent for one in ledger.quotas("days").standing()] == [quota.price(picks(2))]
+    (share,) = ledger.summary("days").shares
+    assert share.main == pytest.approx(2e-12 * BUDGETS[0].price(picks(2)).main)
+    ledger.export(folder / "days.jsonl")
+    with Ledger.open(f"sqlite:///{folder / 'copy.db'}") as copy:
+        copy.import_(folder / "days.jsonl")
+        assert copy.verify(ledger.heads()).ok
+        assert copy.totals("days") == ledger.totals("days")
+
+
+def edited(entries: list[Entry], **changes: Any) -> list[Entry]:
+    """The same chain with its last entry changed, its sum and its hash along with it."""
+    last = replace(entries[-1], **changes)
+    last = replace(last, spent_main=entries[-2].spent_main + last.main, spent_failure=entries[-2].spent_failure + last.failure)
+    return [*entries[:-1], replace(last, hash=last.expected_hash())]
+
+
+def problems(ledger: Ledger, entries: list[Entry]) -> set[str]:
+    """What is wrong with a chain of the dataset "views"."""
+    dataset = ledger.dataset("views")
+    chain = Chain(dataset, dataset.genesis)
+    return {problem.kind for entry in entries for problem in chain.follow(entry)}
+
+
+def test_verify_prices_a_release_anew(ledger: Ledger) -> None:
+    """A release that gives back more than its own outcome says was not used is found, whoever rehashed the chain."""
+    ledger.create_dataset("views", BUDGETS[0], "add_remove")
+    reserved(ledger, "views", "a")
+    ledger.release("views", "a", spent=picks(3))
+    entries = list(ledger.entries("views"))
+    assert problems(ledger, entries) == set()
+    back = entries[-1].main
+    wrong: list[dict[str, Any]] = [{"main": back * 105 // 100}, {"main": 1}, {"failure": -1}, {"curve": "{}"}, {"curve": None}]
+    wrong += [{"curve": curve.to_json()} for curve in (picks(4), acc.PureDP(epsilon=0.1))]
+    for changes in wrong:
+        assert "price" in problems(ledger, edited(entries, **changes)), changes
+    for harmless in ({"main": back + 10**9}, {"curve": picks(2).to_json()}):
+        assert problems(ledger, edited(entries, **harmless)) == set()
+    unreserved = [replace(entries[0], action="charge"), *entries[2:]]
+    assert "price" in problems(ledger, unreserved)
+
+
+def test_an_interrupted_release_keeps_the_whole(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the record of the release cannot be written, nothing is given back, in quotas neither."""
+    ledger.create_dataset("views", BUDGETS[0], "add_remove")
+    quota = acc.Budget(rho=0.1, delta=1e-6)
+    ledger.quotas("views").declare(Quota(name="teams", limit=quota, by="team"))
+    reserved(ledger, "views", "a", team="ours")
+
+    def broken(*_: object) -> None:
+        raise LedgerUnavailable("the store is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("accounting.ledger.transitions.give_back", broken)  # the last thing of the transaction
+        with pytest.raises(LedgerUnavailable):
+            ledger.release("views", "a", spent=picks(3))
+    assert ledger.total("views").spent == BUDGETS[0].price(WHOLE)
+    assert [one.spent for one in ledger.quotas("views").standing()] == [quota.price(WHOLE)]
+    assert ledger.verify().ok
+    ledger.release("views", "a", spent=picks(3))
+    assert ledger.total("views").spent == BUDGETS[0].price(picks(3))
+
+
+def test_a_package_that_knows_no_settling_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier version would take a settled release for an edited row: it does not open the ledger."""
+    from accounting.ledger import migrations
+
+    Ledger.open(url).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "STEPS", migrations.STEPS[:3])
+        patch.setattr("accounting.ledger.store.STEPS", migrations.STEPS)
+        with pytest.raises(SchemaMismatch):
+            Ledger.open(url)
