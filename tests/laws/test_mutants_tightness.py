@@ -44,7 +44,8 @@ def _margin(patch: Patch, cut: float) -> bool:
     """A lead of t(1) passes with the probability that the proof of Theorem V7 gives it, by the exact law."""
     honest = LargeMargin._margins
     patch.setattr(LargeMargin, "_margins", lambda mechanism, sizes: cut * honest(mechanism, sizes))
-    return float(LargeMargin(epsilon=1.0, delta=0.01)._size_law(np.array([2 + 5 * math.log(200), 0.0]))[0]) <= 0.0025 * (1 + 1e-9)
+    mechanism = LargeMargin(epsilon=1.0, delta=0.01, split=0.6)
+    return float(mechanism._size_law(np.array([2 + 5 * math.log(200), 0.0]))[0]) <= 0.0025 * (1 + 1e-9)
 
 
 def _atoms(patch: Patch, cut: float) -> bool:
