@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -139,7 +139,7 @@ class Quantile(Frozen):
         Raises:
             InvalidRequest: the selection is not of one point of this grid.
         """
-        chosen: tuple[Any, ...] = selection.indices
+        chosen = selection.indices if isinstance(selection, Selection) else ()
         if len(chosen) != 1 or not 0 <= chosen[0] < self.points:
             raise InvalidRequest("selection must be of one of this quantile's points: select among its scores, with k=1")
         return self.low + self.step * chosen[0]

@@ -228,4 +228,6 @@ def test_wrong_numbers_are_refused() -> None:
     for indices in ((4, 5), (0,), ()):
         with pytest.raises(dps.InvalidRequest):
             mechanism.values(dps.Selection(indices=indices, ordered=True))
+    with pytest.raises(dps.InvalidRequest):
+        mechanism.values([1, 3])  # type: ignore[arg-type]
     assert mechanism.values(dps.Selection(indices=(1, 3), ordered=True)) == (1.0, 3.0)

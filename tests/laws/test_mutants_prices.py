@@ -44,15 +44,43 @@ def gaussian_rdp(order: float, sensitivity: dps.Sensitivity, scale: float, *, wi
     """Theorems C9 and H2 for six candidates: without the mean at most R sqrt(6)/2 moves; a winner has the union bound too."""
     norms = [sensitivity.range**2 * 6 / 4]
     if sensitivity.l0 is not None:
-        norms.append(sensitivity.linf**2 * sensitivity.l0 * (1 - sensitivity.l0 / 6))
+        norms.append(sensitivity.linf**2 * max(raised * (1 - raised / 6) for raised in range(sensitivity.l0 + 1)))
     whole = order * min(norms) / scale**2 / 2
-    mu = sensitivity.range / scale
-    at = max(order, 1 + math.sqrt(2 * math.log(6)) / mu)
-    return min(whole, at * mu**2 / 2 + math.log(6) / (at - 1)) if winner else whole
+    return min(whole, union_rdp(order, sensitivity.range / scale, 6)) if winner else whole
+
+
+def union_rdp(order: float, mu: float, outcomes: int) -> float:
+    """Theorem C9 for so many outcomes, each of which moves by mu at most: beyond some order a larger one says more."""
+    at = max(order, 1 + math.sqrt(2 * math.log(outcomes)) / mu)
+    return at * mu**2 / 2 + math.log(outcomes) / (at - 1)
+
+
+@pytest.mark.parametrize("l0", [1, 3])
+def test_few_answers_of_a_user_cost_that_many_laplace_draws(l0: int) -> None:
+    """Theorem V8: where the threshold's own noise would cost more, l0 answers each pay linf over their noise."""
+    few = dps.AboveThreshold(threshold=1.0, scale=0.1, answer_scale=1.1, sensitivity=dps.Sensitivity(linf=0.3, l0=l0)).curve
+    exact = l0 * acc.LaplaceDP(epsilon=0.3 / 1.1)
+    assert few.pure_epsilon == pytest.approx(l0 * 0.3 / 1.1, rel=1e-12)
+    assert few.rdp((1.5, 8.0)) == pytest.approx(exact.rdp((1.5, 8.0)), rel=1e-9)
+
+
+@pytest.mark.parametrize("l0", [None, 1, 4])
+@pytest.mark.parametrize("monotone", [True, False])
+def test_a_gaussian_threshold_costs_its_closed_form(l0: int | None, monotone: bool) -> None:
+    """Theorem V2 for six queries and two answers above, 22 outcomes; and all answers that one user moves."""
+    sensitivity = dps.Sensitivity(linf=0.3, l0=l0, monotone=monotone)
+    given: dict[str, Any] = {"threshold": 1.0, "noise": "gaussian", "c": 2, "candidates": 6, "sensitivity": sensitivity}
+    moved = (0.3 / 0.7) ** 2 + 2 * (sensitivity.range / 1.1) ** 2
+    for order in (1.5, 8.0, 200.0):
+        exact = min(order * (l0 or 6) * (0.3 / 1.1) ** 2 / 2, union_rdp(order, math.sqrt(moved), 22))
+        assert float(dps.AboveThreshold(scale=0.7, answer_scale=1.1, **given).curve.rdp(order)) == pytest.approx(exact, rel=1e-12)
+        assert float(dps.AboveThreshold(scale=0.7 / CUT, answer_scale=1.1 / CUT, **given).curve.rdp(order)) < 0.97 * exact
 
 
 @pytest.mark.parametrize(
-    "sensitivity", [dps.Sensitivity(), dps.Sensitivity(l0=2), WIDE], ids=["counts", "two items", "both ways"]
+    "sensitivity",
+    [dps.Sensitivity(), dps.Sensitivity(l0=2), dps.Sensitivity(l0=4), WIDE],
+    ids=["counts", "two items", "most items", "both ways"],
 )
 @pytest.mark.parametrize("scale", [0.7, 9.0])
 def test_a_gaussian_price_is_its_closed_form(sensitivity: dps.Sensitivity, scale: float) -> None:

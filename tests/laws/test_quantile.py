@@ -128,5 +128,7 @@ def test_wrong_numbers_are_refused() -> None:
     for indices in ((4,), (0, 1), ()):
         with pytest.raises(dps.InvalidRequest):
             quantile.value(dps.Selection(indices=indices, ordered=True))
+    with pytest.raises(dps.InvalidRequest):
+        quantile.value(None)  # type: ignore[arg-type]
     with pytest.raises(dps.SensitivityMismatch):
         dps.ExponentialMechanism(epsilon=1.0).check(grid(0.9, "add_remove").scores([1]))

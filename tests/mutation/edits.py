@@ -36,6 +36,24 @@ EDITS = [
         "tests/dpselect/events/test_amounts.py::test_sums_are_those_of_the_definition",
     ),
     Edit(
+        "dpselect/mechanisms/noise_curves.py",
+        "min(l0, candidates // 2)",
+        "min(l0, candidates // 3)",
+        "tests/laws/test_mutants_prices.py::test_a_gaussian_price_is_its_closed_form",
+    ),
+    Edit(
+        "dpselect/mechanisms/queries/above_threshold.py",
+        "math.sqrt(changed) * ratio_up",
+        "math.sqrt(0.9 * changed) * ratio_up",
+        "tests/laws/test_mutants_prices.py::test_a_gaussian_threshold_costs_its_closed_form",
+    ),
+    Edit(
+        "dpselect/mechanisms/queries/above_threshold.py",
+        "self.sensitivity.l0 * LaplaceDP",
+        "max(1, self.sensitivity.l0 - 1) * LaplaceDP",
+        "tests/laws/test_mutants_prices.py::test_few_answers_of_a_user_cost_that_many_laplace_draws",
+    ),
+    Edit(
         "dpselect/events/clipping.py",
         "squares = math.floor(",
         "squares = math.ceil(",

@@ -158,7 +158,7 @@ class JointQuantiles(Mechanism):
         Raises:
             InvalidRequest: the selection is not of as many places of this grid.
         """
-        chosen = selection.indices
+        chosen = selection.indices if isinstance(selection, Selection) else ()
         if len(chosen) != len(self.quantiles) or not all(0 <= place < self.candidates for place in chosen):
             raise InvalidRequest("selection must be of this mechanism's places, one per quantile")
         return tuple(self.low + self.step * (place // self.spread) for place in chosen)
