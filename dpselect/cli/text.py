@@ -147,8 +147,8 @@ def _measure(question: Question) -> str:
 
 def left_out(question: Question) -> str:
     """Which rows are not counted."""
-    parts = "user or item" if question.group is None else "user, item or group"
-    return f"rows with a null {parts} were left out by rule"
+    parts = ["user", "item", *(name for name in ("group", "value", "time") if getattr(question, name) is not None)]
+    return f"rows with a null {', '.join(parts[:-1])} or {parts[-1]} were left out by rule"
 
 
 def _column(name: str) -> str:
@@ -172,7 +172,7 @@ def _promises(stated: Guarantee, question: Question) -> Iterator[tuple[str, str]
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     question, mechanism = answer.question, answer.mechanism
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
-    yield "noise", noise_in_words(mechanism)
+    yield "noise", noise_in_words(mechanism, "users" if question.value is None else f"units of {_column(question.value)}")
     if question.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"
     else:
@@ -206,15 +206,15 @@ def _bounds(answer: Answer) -> str:
     return f"{groups:,} groups" + ("" if items is None else f", and in each of these {items:,} items,")
 
 
-def noise_in_words(mechanism: Mechanism) -> str:
-    """The amount of noise, fresh from the operating system."""
+def noise_in_words(mechanism: Mechanism, scores: str) -> str:
+    """The amount of noise, in units of the scores or in nats, fresh from the operating system."""
     mechanism = without_counts(mechanism)
     if isinstance(mechanism, PerGroup):
-        return noise_in_words(mechanism.mechanism)
+        return noise_in_words(mechanism.mechanism, scores)
     knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"
     if knob is None:
         return f"as configured, {source}"
-    unit = f"nats{knob.each}" if knob.rising else "users"
+    unit = f"nats{knob.each}" if knob.rising else scores
     return f"{knob.field} {getattr(mechanism, knob.field):.6g} ({unit}), {source}"
 
 

@@ -269,6 +269,8 @@ def test_sums_of_several_columns_within_a_window(run: Any, tmp_path: Path) -> No
     assert "Private top 1 of country and city, by the sum of paid" in text
     assert "each user's of each item cut to 0 to 50" in " ".join(text.split())
     assert "from 2024-05-01 to before 2024-05-02 by at, in UTC" in " ".join(text.split())
+    assert "rows with a null user, item, value or time were left out" in " ".join(text.split())
+    assert "(units of paid)" in " ".join(text.split())
     repeated = ("topk", log, "--user", "u", "--item", "country", "--item", "city", "--k", 1, *CERTAIN)
     assert data(run(*repeated, "--json"))["selection"]["labels"] in (["DE,Berlin"], ["FR,Lyon"])
 
