@@ -9,12 +9,13 @@ import os
 import pkgutil
 import re
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from processes import environment, warm_command
 
 import accounting
 import dpselect
@@ -70,22 +71,27 @@ def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
             names.update(test.globs)
 
 
+def _shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    with tempfile.TemporaryDirectory(prefix="shell-") as calls, warm_command(Path(calls)) as command:
+        given = environment(PATH=f"{command.parent}:{os.environ['PATH']}")
+        script = f"set -eu\n{script}"
+        return subprocess.run(["sh", "-c", script], cwd=folder, env=given, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("page", SHELL, ids=_name)
 def test_shell_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     """The shell blocks of a page run from top to bottom as one script, and no command fails."""
-    shim = tmp_path / "bin" / "dpselect"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m dpselect.cli "$@"\n')
-    shim.chmod(0o755)
-    script = "set -eu\n" + "".join(text for _, text in _blocks(page, "shell"))
-    paths = {
-        "PATH": f"{shim.parent}:{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(str(Path(p).resolve()) for p in sys.path if p),
-    }
-    done = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, env={**os.environ, **paths}, capture_output=True, text=True, check=False
-    )
+    done = _shell("".join(text for _, text in _blocks(page, "shell")), tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_command_that_fails_fails_its_page(tmp_path: Path) -> None:
+    """The command of a page tells its status, its streams and its folder, so that the test above can fail."""
+    done = _shell(
+        "printf 'a,b\\n' > log.csv\ndpselect topk log.csv --user a --item c --k 1 --epsilon 1 --delta 1e-6\necho on", tmp_path
+    )
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "item='c' is not a column" in done.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if _shows(name)])

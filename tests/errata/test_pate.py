@@ -5,6 +5,7 @@ Statement: docs/theorems/pate.md, erratum EP1. `python notebooks/papers_stable.p
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,12 +48,14 @@ def as_published() -> acc.Curve:
     return acc.GaussianDP(mu=1 / GAP_NOISE) + acc.GaussianDP(mu=1 / TEST_NOISE)
 
 
+@functools.cache
 def cost(per_round: acc.Curve) -> Celeba:
     """The price of all rounds."""
     plan = ROUNDS * acc.Approximate(curve=per_round, delta0=FAILURE)
     return Celeba(rdp_to_epsilon(plan.rdp, DELTA - plan.delta0).value, plan.epsilon(DELTA))
 
 
+@functools.cache
 def programme(relation: acc.Relation, scale: float) -> float:
     """The same by the adaptive programme, for Gumbel noise."""
     shift = SHIFTS[relation]

@@ -11,6 +11,7 @@ import pytest
 from cases_canonical import OTHERS
 from mechanism_laws import misfit
 from scipy.special import logsumexp
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -115,7 +116,7 @@ def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gamma", "noise", "children"), [(0.5, "gumbel", 2), (0.5, "gumbel", 8), (0.8, "logistic", 8), (1.0, "gumbel", 3)]
+    ("gamma", "noise", "children"), spread([(0.5, "gumbel", 2), (0.5, "gumbel", 8), (1.0, "gumbel", 3), (0.8, "logistic", 8)], 2)
 )
 def test_splitting_blocks_follows_the_law(monkeypatch: pytest.MonkeyPatch, gamma: float, noise: str, children: int) -> None:
     """Drawn by branch and bound from whole rows, the classes of 60 candidates have their exact probabilities."""

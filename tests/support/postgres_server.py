@@ -50,5 +50,5 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
         _missing(f"PostgreSQL cannot be started here: {error}")
     yield f"postgresql://postgres@/postgres?host={folder}"
-    _run([str(programs / "pg_ctl"), "-D", data, "-m", "fast", "-w", "stop"], folder)
+    _run([str(programs / "pg_ctl"), "-D", data, "-m", "immediate", "-w", "stop"], folder)
     shutil.rmtree(folder, ignore_errors=True)

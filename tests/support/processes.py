@@ -5,16 +5,19 @@ A fresh process imports for seconds what a forked one has. Neither sees the chec
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import dpselect
@@ -23,7 +26,13 @@ import dpselect
 HOME = Path(dpselect.__file__).resolve().parents[1]
 TIMEOUT = 300.0
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["dpselect.cli", "dpselect.cli.answering", "dpselect.session", "accounting.ledger", "pytest"])
+_FORKS.set_forkserver_preload(
+    [
+        *("dpselect.cli.ledger.command", "dpselect.cli.topk.command", "dpselect.cli.plan.command", "dpselect.cli.answering"),
+        *("dpselect.session", "accounting.ledger", "pytest", "duckdb", "scipy.special", "scipy.optimize", "flint"),
+        *("sqlalchemy.dialects.sqlite", "cryptography.hazmat.primitives.ciphers"),
+    ]
+)
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -83,20 +92,80 @@ class Forked:
         self._folder.cleanup()
 
 
+def forked_script(script: Path, *arguments: object) -> str:
+    """What a script prints, which must end well, run in a process that is forked from the warm one."""
+    status, out, err = Forked(script.read_text(), *arguments).finish()
+    assert status == 0, err
+    return out
+
+
+@contextmanager
+def warm_command(folder: Path) -> Iterator[Path]:
+    """A script that is `dpselect` for a shell: each call is a process of its own, forked from a warm one.
+
+    It has the caller's arguments, environment, folder and standard streams.
+    """
+    address, client, script = (folder / name for name in ("calls", "client.py", "dpselect"))
+    client.write_text(_CLIENT)
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{client}" "{address}" "$@"\n')
+    script.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as calls:
+        calls.bind(str(address))
+        calls.listen()
+        server = _FORKS.Process(target=_serve, args=(calls,), daemon=True)
+        server.start()
+        try:
+            yield script
+        finally:
+            server.kill()
+            server.join()
+
+
+_CLIENT = """
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as call:
+    call.connect(sys.argv[1])
+    text = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
+    socket.send_fds(call, [len(text).to_bytes(4, "big")], [0, 1, 2])
+    call.sendall(text)
+    status = call.recv(1)
+sys.exit(status[0] if status else "the warm process is gone")
+"""
+
+
+def _serve(calls: socket.socket) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        call, _ = calls.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            size, streams, _, _ = socket.recv_fds(call, 4, 3)
+            with call.makefile("rb") as sent:
+                argv, given, folder = json.loads(sent.read(int.from_bytes(size, "big")))
+            _become(argv, given, folder, streams)
+            call.send(bytes([_status("import runpy; runpy.run_module('dpselect.cli', run_name='__main__')") & 0xFF]))
+            os._exit(0)
+        call.close()
+
+
 def _run(code: str, argv: Sequence[str], given: Mapping[str, str], folder: str, out: str, err: str) -> None:
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(given)
-    for path, number in ((out, 1), (err, 2)):
-        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(target, number)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = list(argv)
+    written = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for path in (out, err)]
+    _become(argv, given, folder, [os.open(os.devnull, os.O_RDONLY), *written])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         os._exit(_status(code))
+
+
+def _become(argv: Sequence[str], given: Mapping[str, str], folder: str, streams: Sequence[int]) -> None:
+    """What a new process finds: its arguments, environment, folder and standard streams."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(given)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = list(argv)
 
 
 def _status(code: str) -> int:

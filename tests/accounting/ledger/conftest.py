@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 
 import accounting as acc
 from accounting.ledger import Ledger
@@ -17,13 +18,23 @@ from accounting.ledger import Ledger
 _NUMBERS = itertools.count()
 
 
-def _fresh_database(postgres: str) -> str:
-    name = f"ledger{next(_NUMBERS)}"
-    engine = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
+def _engine(postgres: str) -> Engine:
+    return create_engine(
+        make_url(postgres).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT", poolclass=NullPool
+    )
+
+
+def _database(postgres: str, name: str, template: str = "template1") -> str:
+    with _engine(postgres).connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
     return postgres.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture(scope="session")
+def template(postgres: str) -> str:
+    """The name of a database with the tables of a ledger, which are made once."""
+    with Ledger.open(_database(postgres, "template_ledger")):
+        return "template_ledger"
 
 
 @pytest.fixture
@@ -45,14 +56,23 @@ def sqlite_url(folder: Path) -> str:
 
 @pytest.fixture
 def postgres_url(postgres: str) -> str:
-    """The URL of an empty PostgreSQL database."""
-    return _fresh_database(postgres)
+    """The URL of an empty PostgreSQL database, where a ledger or a mirror makes its tables."""
+    return _database(postgres, f"empty{next(_NUMBERS)}")
+
+
+@pytest.fixture
+def copied_url(postgres: str, template: str) -> str:
+    """The URL of a PostgreSQL ledger without datasets, a copy of the template but for its name."""
+    url = _database(postgres, f"ledger{next(_NUMBERS)}", template)
+    with _engine(url).connect() as connection:
+        connection.execute(text("UPDATE dpledger_meta SET ledger_id = :own"), {"own": uuid.uuid4().hex})
+    return url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty store of either kind."""
-    return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))
+    """The URL of a store of either kind without datasets: a SQLite file that is not there yet, or a new PostgreSQL ledger."""
+    return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "copied_url"))
 
 
 @pytest.fixture

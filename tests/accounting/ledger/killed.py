@@ -46,7 +46,7 @@ def release(url: str, outbox: int, events: int, how: str) -> None:
 
 
 def die_at(step: int) -> None:
-    """Kill this process at its `step`-th statement or commit."""
+    """Kill this process before its `step`-th statement or commit: after a statement the store is as before the next one."""
     left = [step]
 
     def count(*_: Any) -> None:
@@ -55,7 +55,6 @@ def die_at(step: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     event.listen(Engine, "before_cursor_execute", count)
-    event.listen(Engine, "after_cursor_execute", count)
     event.listen(Engine, "commit", count)
 
 

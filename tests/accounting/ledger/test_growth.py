@@ -48,7 +48,7 @@ def test_a_charge_costs_the_same_at_any_size(sqlite_url: str, steps: Callable[[C
 
         def grow(stop: int) -> None:
             while ledger.heads().datasets["clicks"].seq < stop:
-                ledger.charge("clicks", TINY, relation="add_remove", fingerprint="rows")
+                ledger.charge_all("clicks", [(TINY, {"relation": "add_remove", "fingerprint": "rows"})] * 50)
 
         def release() -> None:
             receipt = ledger.reserve("clicks", TINY, relation="add_remove", fingerprint="rows")
@@ -71,8 +71,7 @@ def test_reading_everything_takes_no_more_memory_than_a_block(sqlite_url: str) -
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
         for count in (200, 1_800):
-            for _ in range(count):
-                ledger.charge("clicks", TINY, relation="add_remove", label="x" * 1500)
+            ledger.charge_all("clicks", [(TINY, {"relation": "add_remove", "label": "x" * 1500})] * count)
             write_report(ledger, _Nowhere())  # conversions keep their grids
             tracemalloc.start()
             with pytest.MonkeyPatch.context() as patch:

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from processes import fresh
+from processes import forked_script
 
 import accounting as acc
 from accounting.ledger import Ledger, Quota
@@ -19,9 +19,7 @@ def killed(url: str, outbox: Path, kills: int, mode: str) -> Counter[int]:
     with Ledger.open(url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1000.0, delta=1e-3, order="inf"), "add_remove")
         ledger.quotas("clicks").declare(Quota(name="each", limit=acc.Budget(epsilon=500.0, delta=1e-3, order="inf"), by="actor"))
-    done = fresh(Path(__file__).with_name("killed.py"), url, outbox, kills, mode)
-    assert done.returncode == 0, done.stderr
-    gained = [int(line) for line in done.stdout.split()]
+    gained = [int(line) for line in forked_script(Path(__file__).with_name("killed.py"), url, outbox, kills, mode).split()]
     assert len(gained) == kills
     return Counter(gained)
 
@@ -49,19 +47,19 @@ def check(url: str, outbox: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize("kills", [40, pytest.param(400, marks=pytest.mark.slow)])
-def test_killed_at_random(tmp_path: Path, kills: int) -> None:
+def test_killed_at_random(folder: Path, kills: int) -> None:
     """Killed in the first, second or third release: no release without a charge, no ledger that does not open."""
-    url, outbox = f"sqlite:///{tmp_path / 'privacy.db'}", tmp_path / "outbox"
+    url, outbox = f"sqlite:///{folder / 'privacy.db'}", folder / "outbox"
     gained = killed(url, outbox, kills, "random")
     assert sum(gained.elements()) >= kills * 0.9  # each was let go on for 0, 1 or 2 lines before it was killed
     last = check(url, outbox)
     assert last["reserve"] + last["charge"] + last["commit"] >= 1, "no release was interrupted, about 4 in 10 are"
 
 
-def test_killed_at_every_step(tmp_path: Path) -> None:
+def test_killed_at_every_step(folder: Path) -> None:
     """A process killed at its n-th statement or commit, for every n of two whole releases of either kind."""
-    url, outbox = f"sqlite:///{tmp_path / 'privacy.db'}", tmp_path / "outbox"
-    gained = killed(url, outbox, 420, "steps")
+    url, outbox = f"sqlite:///{folder / 'privacy.db'}", folder / "outbox"
+    gained = killed(url, outbox, 210, "steps")  # 25 and 35 statements a release
     assert min(gained[releases] for releases in (0, 1, 2)) >= 20
     last = check(url, outbox)
     assert min(last[action] for action in ("charge", "commit", "release")) >= 10, last

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from processes import fresh
+from processes import forked_script
 from sqlalchemy import create_engine, func, select
 
 import accounting as acc
@@ -28,9 +28,8 @@ def race(url: str, mutant: str = "none", attempts: int = ATTEMPTS, quota: Quota 
         ledger.create_dataset("clicks", acc.Budget(epsilon=CAP / 100 if quota is None else CAP), "add_remove")
         if quota is not None:
             ledger.quotas("clicks").declare(quota)
-    done = fresh(Path(__file__).with_name("race.py"), url, WORKERS, attempts, mutant)
-    assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines()]
+    script = Path(__file__).with_name("race.py")
+    lines = [line.split() for line in forked_script(script, url, WORKERS, attempts, mutant).splitlines()]
     assert len({line[0] for line in lines}) == len(lines) == WORKERS * attempts, "an attempt is missing from the report"
     return Counter(line[1] for line in lines)
 

@@ -15,6 +15,12 @@ from accounting.ledger.database import checked_url
 from accounting.ledger.tables import meta
 
 
+@pytest.fixture(params=["sqlite_url", "postgres_url"], ids=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The URL of a store that is empty: these tests make the tables."""
+    return str(request.getfixturevalue(request.param))
+
+
 def version(url: str) -> int:
     """The version that the store states."""
     engine = create_engine(checked_url(url))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -54,15 +55,18 @@ def test_the_best_comes_first(whole: ReleasePlan) -> None:
 
 @pytest.mark.parametrize(
     ("budget", "releases", "arguments"),
-    [
-        (BUDGET, 30, {}),
-        (BUDGET, 1, {"domain": "unknown"}),
-        (BUDGET, 7, {"relation": "replace_one"}),
-        (BUDGET, 4, {"max_items_per_user": 5}),
-        (acc.Budget(epsilon=2.0), 3, {}),
-        (acc.Budget(rho=0.1), 5, {}),
-        (acc.Budget(rho=0.1, delta=1e-7), 5, {"domain": "unknown"}),
-    ],
+    spread(
+        [
+            (BUDGET, 30, {}),
+            (BUDGET, 1, {"domain": "unknown"}),
+            (BUDGET, 7, {"relation": "replace_one"}),
+            (BUDGET, 4, {"max_items_per_user": 5}),
+            (acc.Budget(epsilon=2.0), 3, {}),
+            (acc.Budget(rho=0.1), 5, {}),
+            (acc.Budget(rho=0.1, delta=1e-7), 5, {"domain": "unknown"}),
+        ],
+        4,
+    ),
 )
 def test_what_is_planned_costs_the_budget_and_no_more(budget: acc.Budget, releases: int, arguments: dict[str, object]) -> None:
     """An Accountant prices all releases at the budget at most, and at 99.9 % of it at least."""
