@@ -13,6 +13,7 @@ import pytest
 from flint import arb, ctx
 from mechanism_laws import misfit
 from slow_reference import BITS, exact, inverse
+from spread import spread
 
 import dpselect as dps
 from dpselect.mechanisms.canonical import draw as canonical_draw
@@ -142,7 +143,7 @@ def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> 
     return int(layout.held[winners[0]]), int(layout.lowest[winners[0]])
 
 
-@pytest.mark.parametrize(("gamma", "noise"), [(0.5, "gumbel"), (0.8, "laplace"), (1.0, "exponential")])
+@pytest.mark.parametrize(("gamma", "noise"), spread([(0.8, "laplace"), (0.5, "gumbel"), (1.0, "exponential")], 1))
 def test_blocks_that_floats_never_decide_follow_the_law(gamma: float, noise: Any, monkeypatch: Patch) -> None:
     """Split from whole rows, every heir picked and every winner found by ball arithmetic, the sets have their exact law."""
     monkeypatch.setattr(canonical_draw, "_FEW", 0)

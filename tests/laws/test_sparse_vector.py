@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from case import TWO_SIDED
 from mechanism_laws import SAMPLES, misfit, outcome
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -43,7 +44,7 @@ LARGE: list[tuple[dps.Mechanism, tuple[float, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("mechanism", "values"), LARGE, ids=lambda value: str(value).replace(" ", ""))
+@pytest.mark.parametrize(("mechanism", "values"), spread(LARGE, 4), ids=lambda value: str(value).replace(" ", ""))
 def test_select_follows_the_law_on_large_scores(mechanism: dps.Mechanism, values: tuple[float, ...]) -> None:
     """Frequencies of `select` and `select_many` agree with the exact probabilities where the threshold is often passed."""
     rng = np.random.default_rng(5)

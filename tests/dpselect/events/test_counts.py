@@ -26,6 +26,7 @@ TEXTS = st.sampled_from(
     ["7", "007", "7.0", "NULL", "nan", "a", "A", " a", "a:b", "é", "e\u0301", '"', "x,y", "l\nm", "\\N", "#", "'"]
 )
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), min_size=1, max_size=4)
+EXAMPLES = [8, pytest.param(40, marks=pytest.mark.slow)]
 INTEGERS = st.sampled_from([0, 1, 7, -7, 10, 2, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
 
 
@@ -43,35 +44,50 @@ def as_dict(found: events.EventCounts) -> dict[Label, int]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(log=logs(TEXTS) | logs(ANY_TEXT), buckets=st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
-def test_counts_of_text(form: str, log: list[Event], buckets: int) -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_counts_of_text(form: str, examples: int) -> None:
     """Every form of a log of text gives its distinct users per item, with no two labels merged and none split."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = events.read(FORMS[form](log, Path(folder)), **COLUMNS, buckets=buckets)
-    assert as_dict(found) == distinct_users(log)
+
+    @settings(max_examples=examples)
+    @given(log=logs(TEXTS) | logs(ANY_TEXT), buckets=st.integers(1, 4))
+    def holds(log: list[Event], buckets: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = events.read(FORMS[form](log, Path(folder)), **COLUMNS, buckets=buckets)
+        assert as_dict(found) == distinct_users(log)
+
+    holds()
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(log=logs(INTEGERS))
-@settings(max_examples=15, deadline=None)
-def test_counts_of_integers(form: str, log: list[Event]) -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_counts_of_integers(form: str, examples: int) -> None:
     """Integers stay integers, exactly and in numeric order, where the source has a type; in CSV they are text."""
     as_text = form.startswith("csv")
-    with tempfile.TemporaryDirectory() as folder:
-        found = events.read(FORMS[form](log, Path(folder)), **COLUMNS)
-    expected = {str(label) if as_text else label: n for label, n in distinct_users(log).items()}
-    assert list(zip(found.labels, found.counts.tolist(), strict=True)) == sorted(expected.items())
+
+    @settings(max_examples=examples)
+    @given(log=logs(INTEGERS))
+    def holds(log: list[Event]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = events.read(FORMS[form](log, Path(folder)), **COLUMNS)
+        expected = {str(label) if as_text else label: n for label, n in distinct_users(log).items()}
+        assert list(zip(found.labels, found.counts.tolist(), strict=True)) == sorted(expected.items())
+
+    holds()
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(log=logs(TEXTS), limit=st.integers(1, 3))
-@settings(max_examples=15, deadline=None)
-def test_bounded_counts(form: str, log: list[Event], limit: int) -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_bounded_counts(form: str, examples: int) -> None:
     """With a bound and a salt every form keeps the very pairs that the documented order keeps."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = events.read(FORMS[form](log, Path(folder)), **COLUMNS, max_items_per_user=limit, salt="salt")
-    assert as_dict(found) == distinct_users(bounded(log, limit, "salt"))
+
+    @settings(max_examples=examples)
+    @given(log=logs(TEXTS), limit=st.integers(1, 3))
+    def holds(log: list[Event], limit: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = events.read(FORMS[form](log, Path(folder)), **COLUMNS, max_items_per_user=limit, salt="salt")
+        assert as_dict(found) == distinct_users(bounded(log, limit, "salt"))
+
+    holds()
 
 
 @given(log=logs(TEXTS.filter(lambda text: not set(text) & set("\n\t"))), positions=st.sampled_from([(1, 2), ("1", "column1")]))

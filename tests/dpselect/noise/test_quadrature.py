@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
+from spread import spread
 
 from dpselect.noise import (
     argmax_probabilities,
@@ -72,8 +73,10 @@ def test_exponential_noise_is_permute_and_flip(weights):
     assert all(close(p, float(e)) for p, e in zip(found, permute_and_flip(exact), strict=True))
 
 
-@pytest.mark.parametrize("scores", [[0.0, 1.5, -0.25], [0.0, 9.0, 12.5], [0.0, -13.0, -60.0, 2.0], [5.0, 5.0, 0.0, 0.0]])
-@pytest.mark.parametrize("k", [1, 2])
+VECTORS = [[0.0, 1.5, -0.25], [0.0, 9.0, 12.5], [5.0, 5.0, 0.0, 0.0], [0.0, -13.0, -60.0, 2.0]]
+
+
+@pytest.mark.parametrize(("scores", "k"), spread([(scores, k) for scores in VECTORS for k in (2, 1)], 2))
 def test_sets_match_extended_precision(name, set_probability, scores, k):
     """Every set's probability, down to 1e-40 and below, matches the integral in 30 digits to full relative accuracy."""
     scaled = [s / 4.0 for s in scores] if name == "gaussian" else scores

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from exact_votes import Votes, all_votes, law, neighbours, within
+from spread import spread
 
 from dpselect.pate.data_dependent.profile import Lattice, Profile, RangeMax, States, Threshold
 
@@ -35,7 +36,7 @@ def _confident(votes: Votes, sigma: float, threshold: Threshold) -> list[mpmath.
 
 
 @pytest.mark.parametrize(("teachers", "labels"), [(8, 2), pytest.param(5, 3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("order", [1.5, 4.0, 20.0])
+@pytest.mark.parametrize("order", spread([1.5, 4.0, 20.0], 2))
 def test_confident_rounds_cost_at_least_the_exact_divergence(teachers: int, labels: int, order: float) -> None:
     """For all votes and neighbours, the cost of test and answer bounds the exact divergence both ways, within the plain price."""
     threshold = Threshold(0.7 * teachers, 2.0)
