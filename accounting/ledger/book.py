@@ -14,6 +14,8 @@ from accounting.ledger.model import LATER, Action, Entry
 from accounting.ledger.origin import Origin
 from accounting.ledger.rows import Declared, claim_rows, entries_of_keys, insert_entries, set_head, set_total, spent_in
 from accounting.ledger.scopes import Held, Revision, hold, in_force, revisions, spent_of
+from accounting.ledger.states import moves
+from accounting.ledger.sums import Sums
 from accounting.spending.budget import NOTHING, Budget, Price
 
 
@@ -33,6 +35,7 @@ class Step:
     purpose: str | None = None
     expires: str | None = None
     quota: str | None = None
+    opening: Entry | None = None  # of the charge that it follows
 
 
 class Book:
@@ -48,7 +51,7 @@ class Book:
         self._earlier: dict[str, list[Entry]] = {}
         self._claims: dict[tuple[str, tuple[str, ...]], bool] = {}
         self._prices: dict[tuple[str, int], Price] = {}
-        self._capacities: dict[int, Price] = {}
+        self._sums = Sums()
         self._waiting: list[Entry] = []
 
     @cached_property
@@ -97,15 +100,6 @@ class Book:
             self._prices[known] = self.dataset.budget.price(item.whole)
         return self._prices[known]
 
-    def fits(self, budget: Budget, spent: Price, price: Price) -> bool:
-        """`Budget.fits`, whose capacity is worked out once."""
-        spent.require_charge()
-        price.require_charge()
-        if id(budget) not in self._capacities:
-            self._capacities[id(budget)] = budget.capacity
-        whole = self._capacities[id(budget)]
-        return spent.main + price.main <= whole.main and spent.failure + price.failure <= whole.failure
-
     def claims(self, fingerprint: str, periods: tuple[str, ...]) -> bool:
         """Whether the rows with this fingerprint belong to the dataset and periods; unclaimed ones do from now on."""
         wanted = (fingerprint, periods)
@@ -123,12 +117,13 @@ class Book:
                 self._changed.add(step.period)
             entry = _entry(self.dataset.name, self.declared.seq + 1, step, spent, origin, self.declared.head)
             self.declared.seq, self.declared.head = entry.seq, entry.hash
+            self._sums.add(entry, moves(entry, step.opening))
             written.append(entry)
         self._waiting += written
         return written
 
     def close(self) -> None:
-        """Write entries, totals, quotas' accounts and the head."""
+        """Write entries, totals, sums, quotas' accounts and the head."""
         if not self._waiting:
             return
         mine = self.declared.id
@@ -136,6 +131,7 @@ class Book:
         for period in sorted(self._changed):
             set_total(self.connection, mine, period, self._spent[period])
         hold(self.connection, mine, [Held(*place, self._held[place]) for place in sorted(self._moved)])
+        self._sums.write(self.connection, mine)
         set_head(self.connection, mine, self.declared.seq, self.declared.head)
         self._waiting, self._changed, self._moved = [], set(), set()
 

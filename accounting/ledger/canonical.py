@@ -11,7 +11,7 @@ from accounting.ledger.errors import InvalidEntry
 
 def dumps(value: object) -> str:
     """JSON with sorted keys, no spaces, ASCII only. Floats are refused: their text could differ between versions."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_refuse)
+    return _ENCODER.encode(value)
 
 
 def digest(text: str) -> str:
@@ -47,3 +47,6 @@ def _no_constant(name: str) -> NoReturn:
 
 def _refuse(value: object) -> NoReturn:
     raise TypeError(f"{type(value).__name__} has no canonical JSON")
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_refuse)

@@ -11,6 +11,7 @@ from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.model import ACTIONS, Dataset, Entry
 from accounting.ledger.settling import SLACK, returned
+from accounting.ledger.states import Openings
 from accounting.spending.budget import NOTHING, Budget, Price
 
 Kind = Literal[
@@ -50,6 +51,7 @@ class Chain:
     Attributes:
         seq, head: of the last entry seen.
         spent: the sum of every period, derived anew.
+        opening: what opened the charge that the last entry opens, takes back or settles.
     """
 
     dataset: Dataset
@@ -57,13 +59,15 @@ class Chain:
     seq: int = 0
     spent: dict[str, Price] = field(default_factory=dict)
     entries: int = 0
-    _reserved: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    opening: Entry | None = None
+    _opened: Openings = field(default_factory=Openings)
 
     def __post_init__(self) -> None:
         self._price = lru_cache(maxsize=4096)(_pricer(self.dataset.budget))
 
     def follow(self, entry: Entry) -> Iterator[Problem]:
         """Check the next entry and step on to it, whatever is wrong with it."""
+        self.opening = self._opened.of(entry)
         for kind, message in (*self._place(entry), *self._content(entry)):
             yield Problem(self.dataset.name, entry.seq, kind, message)
         if entry.action != "quota":
@@ -97,16 +101,12 @@ class Chain:
             yield "overspent", "the running total is beyond the budget"
 
     def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
-        place = entry.key, entry.period
-        opening = self._reserved.pop(place, None) if entry.action in ("release", "void") else None
         if entry.action == "release" and entry.curve is not None:
-            yield from self._settled(entry, opening)
+            yield from self._settled(entry, self.opening)
         elif entry.action in ("commit", "release") and entry.price != NOTHING:
             yield "price", "a commit or a release charges nothing"
         if entry.action in ("charge", "reserve"):
             yield from self._curve(entry)
-        if entry.action == "reserve":
-            self._reserved[place] = entry
 
     def _settled(self, entry: Entry, opening: Entry | None) -> Iterator[tuple[Kind, str]]:
         if opening is None:

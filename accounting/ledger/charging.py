@@ -22,7 +22,7 @@ from accounting.spending.equivalent import shortfall
 from accounting.spending.price import BudgetExceeded
 
 
-def charge(book: Book, request: Request, origin: Origin) -> Receipt:
+def charge(book: Book, request: Request, periods: tuple[str, ...], origin: Origin) -> Receipt:
     """Charge, or give back what the same key has charged before. The book's dataset is locked.
 
     Raises:
@@ -34,10 +34,10 @@ def charge(book: Book, request: Request, origin: Origin) -> Receipt:
     earlier = book.earlier(request.key)
     if earlier:
         joined(book.dataset.relation, request.item.relation, begun=True)
-        return _replay(book.dataset, request, earlier)
-    price, held = require_room(book, request.item, request.periods, Who(origin.actor, request.team, request.purpose))
-    _claim(book, request)
-    written = book.append([_first_step(request, period, price) for period in request.periods], origin)
+        return _replay(book.dataset, request, periods, earlier)
+    price, held = require_room(book, request.item, periods, Who(origin.actor, request.team, request.purpose))
+    _claim(book, request, periods)
+    written = book.append([_first_step(request, period, price) for period in periods], origin)
     book.hold(held)
     return Receipt(request.dataset, request.key, state_of(written), tuple(written), replayed=False)
 
@@ -52,10 +52,10 @@ def require_room(book: Book, item: Item, periods: tuple[str, ...], who: Who) -> 
     price = book.price(item)
     held: list[Held] = []
     for total in _budgets(book, periods):
-        _require_fit(book, total, price, item)
+        _require_fit(total, price, item)
     for total, seq, account in _quotas(book, periods, who):
         due = price_in(total.budget, item.curve_json, item.count)
-        _require_fit(book, total, due, item)
+        _require_fit(total, due, item)
         held.append(Held(seq, account, total.spent.plus(due)))
     return price, held
 
@@ -89,12 +89,12 @@ def _first_step(request: Request, period: str, price: Price) -> Step:
     return Step(period=period, price=price, **{name: getattr(request, name) for name in names})
 
 
-def _replay(dataset: Dataset, request: Request, earlier: list[Entry]) -> Receipt:
+def _replay(dataset: Dataset, request: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
     opening = openings(earlier)
     first, item = opening[0], request.item
     # Not the mechanism's JSON: a later version writes more into it, and a retry across an upgrade is still the same charge. The
     # relation is the dataset's, as of every item that comes here.
-    asked = (request.action, item.count, request.periods, binding_of(item.mechanism_json))
+    asked = (request.action, item.count, periods, binding_of(item.mechanism_json))
     stored = (first.action, first.count, tuple(entry.period for entry in opening), binding_of(first.mechanism))
     if asked != stored or Curve.from_json(first.curve or "") != item.curve:
         raise KeyConflict(
@@ -106,8 +106,8 @@ def _replay(dataset: Dataset, request: Request, earlier: list[Entry]) -> Receipt
     return Receipt(dataset.name, request.key, state, opening, replayed=True)
 
 
-def _claim(book: Book, request: Request) -> None:
-    if request.fingerprint is None or book.claims(request.fingerprint, request.periods):
+def _claim(book: Book, request: Request, periods: tuple[str, ...]) -> None:
+    if request.fingerprint is None or book.claims(request.fingerprint, periods):
         return
     raise SharedRows(
         f"rows with this fingerprint were charged before, but not to dataset={request.dataset!r} with these periods: the same "
@@ -115,9 +115,9 @@ def _claim(book: Book, request: Request) -> None:
     )
 
 
-def _require_fit(book: Book, total: Total, price: Price, item: Item) -> None:
+def _require_fit(total: Total, price: Price, item: Item) -> None:
     budget, spent = total.budget, total.spent
-    if book.fits(budget, spent, price):
+    if budget.fits(spent, price):
         return
     part = f", quota={total.quota!r} ({total.period})" if total.quota else f", period={total.period!r}" if total.period else ""
     where = f"dataset={total.dataset!r}{part}"

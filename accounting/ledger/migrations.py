@@ -10,6 +10,8 @@ from sqlalchemy import Connection, inspect, select, text
 from accounting.ledger import tables, triggers
 from accounting.ledger.errors import SchemaMismatch
 from accounting.ledger.model import LATER
+from accounting.ledger.rows import all_datasets
+from accounting.ledger.sums import rebuild
 
 Step = Callable[[Connection], None]
 
@@ -46,7 +48,16 @@ def _settled(connection: Connection) -> None:
     """Version 4 gives back what a reservation did not use, which earlier versions would take for an edited row."""
 
 
-STEPS: tuple[Step, ...] = (_base, _shared_rows, _quotas, _settled)
+def _sums(connection: Connection) -> None:
+    """Version 5 keeps the sums that reports show. Those of an older ledger are made from its entries, once."""
+    tables.metadata.create_all(connection, tables=[tables.sums])
+    for statement in triggers.no_deletion(connection.dialect.name, tables.sums.name):
+        connection.exec_driver_sql(statement)
+    for declared in all_datasets(connection):
+        rebuild(connection, declared)
+
+
+STEPS: tuple[Step, ...] = (_base, _shared_rows, _quotas, _settled, _sums)
 _VERSION = select(tables.meta.c.schema_version)
 
 

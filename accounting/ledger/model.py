@@ -87,7 +87,9 @@ class Entry:
 
     def expected_hash(self) -> str:
         """The hash of everything else in the entry, its predecessor's hash included."""
-        return canonical.digest(canonical.dumps({name: value for name, value in self.to_dict().items() if name != "hash"}))
+        said = self.to_dict()
+        del said["hash"]
+        return canonical.digest(canonical.dumps(said))
 
     @property
     def price(self) -> Price:
@@ -101,8 +103,7 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, as they are hashed and exported: those of a later version only where they say something."""
-        said = {name: getattr(self, name) for name in ENTRY_FIELDS}
-        return {name: value for name, value in said.items() if value is not None or name not in LATER}
+        return {name: value for name, value in vars(self).items() if value is not None or name not in LATER}
 
 
 ENTRY_FIELDS = tuple(field.name for field in fields(Entry))

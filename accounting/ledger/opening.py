@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 
 from accounting.curves import Curve
 from accounting.ledger.book import Book
 from accounting.ledger.charging import charge, require_room, rooms
-from accounting.ledger.item import Chargeable, Terms, read_item, require_known
+from accounting.ledger.item import Chargeable, Item, Terms, read_item, require_known
 from accounting.ledger.model import Receipt, Total
 from accounting.ledger.origin import Clock, Origin, origin
 from accounting.ledger.quota import Who
-from accounting.ledger.request import Opening, Request, read_request, require_distinct, until
+from accounting.ledger.request import Opening, Reader, Request, read_request, require_distinct, until
 from accounting.ledger.rows import find_dataset, lock_dataset
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import checked_name, optional_name
 from accounting.ledger.transitions import lapse
 from accounting.ledger.windows import checked_periods
+from accounting.relation import Relation
 from accounting.spending.price import BudgetExceeded
 
 Asked = list[tuple[Request, str | Iterable[str] | None, Origin]]
@@ -37,10 +37,10 @@ def open_charges(
     Raises:
         As `Ledger.charge`; nothing was charged.
     """
-    asked, now = [], clock()
+    asked, now, read = [], clock(), _reader()
     by = cache(lambda actor: origin(actor, lambda: now))
     for item, terms in charges:
-        request = until(read_request(action, dataset, item, terms), expires_in, now)
+        request = until(read_request(action, dataset, item, terms, read), expires_in, now)
         asked.append((request, terms.get("period"), by(optional_name("actor", terms.get("actor")))))
     require_distinct([request.key for request, _, _ in asked])
     try:
@@ -51,12 +51,24 @@ def open_charges(
     return _written(store, dataset, asked)
 
 
+def _reader() -> Reader:
+    """`read_item` that reads what a batch charges many times once; it keeps each object, so that no other takes its id."""
+    known: dict[tuple[int, object, object], tuple[Curve | Chargeable, Item]] = {}
+
+    def read(item: Curve | Chargeable, count: int, relation: Relation | None) -> Item:
+        if (place := (id(item), count, relation)) not in known:
+            known[place] = item, read_item(item, count, relation)
+        return known[place][1]
+
+    return read
+
+
 def _written(store: Store, dataset: str, asked: Asked) -> list[Receipt]:
     with store.writer() as connection:
         declared = lock_dataset(connection, checked_name("dataset", dataset))
         window, book = declared.dataset.window, Book(connection, declared)
         book.learn(request.key for request, _, _ in asked)
-        receipts = [charge(book, replace(request, periods=checked_periods(window, period)), by) for request, period, by in asked]
+        receipts = [charge(book, request, checked_periods(window, period), by) for request, period, by in asked]
         book.close()
         return receipts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -11,21 +12,22 @@ from accounting.curves import Curve
 from accounting.ledger.errors import InvalidEntry, KeyConflict
 from accounting.ledger.item import Chargeable, Item, Terms, read_item, require_known
 from accounting.ledger.stored_text import checked_name, optional_name, optional_text
+from accounting.relation import Relation
 
 _LONGEST_WAIT = 366 * 86_400.0
 
 Opening = Literal["charge", "reserve"]
+Reader = Callable[[Curve | Chargeable, int, Relation | None], Item]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller asks to be charged; everything in it is checked already, apart from the periods and the relation."""
+    """What a caller asks to be charged; everything in it is checked already, apart from the relation."""
 
     dataset: str
     item: Item
     action: Opening
     key: str
-    periods: tuple[str, ...]
     label: str | None
     fingerprint: str | None
     salt: str | None
@@ -34,8 +36,8 @@ class Request:
     expires: str | None = None
 
 
-def read_request(action: Opening, dataset: str, item: Curve | Chargeable, terms: Terms) -> Request:
-    """What is asked, checked as far as that goes without the dataset; its periods are filled in when that is locked.
+def read_request(action: Opening, dataset: str, item: Curve | Chargeable, terms: Terms, read: Reader = read_item) -> Request:
+    """What is asked, checked as far as that goes without the dataset: its periods and relation are not.
 
     Raises:
         InvalidArgument, InvalidEntry, RelationMismatch: a keyword is unknown, or a value is none that can be charged.
@@ -44,10 +46,9 @@ def read_request(action: Opening, dataset: str, item: Curve | Chargeable, terms:
     key = terms.get("key")
     return Request(
         dataset=checked_name("dataset", dataset),
-        item=read_item(item, terms.get("count", 1), terms.get("relation")),
+        item=read(item, terms.get("count", 1), terms.get("relation")),
         action=action,
         key=new_key() if key is None else checked_name("key", key),
-        periods=(),
         label=optional_text("label", terms.get("label")),
         fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
         salt=optional_text("salt", terms.get("salt")),

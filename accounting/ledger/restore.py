@@ -29,6 +29,7 @@ from accounting.ledger.scopes import hold, replay, revisions
 from accounting.ledger.signatures import Trust
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import LONGEST_JSON, checked_name, checked_text
+from accounting.ledger.sums import rebuild
 from accounting.ledger.tables import datasets, meta
 
 _LONGEST_LINE = 4_000_000
@@ -174,6 +175,7 @@ class _Importer:
         set_head(self._connection, self._dataset_id, self._chain.seq, self._chain.head)
         declared = find_dataset(self._connection, self._chain.dataset.name)
         hold(self._connection, declared.id, replay(self._connection, declared, revisions(self._connection, declared.id)).held())
+        rebuild(self._connection, declared)
         self._settle_claim(self._chain.dataset.name)
         self._heads[self._chain.dataset.name] = Head(self._chain.seq, self._chain.head)
         self._chain = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any, get_args
 
-from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from accounting.errors import AccountingError
@@ -21,6 +22,8 @@ from accounting.relation import Relation
 from accounting.spending.budget import Budget, Price
 
 _STORED = tuple(name for name in ENTRY_FIELDS if name != "dataset")
+_stored = attrgetter(*_STORED)
+_SOUND: set[tuple[type, ...]] = set()  # the types of values that were found to be an entry's
 _OPTIONAL = {column.name for column in entries.columns if column.nullable}
 _NUMBERS = {column.name for column in entries.columns if column.type.python_type is int}
 
@@ -71,11 +74,9 @@ _DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
 LOCKED_DATASET = _DATASET.with_for_update()
 _MINE = (totals.c.dataset_id == bindparam("mine")) & (totals.c.period == bindparam("account"))
 _SPENT = select(totals.c.main, totals.c.failure).where(_MINE)
-_SET_TOTAL = update(totals).where(_MINE).values(main=bindparam("new_main"), failure=bindparam("new_failure"))
 _SET_HEAD = (
     update(datasets).where(datasets.c.id == bindparam("mine")).values(seq=bindparam("new_seq"), head=bindparam("new_head"))
 )
-_INSERT = insert(entries)
 # Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a million entries.
 _CHARGES = select(entries).where(entries.c.dataset_id == bindparam("mine"), entries.c.action != "quota")
 _OF_KEY = _CHARGES.where(entries.c.key == bindparam("wanted"))
@@ -128,9 +129,20 @@ def _price(main: int, failure: int) -> Price:
 
 def set_total(connection: Connection, dataset_id: int, period: str, spent: Price) -> None:
     """Write a period's running total."""
-    new = {"mine": dataset_id, "account": period, "new_main": spent.main, "new_failure": spent.failure}
-    if connection.execute(_SET_TOTAL, new).rowcount == 0:
-        connection.execute(insert(totals).values(dataset_id=dataset_id, period=period, main=spent.main, failure=spent.failure))
+    put(connection, totals, [{"dataset_id": dataset_id, "period": period, **spent._asdict()}])
+
+
+def put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Write rows in the place of those with the same primary keys."""
+    if rows:
+        connection.execute(_put(table, connection.dialect.name), rows)
+
+
+@cache
+def _put(table: Table, dialect: str) -> sqlite.Insert | postgresql.Insert:
+    statement = (sqlite if dialect == "sqlite" else postgresql).insert(table)
+    new = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=new)
 
 
 def set_head(connection: Connection, dataset_id: int, seq: int, head: str) -> None:
@@ -139,9 +151,24 @@ def set_head(connection: Connection, dataset_id: int, seq: int, head: str) -> No
 
 
 def insert_entries(connection: Connection, dataset_id: int, batch: Sequence[Entry]) -> None:
-    """Append entries."""
-    rows = [{"dataset_id": dataset_id} | {name: getattr(entry, name) for name in _STORED} for entry in batch]
-    connection.execute(_INSERT, rows)
+    """Append entries, past SQLAlchemy's handling of each parameter, which costs more than the rows do."""
+    rows = [(dataset_id, *_stored(entry)) for entry in batch]
+    sql = _insert(connection.dialect)
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(sql, rows)
+    else:
+        connection.exec_driver_sql(sql, tuple(map(list, zip(*rows, strict=True))))
+
+
+@cache
+def _insert(dialect: Dialect) -> str:
+    names = ("dataset_id", *_STORED)
+    into = f"INSERT INTO {entries.name} ({', '.join(map(dialect.identifier_preparer.quote, names))})"
+    if dialect.name == "sqlite":
+        return f"{into} VALUES ({', '.join('?' for _ in names)})"
+    # One statement for all rows. Texts are not cast to the columns' lengths, which would cut them, but held against them.
+    arrays = ", ".join(f"%s::{'bigint' if name in _NUMBERS else 'text'}[]" for name in names)
+    return f"{into} SELECT * FROM unnest({arrays})"
 
 
 def read_entry(dataset: str, row: Row[Any]) -> Entry:
@@ -150,7 +177,11 @@ def read_entry(dataset: str, row: Row[Any]) -> Entry:
     Raises:
         LedgerCorrupt: as `checked_types`; SQLite does not mind what an editor writes into a column.
     """
-    return Entry(**checked_types({"dataset": dataset} | {name: getattr(row, name) for name in _STORED}))
+    values = _stored(row)
+    if (kinds := tuple(map(type, values))) not in _SOUND:
+        checked_types(dict(zip(_STORED, values, strict=True)))
+        _SOUND.add(kinds)  # integers of both stores have 64 bits
+    return Entry(dataset, *values)
 
 
 def checked_types(values: dict[str, Any]) -> dict[str, Any]:

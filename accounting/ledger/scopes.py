@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Dataset, Entry
 from accounting.ledger.origin import package_version
 from accounting.ledger.quota import Quota, Who, read_quota
-from accounting.ledger.rows import Declared, checked_types, entries_after
+from accounting.ledger.rows import Declared, checked_types, entries_after, put
 from accounting.ledger.settling import SLACK, price_in, returned
+from accounting.ledger.states import Openings
 from accounting.ledger.tables import IS_QUOTA, entries, scopes
 from accounting.spending.budget import NOTHING, Budget, Price
 
@@ -85,14 +85,8 @@ def all_held(connection: Connection, dataset_id: int) -> list[Held]:
 
 def hold(connection: Connection, dataset_id: int, held: list[Held]) -> None:
     """Write accounts as they stand from now on."""
-    if not held:
-        return
-    rows = [{"dataset_id": dataset_id, "quota": seq, "account": account, **spent._asdict()} for seq, account, spent in held]
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(scopes)
-    new = {"main": statement.excluded.main, "failure": statement.excluded.failure}
-    keys = [scopes.c.dataset_id, scopes.c.quota, scopes.c.account]
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=new), rows)
+    mine = {"dataset_id": dataset_id}
+    put(connection, scopes, [{**mine, "quota": seq, "account": account, **spent._asdict()} for seq, account, spent in held])
 
 
 def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, ...], ran: str | None) -> None:
@@ -120,33 +114,24 @@ class _Account:
 class Replay:
     """The accounts of all revisions, derived anew from a dataset's entries in order.
 
-    Memory grows with the accounts and with reservations that are open, not with the entries.
+    Memory grows with the accounts, not with the entries.
     """
 
     dataset: Dataset
     revisions: list[Revision]
     accounts: dict[tuple[int, str], _Account] = field(default_factory=lambda: defaultdict(_Account))
-    _open: dict[str, Entry] = field(default_factory=dict)
     _step: tuple[str, str] = ("", "")
-    _first: Entry | None = None
     _touched: set[tuple[int, str]] = field(default_factory=set)
 
-    def follow(self, entry: Entry) -> Iterator[str]:
-        """Count the next entry; what does not hold, in words."""
-        if not self.revisions or entry.action in ("commit", "quota"):
+    def follow(self, entry: Entry, opening: Entry | None) -> Iterator[str]:
+        """Count the next entry, with the one that opened what it opens or takes back; what does not hold, in words."""
+        if opening is None or not self.revisions:
             return
         if (entry.key, entry.action) != self._step:  # a charge of several periods is several entries, and counts once
-            self._begin(entry)
-        first = None if entry.action == "release" and entry.curve is None else self._first
+            self._step, self._touched = (entry.key, entry.action), set()
         for revision in self.revisions:
-            if first is not None and (revision.until is None or entry.seq < revision.until):
-                yield from self._count(revision, entry, first)
-
-    def _begin(self, entry: Entry) -> None:
-        self._step, self._touched = (entry.key, entry.action), set()
-        self._first = self._open.pop(entry.key, None) if entry.action in ("void", "release") else entry
-        if entry.action == "reserve":
-            self._open[entry.key] = entry
+            if revision.until is None or entry.seq < revision.until:
+                yield from self._count(revision, entry, opening)
 
     def _count(self, revision: Revision, entry: Entry, first: Entry) -> Iterator[str]:
         quota, limit = revision.quota, revision.quota.limit
@@ -197,10 +182,10 @@ def replay(connection: Connection, declared: Declared, wanted: list[Revision]) -
     Raises:
         InvalidEntry: an entry cannot be counted to one of them, or a charge was beyond it.
     """
-    book, seq = Replay(declared.dataset, wanted), 0
+    book, opened, seq = Replay(declared.dataset, wanted), Openings(), 0
     while wanted and (batch := entries_after(connection, declared, seq, declared.seq, _BLOCK)):
         for entry in batch:
-            for problem in book.follow(entry):
+            for problem in book.follow(entry, opened.of(entry)):
                 raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
         seq = batch[-1].seq
     return book

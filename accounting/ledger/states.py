@@ -37,6 +37,27 @@ def is_done(action: Action, entries: Iterable[Entry]) -> bool:
     return any(entry.action == action for entry in entries)
 
 
+def moves(entry: Entry, opening: Entry | None) -> Entry | None:
+    """The entry that opened the charge which `entry` opens, takes back, or settles at less; None if it does nothing of that."""
+    if entry.action in ("charge", "reserve"):
+        return entry
+    return opening if entry.action == "void" or (entry.action == "release" and entry.curve is not None) else None
+
+
+class Openings:
+    """From entries in order to those that opened them. Memory grows with the reservations that are open."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], Entry] = {}
+
+    def of(self, entry: Entry) -> Entry | None:
+        """As `moves`, of the next entry."""
+        place = entry.key, entry.period
+        if entry.action == "reserve":
+            self._open[place] = entry
+        return moves(entry, self._open.pop(place, None) if entry.action in ("void", "release") else None)
+
+
 def require(action: Action, state: State, key: str) -> None:
     """Check that the step may follow.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from accounting.ledger.errors import InvalidEntry
@@ -9,6 +10,7 @@ from accounting.ledger.errors import InvalidEntry
 LONGEST_NAME = 200
 LONGEST_TEXT = 2_000
 LONGEST_JSON = 1_000_000
+_UNSTORED = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")  # Unicode's categories Cc and Cs
 
 
 def checked_name(field: str, value: object) -> str:
@@ -33,7 +35,7 @@ def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
         raise InvalidEntry(f"{field} must be text, not {type(value).__name__}")
     if len(value) > longest:
         raise InvalidEntry(f"{field} has {len(value):,} characters: at most {longest:,} are stored")
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
+    if _UNSTORED.search(value):
         raise InvalidEntry(f"{field} must not contain control characters or lone surrogates")
     return value
 

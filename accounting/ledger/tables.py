@@ -85,6 +85,21 @@ scopes = Table(
     Column("failure", BigInteger, nullable=False),
 )
 
+# What reports show, kept up by every charge: see `Sums`. Integers as text, for what many periods add up to may leave 64 bits.
+sums = Table(
+    "dpledger_sums",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("kind", String(8), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("period", String(16), nullable=False),
+    Column("content", Text),
+    Column("runs", Text, nullable=False),
+    Column("main", Text, nullable=False),
+    Column("failure", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 fingerprints = Table(
     "dpledger_fingerprints",
     metadata,

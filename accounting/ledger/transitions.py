@@ -16,7 +16,7 @@ from accounting.ledger.scopes import give_back
 from accounting.ledger.settling import returned
 from accounting.ledger.states import is_done, openings, require, state_of
 from accounting.ledger.tables import entries
-from accounting.spending.budget import Price
+from accounting.spending.budget import NOTHING, Price
 
 Following = Literal["commit", "release", "void"]
 _later = entries.alias("later")
@@ -68,7 +68,7 @@ def follow(
     opening = openings(earlier)
     if ran is not None and opening[0].action != "reserve":
         raise InvalidTransition(f"key={key!r} was charged for good: what did not run is given back of a reservation only")
-    steps = [Step(action, key, entry.period, _price(declared, action, entry, ran), label, ran) for entry in opening]
+    steps = [Step(action, key, one.period, _price(declared, action, one, ran), label, ran, opening=one) for one in opening]
     written = append(connection, declared, steps, origin)
     if action == "void" or ran is not None:
         give_back(connection, declared, opening, None if ran is None else ran.curve_json)
@@ -102,4 +102,4 @@ def _is_same(done: Entry, label: str | None, ran: Item | None) -> bool:
 def _price(declared: Declared, action: Following, opening: Entry, ran: Item | None) -> Price:
     if ran is not None:
         return returned(declared.dataset.budget, opening, ran.curve_json).times(-1)
-    return opening.price.times(-1) if action == "void" else Price(0, 0)
+    return opening.price.times(-1) if action == "void" else NOTHING

@@ -20,6 +20,7 @@ from accounting.ledger.rows import Declared, all_totals, entries_after
 from accounting.ledger.scopes import Held, Replay, Revision, all_held, revisions
 from accounting.ledger.signatures import Trust
 from accounting.ledger.store import Store
+from accounting.ledger.sums import Check
 from accounting.ledger.tables import datasets, meta
 from accounting.spending.budget import Price
 
@@ -60,6 +61,7 @@ class _Snapshot:
     totals: list[tuple[str, Price]] | None
     quotas: list[Revision] | None
     held: list[Held] | None
+    sums: Check | None
 
 
 def verify(store: Store, heads: Heads | Sequence[Heads] | None, trust: Trust | None = None) -> Verification:
@@ -107,7 +109,7 @@ def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
     totals = _readable(lambda: all_totals(connection, row.id))
     held = _readable(lambda: all_held(connection, row.id))
     quotas = _readable(lambda: [one for one in revisions(connection, row.id) if one.seq <= row.seq])
-    return _Snapshot(row, totals, quotas, held)
+    return _Snapshot(row, totals, quotas, held, _readable(lambda: Check.of(connection, row.id)))
 
 
 def _readable(read: Callable[[], T]) -> T | None:
@@ -161,15 +163,18 @@ def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) 
         message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
         yield Problem(name, None, "missing", message)
     book = Replay(declared.dataset, snapshot.quotas or [])
-    yield from _entries(store, declared, chain, kept, book)
+    sums = snapshot.sums or Check()
+    yield from _entries(store, declared, chain, kept, book, sums)
     counted.entries += chain.entries
     counted.covered += max(0, min(kept.latest(name), chain.entries))
     yield from _ends(declared, chain, snapshot.totals)
     if snapshot.quotas is None or snapshot.held is None or book.differs(snapshot.held):
         yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
+    if snapshot.sums is None or sums.differs:
+        yield Problem(name, None, "total", "the sums by curve and label are not those of the entries: they were edited")
 
 
-def _entries(store: Store, declared: Declared, chain: Chain, kept: _Kept, book: Replay) -> Iterator[Problem]:
+def _entries(store: Store, declared: Declared, chain: Chain, kept: _Kept, book: Replay, sums: Check) -> Iterator[Problem]:
     hashes, latest = kept.hashes.get(chain.dataset.name, {}), kept.latest(chain.dataset.name)
     yield from _at_head(chain, hashes)
     for entry in stream(store, declared):
@@ -177,7 +182,8 @@ def _entries(store: Store, declared: Declared, chain: Chain, kept: _Kept, book: 
             yield entry
             break
         yield from chain.follow(entry)
-        yield from (Problem(chain.dataset.name, entry.seq, "quota", message) for message in book.follow(entry))
+        sums.follow(entry, chain.opening)
+        yield from (Problem(chain.dataset.name, entry.seq, "quota", message) for message in book.follow(entry, chain.opening))
         yield from _at_head(chain, hashes)
     if chain.seq < latest:
         message = f"the exported head is entry {latest}, and the ledger ends before it: its tail was removed"

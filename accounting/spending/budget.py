@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_FLOOR, Context, Decimal
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -179,7 +180,7 @@ class Budget(Frozen):
             return "rho"
         return self.order if isinstance(self.order, float) else "epsilon"
 
-    @property
+    @cached_property
     def capacity(self) -> Price:
         """The most that prices may add up to, rounded down."""
         failure = self.failure if self.form == "approximate" else self.delta

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, create_engine, delete
 
 from accounting.ledger.database import checked_url
+from accounting.ledger.rows import all_datasets
+from accounting.ledger.sums import rebuild
+from accounting.ledger.tables import sums
 
 
 @contextmanager
@@ -23,3 +26,10 @@ def intruder(url: str) -> Iterator[Connection]:
             connection.exec_driver_sql("DROP FUNCTION dpledger_refuse() CASCADE")
         yield connection
     engine.dispose()
+
+
+def resum(connection: Connection) -> None:
+    """Make the sums that reports show agree with the entries, as a careful forger would."""
+    connection.execute(delete(sums))
+    for declared in all_datasets(connection):
+        rebuild(connection, declared)

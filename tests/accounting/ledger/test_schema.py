@@ -44,18 +44,22 @@ def test_a_new_ledger_has_the_current_version(url: str) -> None:
     assert version(url) == len(migrations.STEPS)
 
 
-def test_an_older_ledger_moves_forward(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_ledger_moves_forward(url: str) -> None:
     """A ledger of version 1, charges included, is brought to the current version on opening and then does what that can do."""
-    with monkeypatch.context() as patch:
-        patch.setattr(migrations, "STEPS", migrations.STEPS[:1])
-        patch.setattr("accounting.ledger.store.STEPS", migrations.STEPS[:1])
-        with Ledger.open(url) as old:
-            old.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-            old.charge("clicks", acc.PureDP(epsilon=0.5), relation="add_remove")
-        assert version(url) == 1
+    with Ledger.open(url) as old:
+        old.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        old.charge("clicks", acc.PureDP(epsilon=0.25), relation="add_remove", label="first")
+        old.reserve("clicks", acc.PureDP(epsilon=0.25), relation="add_remove", key="later", label="second")
+        old.void("clicks", "later", actor="ada", reason="cancelled")
+        summary = old.summary("clicks")
+    for table in ("sums", "scopes", "fingerprints"):
+        run(url, f"DROP TABLE dpledger_{table}")
+    run(url, "UPDATE dpledger_meta SET schema_version = 1")
     with Ledger.open(url) as ledger:
         assert version(url) == len(migrations.STEPS)
-        ledger.charge("clicks", acc.PureDP(epsilon=0.5), relation="add_remove", fingerprint="rows")
+        assert ledger.summary("clicks") == summary
+        assert [(share.label, share.runs) for share in summary.shares] == [("first", 1), ("second", 0)]
+        ledger.charge("clicks", acc.PureDP(epsilon=0.75), relation="add_remove", fingerprint="rows")
         assert ledger.verify().ok
 
 

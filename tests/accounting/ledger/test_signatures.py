@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from intruders import intruder
+from intruders import intruder, resum
 from sqlalchemy import create_engine, delete, select, text, update
 from sqlalchemy.exc import DBAPIError
 
@@ -182,6 +182,7 @@ def cut(url: str, seq: int) -> None:
         last = connection.execute(select(entries.c.hash).where(entries.c.seq == seq)).scalar_one()
         connection.execute(update(datasets).values(seq=seq, head=last))
         connection.execute(text(f"UPDATE dpledger_totals SET main = {seq} * 100000000000"))
+        resum(connection)
 
 
 def test_a_mirror_notices_a_ledger_that_went_back(ledger: Ledger, url: str, target: str) -> None:

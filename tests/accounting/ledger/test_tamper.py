@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from intruders import intruder
-from sqlalchemy import Column, Connection, create_engine, delete, insert, select, text, update
+from intruders import intruder, resum
+from sqlalchemy import Column, Connection, Executable, create_engine, delete, insert, literal, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
@@ -22,7 +22,7 @@ from accounting.ledger.model import Entry
 from accounting.ledger.origin import origin, utc_now
 from accounting.ledger.request import Opening
 from accounting.ledger.rows import lock_dataset, read_entry
-from accounting.ledger.tables import datasets, entries, fingerprints, totals
+from accounting.ledger.tables import datasets, entries, fingerprints, sums, totals
 from accounting.spending.budget import Price
 
 
@@ -120,6 +120,7 @@ def _truncate(connection: Connection, ledger: Ledger, seq: int) -> None:
     last = connection.execute(select(entries).where(entries.c.seq == seq)).one()
     connection.execute(update(datasets).values(seq=seq, head=last.hash))
     connection.execute(update(totals).values(main=last.spent_main, failure=last.spent_failure))
+    resum(connection)
 
 
 def test_a_tail_that_was_cut_off_with_care_is_found_against_an_exported_head(kept: Ledger, url: str) -> None:
@@ -146,6 +147,7 @@ def _rechain(connection: Connection, dataset: str, change: Callable[[dict[str, o
         connection.execute(update(entries).where(entries.c.seq == entry.seq).values(**values))
     connection.execute(update(datasets).values(head=prev))
     connection.execute(update(totals).values(main=main, failure=failure))
+    resum(connection)
 
 
 def test_a_forged_price_is_found_even_with_every_hash_recomputed(kept: Ledger, url: str) -> None:
@@ -191,11 +193,13 @@ COMMITTED, RESERVED = "used", "open"
     ],
     ids=["void after commit", "commit of nothing", "release before commit", "commit with a price", "greedy void", "odd void"],
 )
-def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, step: Step, kind: str) -> None:
+def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, url: str, step: Step, kind: str) -> None:
     """A step that was written past the checks, in a chain without a flaw, is found by the rules of states and prices."""
     kept.reserve("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key=RESERVED)
     with kept._store.writer() as connection:
         append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+    with intruder(url) as connection:
+        resum(connection)
     assert kinds(kept) == {kind}
 
 
@@ -207,6 +211,30 @@ def test_a_charge_beyond_the_budget_is_found(kept: Ledger, action: Opening) -> N
         step = Step(action, "greedy", "", Price(10**14, 0), None, item)
         append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
     assert kinds(kept) == {"overspent"}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        sums.update().where(sums.c.kind == "curve", sums.c.content.contains("0.1")).values(runs="0" * 35 + "9"),
+        sums.update().where(sums.c.content == "daily").values(main="0" * 36),
+        sums.update().where(sums.c.content == "daily").values(main="much"),
+        sums.update().where(sums.c.content == "daily").values(content="weekly"),
+        sums.delete().where(sums.c.kind == "label"),
+        sums.insert().from_select(
+            [column.name for column in sums.columns],
+            select(*(literal("curve") if c.name == "kind" else c for c in sums.columns)).where(sums.c.content == "daily"),
+        ),
+    ],
+    ids=["fewer runs", "a label's cost", "no number", "another label", "labels removed", "a row more"],
+)
+def test_edited_sums_are_found(kept: Ledger, url: str, edit: Executable) -> None:
+    """The sums by curve and label, which reports show in place of the entries, are derived anew as well."""
+    with intruder(url) as connection:
+        assert connection.execute(edit).rowcount > 0
+    found = kept.verify().problems
+    assert [(one.seq, one.kind) for one in found] == [(None, "total")]
+    assert "label" in found[0].message
 
 
 def test_a_lowered_total_is_found(kept: Ledger, url: str) -> None:
