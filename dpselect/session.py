@@ -118,16 +118,20 @@ class Session:
         periods = [self._period] if self._period is None or isinstance(self._period, str) else list(self._period)
         return [self._ledger.total(self._dataset.name, period) for period in periods]
 
-    def require(self, mechanism: Mechanism, count: int = 1, *, pay: Pay = "curve") -> None:
+    def require(self, mechanism: Mechanism, count: int = 1, *, pay: Pay = "curve", key: str | None = None) -> None:
         """Raise as a release of `count` runs would if it were made now, without charging: before a long computation.
 
         Raises:
             InvalidRequest: as `select`, of `pay`.
+            AlreadyCharged: the key has paid for an earlier draw of the same curve.
             BudgetExceeded, Unaffordable: the budget does not allow it.
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         settled(require_mechanism(mechanism), pay)
         terms: Terms = {**self._behalf, "count": count}
+        receipt = None if key is None else self._ledger.find(self._dataset.name, key)
+        if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == mechanism.curve:
+            self._once(receipt)
         self._ledger.check(self._dataset.name, mechanism, **terms)
 
     @overload

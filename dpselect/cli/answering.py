@@ -54,7 +54,8 @@ def answer(
     key = question.key or uuid4().hex  # known before the charge: whatever interrupts it can name it
     with told(None if session is None else session.ledger, question.dataset, key):
         if session is not None:
-            session.require(choice.mechanism, pay=question.pay)  # before a long read; the charge itself is checked again
+            # Before a long read; the charge itself is checked again.
+            session.require(choice.mechanism, pay=question.pay, key=key)
         with _at_hand(question) as held:
             return _answered(held, catalogue, choice, session, key, progress, keep)
 
@@ -95,7 +96,8 @@ def _answered(
         if session is None:
             kept(mechanism.select(scores))
         else:
-            notes: Notes = {"key": key, "label": "dpselect topk", "salt": counts.salt}
+            zone = "" if question.time_zone == "UTC" else f", times without a zone in {question.time_zone}"
+            notes: Notes = {"key": key, "label": f"dpselect topk{zone}", "salt": counts.salt}
             session.select(mechanism, scores, keep=kept, pay=question.pay, **notes)
     return made[0]
 

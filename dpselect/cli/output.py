@@ -76,15 +76,23 @@ def told(ledger: Ledger | None, dataset: str | None, key: str) -> Iterator[None]
         yield
     except BaseException as error:
         words, charged = standing(ledger, dataset, key)
+        if _is_repeated(error):
+            error.add_note(Note("no answer of it is stored in a file that --output FILE.json names"))
         if (charged and not _names_its_charge(error)) or not isinstance(error, AccountingError):
             error.add_note(Note(words))
         raise
 
 
-def _names_its_charge(error: BaseException) -> bool:
-    from accounting.ledger import AlreadyCharged, KeyConflict  # a release without a ledger does without a database
+def _is_repeated(error: BaseException) -> bool:
+    from accounting.ledger import AlreadyCharged  # a release without a ledger does without a database
 
-    return isinstance(error, AlreadyCharged | KeyConflict)
+    return isinstance(error, AlreadyCharged)
+
+
+def _names_its_charge(error: BaseException) -> bool:
+    from accounting.ledger import KeyConflict  # as above
+
+    return isinstance(error, KeyConflict) or _is_repeated(error)
 
 
 def standing(ledger: Ledger | None, dataset: str | None, key: str) -> tuple[str, bool]:

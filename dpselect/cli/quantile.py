@@ -22,6 +22,7 @@ from dpselect.cli import json_output, options, progress
 from dpselect.cli.guarantee import guarantee, promise_in_words, relation_in_words
 from dpselect.cli.output import NotShown, emit, require_place, require_targets, rescued, told
 from dpselect.cli.printable import printable, rounded_up
+from dpselect.cli.recorded import recorded
 from dpselect.cli.text import RECORDED, UNRECORDED, facts, heading
 from dpselect.errors import InvalidRequest
 from dpselect.events import Format
@@ -115,7 +116,9 @@ def quantile(
     ledger: Annotated[str | None, Option("--ledger", help="Charge this ledger before anything is drawn.")] = None,
     dataset: Annotated[str | None, Option("--dataset", help="Dataset of the ledger whose budget pays.")] = None,
     period: Annotated[list[str] | None, Option("--period", help="Period whose rows the log holds; may be repeated.")] = None,
-    key: Annotated[str | None, Option("--key", help="Idempotency key: a second release under it is refused.")] = None,
+    key: Annotated[
+        str | None, Option("--key", help="Idempotency key: a second release under it is refused; as for topk.")
+    ] = None,
     output: Annotated[
         Path | None, Option("--output", metavar="FILE", help="Also keep the answer in this new private file, .json or .txt.")
     ] = None,
@@ -129,11 +132,15 @@ def quantile(
     mechanism = JointQuantiles(quantiles=_shares(quantiles), low=low, high=high, step=step, epsilon=epsilon, relation=relation)
     mechanism.check(mechanism.scores([]))  # said before a long read
     chosen: Rule = rule or ("events" if value is None else "pick")
+    session = _session(ledger, dataset, period, key)
+    if (before := recorded(output, ledger, dataset, period or (), key, lambda: mechanism)) is not None:
+        emit(before)
+        return
     _require_output(output, ledger)
-    session, key = _session(ledger, dataset, period, key), key or uuid4().hex
+    key = key or uuid4().hex
     with told(None if session is None else session.ledger, dataset, key):
         if session is not None:
-            session.require(mechanism)
+            session.require(mechanism, key=key)
         with progress.shown() as callback:
             held = logs.read_values(
                 events,
@@ -153,7 +160,7 @@ def quantile(
         made, failed = list[_Answer](), list[OutputError]()
 
         def keep(selection: Selection) -> None:
-            made.append(_Answer(mechanism, selection, value or "events", chosen, held.salt, _charge(session, key)))
+            made.append(_Answer(mechanism, selection, value or "events", chosen, held.salt, _charge(session, period, key)))
             try:
                 _write(output, made[0])
             except OutputError as error:  # it waits until the answer is on the screen
@@ -186,9 +193,9 @@ def _session(ledger: str | None, dataset: str | None, period: list[str] | None, 
     return None
 
 
-def _charge(session: Session | None, key: str) -> dict[str, Any] | None:
+def _charge(session: Session | None, period: list[str] | None, key: str) -> dict[str, Any] | None:
     receipt = None if session is None else session.ledger.find(session.dataset.name, key)
-    return None if receipt is None else {"dataset": receipt.dataset, "key": key, "entry": receipt.seq}
+    return None if receipt is None else {"dataset": receipt.dataset, "period": period or [], "key": key, "entry": receipt.seq}
 
 
 def _show(answer: _Answer, output: Path | None, *, as_json: bool) -> None:

@@ -10,24 +10,22 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Console
 
-from accounting import Curve, MissingExtra, OutputError
-from accounting.files import PRIVATE, new_file, read_text
+from accounting import MissingExtra, OutputError
+from accounting.files import PRIVATE, new_file
 from dpselect.cli import json_output, text
 from dpselect.cli.choosing import configured
 from dpselect.cli.guard import Note
 from dpselect.cli.output import NotShown, emit, require_place, require_targets, rescued
 from dpselect.cli.question import Answer, Question
+from dpselect.cli.recorded import recorded
 from dpselect.counts import interval
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.selection import Selection
-
-if TYPE_CHECKING:
-    from accounting.ledger import Receipt
 
 _WIDTH = 100
 
@@ -98,28 +96,13 @@ class Delivery:
     def recorded(self, question: Question) -> str | None:
         """The answer that the file holds, if the question's key has paid for it: a retry costs nothing and draws nothing.
 
-        The release is recorded, and a table written, if an interruption came before that. None if there is no such file, or it
-        holds another answer: then it is in the way, as any file.
+        A table that an interruption has lost is written. None if there is no such file, or it holds another answer.
 
         Raises:
             KeyConflict: the key has paid for another mechanism than the one asked for now.
         """
-        if self.record is None or question.key is None or question.ledger is None or question.dataset is None:
-            return None
-        if self.record.suffix.lower() != ".json" or not self.record.is_file():
-            return None
-        from accounting import Ledger  # a release without a ledger does without a database
-
-        content = read_text(self.record, InvalidRequest, "--output")
-        with Ledger.open(question.ledger, create=False) as ledger:
-            receipt = ledger.find(question.dataset, question.key)
-            if receipt is None or not _is_answer(content, question, receipt):
-                return None
-            _require_same(question, receipt)
-            self._restore(content)
-            if receipt.state == "committed":
-                ledger.release(question.dataset, question.key)
-        return content
+        of = (question.ledger, question.dataset, question.period, question.key)
+        return recorded(self.record, *of, lambda: configured(question), self._restore)
 
     def _restore(self, content: str) -> None:
         """Write the table of a recorded answer, unless it is there."""
@@ -172,27 +155,6 @@ class Delivery:
         if answer.charge is None:
             return "the answer is lost; name a file with --output"
         return rescued(_as_json(answer), answer.charge.entry)
-
-
-def _is_answer(content: str, question: Question, receipt: Receipt) -> bool:
-    """Whether a file's text is the answer that the receipt's charge has paid for."""
-    try:
-        held = json.loads(content)["ledger"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
-    paid = {"dataset": receipt.dataset, "period": list(question.period), "key": receipt.key, "entry": receipt.seq}
-    return bool(held == paid and receipt.state in ("committed", "released"))
-
-
-def _require_same(question: Question, receipt: Receipt) -> None:
-    if Curve.from_json(receipt.entries[0].curve or "") == configured(question).curve:
-        return
-    from accounting.ledger import KeyConflict
-
-    raise KeyConflict(
-        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r} (entry {receipt.seq}), whose answer "
-        "--output holds: ask as you did then, or under a new key and with a new file"
-    )
 
 
 def _write(path: Path, answer: Answer) -> None:

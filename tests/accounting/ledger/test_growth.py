@@ -6,12 +6,15 @@ import io
 import sqlite3
 import tracemalloc
 from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import accounting as acc
-from accounting.ledger import Ledger, database
+from accounting.curves import Composed, Curve
+from accounting.ledger import Ledger, Terms, database
 from accounting.report import write_report
 
 TINY = acc.PureDP(epsilon=1e-6)
@@ -41,14 +44,18 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]
     return measure
 
 
-def test_a_charge_costs_the_same_at_any_size(sqlite_url: str, steps: Callable[[Callable[[], Any]], int]) -> None:
-    """Every operation that a release needs takes as many steps with 600 entries as with 50."""
+def test_a_charge_costs_the_same_at_any_size(
+    sqlite_url: str, steps: Callable[[Callable[[], Any]], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every operation that a release needs, and a report's sums, take as many steps with 600 entries as with 50."""
+    monkeypatch.setattr("accounting.ledger.summary.MOST_POINTS", 40)
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
 
         def grow(stop: int) -> None:
             while ledger.heads().datasets["clicks"].seq < stop:
-                ledger.charge_all("clicks", [(TINY, {"relation": "add_remove", "fingerprint": "rows"})] * 50)
+                terms: Terms = {"relation": "add_remove", "fingerprint": "rows", "label": "daily"}
+                ledger.charge_all("clicks", [(TINY, terms)] * 50)
 
         def release() -> None:
             receipt = ledger.reserve("clicks", TINY, relation="add_remove", fingerprint="rows")
@@ -58,11 +65,47 @@ def test_a_charge_costs_the_same_at_any_size(sqlite_url: str, steps: Callable[[C
             ledger.find("clicks", receipt.key)
             ledger.total("clicks")
             ledger.latest("clicks", 5)
+            ledger.summary("clicks")
 
         grow(50)
         few = steps(release)
         grow(600)
         assert steps(release) <= 1.2 * few
+
+
+def test_sums_are_those_of_the_entries(url: str, tmp_path: Path) -> None:
+    """By curve and period, and by label, whatever was reserved, voided, charged in batches or imported, retried or refused."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="month")
+        curves = [acc.PureDP(epsilon=0.01), acc.Approximate(curve=acc.PureDP(epsilon=0.02), delta0=1e-9)]
+        labels, months = ("a", None, "b" * 1500), (["2024-01"], ["2024-01", "2024-02"])
+        asked = list(product(curves, labels, months, (1, 3)))
+        terms = [Terms(relation="add_remove", label=label, period=month, count=count) for _, label, month, count in asked]
+        ledger.charge_all("visits", [(curve, one) for (curve, *_), one in zip(asked, terms, strict=True)])
+        for number, ((curve, *_), one) in enumerate(zip(asked, terms, strict=True)):
+            receipt = ledger.reserve("visits", curve, **one)
+            ledger.reserve("visits", curve, **one, key=receipt.key) if number % 2 else ledger.commit("visits", receipt.key)
+            if number % 3 and number % 2:
+                ledger.void("visits", receipt.key, actor="ada", reason="cancelled")
+        with pytest.raises(acc.BudgetExceeded):
+            ledger.charge("visits", acc.PureDP(epsilon=0.9), relation="add_remove", period="2024-02")
+        entries, summary = list(ledger.entries("visits")), ledger.summary("visits")
+        ledger.export(tmp_path / "all.jsonl")
+    voided = {entry.key for entry in entries if entry.action == "void"}
+    stand = [entry for entry in entries if entry.action in ("charge", "reserve") and entry.key not in voided]
+    assert len(voided) == 8
+    due = {
+        month: Composed.of([(e.count, Curve.from_json(e.curve or "")) for e in stand if e.period == month]) for month in months[1]
+    }
+    assert summary.curves == due
+    for share in summary.shares:
+        mine = [entry for entry in stand if entry.label == share.label]
+        exact = sum(e.count for e in mine), sum(e.main for e in mine) * 1e-12, sum(e.failure for e in mine) * 1e-18
+        assert (share.runs, share.main, share.failure) == pytest.approx(exact, rel=1e-12)
+    assert {share.label for share in summary.shares} == set(labels)
+    with Ledger.open(f"sqlite:///{tmp_path / 'again.db'}") as again:
+        again.import_(tmp_path / "all.jsonl")
+        assert (again.summary("visits"), again.verify().ok) == (summary, True)
 
 
 def test_reading_everything_takes_no_more_memory_than_a_block(sqlite_url: str) -> None:

@@ -76,16 +76,31 @@ def test_json_and_the_file_say_the_same_and_the_ledger_is_charged(run: Any, paid
     assert kept.stat().st_mode & 0o077 == 0
     assert answer["quantiles"][0]["quantile"] == 0.5
     assert 15 <= answer["quantiles"][0]["value"] <= 25
-    assert answer["ledger"] == {"dataset": "shop", "key": "job", "entry": 1}
+    assert answer["ledger"] == {"dataset": "shop", "period": [], "key": "job", "entry": 1}
     assert answer["one_number_per_user"] == {"rule": "pick", "salt": "s"}
     assert Mechanism.from_json(json.dumps(answer["mechanism"])).curve == acc.Curve.from_json(json.dumps(answer["curve"]))
     again = run(*given, "--epsilon", 0.4, "--salt", "s", "--key", "job")
     assert again.exit_code == 1
     assert "has paid for a draw" in again.stderr
+    assert "no answer of it is stored" in again.stderr
+    written = kept.read_bytes()
+    retried = run(*given, "--epsilon", 0.4, "--key", "job", "--output", kept)
+    assert (retried.exit_code, retried.stdout.encode(), kept.read_bytes()) == (0, written, written), retried.stderr
+    other = run(*("0.9" if part == "0.5" else part for part in given), "--epsilon", 0.4, "--key", "job", "--output", kept)
+    assert other.exit_code != 0
+    assert "has paid for another release" in other.stderr
+    kept.write_text(written.decode().replace('"entry": 1', '"entry": 2'))
+    foreign = run(*given, "--epsilon", 0.4, "--key", "job", "--output", kept)
+    assert foreign.exit_code != 0
+    assert foreign.stdout == ""
     late = run(*given, "--epsilon", 0.7)
     assert late.exit_code == 1
     assert "Nothing was charged" in late.stderr
-    entries = acc.Ledger.open(url).total("shop").spent.main
+    spent = run(*given, "--epsilon", 0.6, "--key", "rest")
+    assert spent.exit_code == 0, spent.stderr
+    broke = run(*given, "--epsilon", 0.6, "--key", "rest")
+    assert "has paid for a draw" in broke.stderr, "a retry is no question of budget"
+    entries = acc.Ledger.open(url).total("shop").spent.main - 600_000_000_000
     assert entries == 400_000_000_000
 
 

@@ -147,6 +147,9 @@ def test_zones_move_the_days(every: Every, tmp_path: Path) -> None:
     log.write_text("u,i,t\n" + "".join(f"{u},zoo,2024-05-01T23:30:00Z\n{u + 100},pier,2024-05-01T23:30:00\n" for u in range(30)))
     assert every(time_zone="Asia/Tokyo").exit_code == 0
     assert (winner(tmp_path, 1), winner(tmp_path, 2)) == ("pier", "zoo")
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'p.db'}") as ledger:
+        labels = {entry.label for entry in ledger.latest("days") if entry.action == "charge"}
+    assert labels == {"dpselect topk, times without a zone in Asia/Tokyo"}
 
 
 def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
