@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import create_engine
 
@@ -42,25 +43,23 @@ def fill(ledger: Ledger, count: int) -> None:
         batch(ledger, f"fill-{start}", min(BATCH, count - start))
 
 
-CURVES = [acc.BoundedRange(epsilon=n * 1e-4) for n in range(1, 101)]
-_VARYING = ("seq", "key", "curve", "main", "spent_main", "label", "at", "prev")
-
-
 def fill_directly(ledger: Ledger, url: str, count: int) -> None:
-    """The same, past the ledger: rows of 100 curves and 50 labels, two seconds apart, whose keys come in no order."""
+    """The same, past the ledger: rows of 100 curves and 50 labels, in batches of 1,000, whose keys come in no order."""
     last = ledger.charge(NAME, CURVE, relation="add_remove", label="job 0").entries[0]
     file = sqlite3.connect(checked_url(url).database or "", isolation_level=None)
-    for setting in ("synchronous = OFF", "journal_mode = OFF", "cache_size = -2000000"):
+    for setting in ("synchronous = OFF", "journal_mode = OFF", "cache_size = -1000000"):
         file.execute(f"PRAGMA {setting}")
+    index = file.execute("SELECT sql FROM sqlite_master WHERE name = 'dpledger_entries_key'").fetchone()[0]
+    file.execute("DROP INDEX dpledger_entries_key")
     names = [name for name in vars(last) if name != "dataset"]
-    file.execute("BEGIN")
-    mark = f"INSERT INTO dpledger_entries (dataset_id, {', '.join(names)}) VALUES (1, {', '.join('?' for _ in names)})"
-    runs: Counter[tuple[str | None, str | None, int]] = Counter()
+    statement = f"INSERT INTO dpledger_entries (dataset_id, {', '.join(names)}) VALUES (1, {', '.join('?' for _ in names)})"
+    runs: Counter[tuple[str, str, int]] = Counter()
     for entries in _chained(last, count):
-        file.executemany(mark, entries)
-        runs.update((entry[names.index("curve")], entry[names.index("label")], entry[names.index("main")]) for entry in entries)
-        end = dict(zip(names, entries[-1], strict=True))
-    file.execute("COMMIT")
+        file.execute("BEGIN")
+        file.executemany(statement, entries)
+        file.execute("COMMIT")
+        runs.update((entry[4], entry[11], entry[7]) for entry in entries)
+    file.execute(index)
     file.close()
     with ledger._store.writer() as connection:
         declared, made = lock_dataset(connection, NAME), Sums()
@@ -68,41 +67,55 @@ def fill_directly(ledger: Ledger, url: str, count: int) -> None:
             one = replace(last, curve=curve, label=label, count=times, main=main * times)
             made.add(one, one)
         made.write(connection, declared.id)
+        end = dict(zip(names, entries[-1], strict=True))
         set_total(connection, declared.id, "", acc.Price(end["spent_main"], 0))
         set_head(connection, declared.id, end["seq"], end["hash"])
 
 
-def _chained(last: Entry, count: int) -> Iterator[list[tuple[object, ...]]]:
-    """The entries that follow `last`, up to number `count`, in blocks."""
-    marked = {name: f"#{name}#" if name in _VARYING else value for name, value in last.to_dict().items() if name != "hash"}
+def _chained(last: Entry, count: int) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows that follow `last`, up to number `count`, in blocks."""
+    varying = ("at", "curve", "key", "label", "main", "prev", "seq", "spent_main")  # in the order of canonical JSON
+    marked = {name: f"#{name}#" if name in varying else value for name, value in last.to_dict().items() if name != "hash"}
     text = canonical.dumps(marked).replace("%", "%%")
-    for name in _VARYING:
-        text = text.replace(f'"#{name}#"', f"%({name})s")
-    budget, since, block = acc.Budget(rho=1e6), datetime(2024, 1, 1, tzinfo=UTC), []
-    priced = [(curve.to_json(), canonical.dumps(curve.to_json()), budget.price(curve).main) for curve in CURVES]
-    names, spent, prev = [name for name in vars(last) if name not in ("dataset", "hash")], last.spent_main, last.hash
-    for seq in range(last.seq + 1, count + 1):
-        curve, quoted, main = priced[seq % len(priced)]
-        key, at = hashlib.md5(b"%d" % seq).hexdigest(), (since + timedelta(seconds=2 * seq)).isoformat(timespec="microseconds")
-        spent += main
-        row = {"seq": seq, "key": key, "curve": curve, "main": main, "spent_main": spent, "label": f"job {seq % 50}", "at": at}
-        row["prev"] = prev
-        said = {name: f'"{row[name]}"' for name in ("key", "label", "at", "prev")}
-        prev = hashlib.sha256((text % (row | said | {"curve": quoted})).encode()).hexdigest()
-        whole = vars(last) | row
-        block.append(
-            (
-                *(whole[name] for name in names if name not in ("team", "purpose", "expires", "quota")),
-                prev,
-                None,
-                None,
-                None,
-                None,
+    for name in varying:
+        text = text.replace(f'"#{name}#"', "%d" if name in ("main", "seq", "spent_main") else "%s")
+    curves = [acc.BoundedRange(epsilon=n * 1e-4) for n in range(1, 101)]
+    priced = [(one.to_json(), canonical.dumps(one.to_json()), acc.Budget(rho=1e6).price(one).main) for one in curves]
+    labels = [(f"job {n}", f'"job {n}"') for n in range(50)]
+    who = (last.actor, last.host)
+    spent, prev, since = last.spent_main, last.hash, datetime(2024, 1, 1, tzinfo=UTC)
+    for start in range(last.seq + 1, count + 1, 1000):
+        at, rows = (since + timedelta(seconds=start)).isoformat(timespec="microseconds"), []
+        for seq in range(start, min(start + 1000, count + 1)):
+            (curve, quoted, main), (label, said), key, before = priced[seq % 100], labels[seq % 50], prev[:32], prev
+            spent += main
+            said = text % (f'"{at}"', quoted, f'"{key}"', said, main, f'"{prev}"', seq, spent)
+            prev = hashlib.sha256(said.encode()).hexdigest()
+            rows.append(
+                (
+                    seq,
+                    "",
+                    "charge",
+                    key,
+                    curve,
+                    None,
+                    1,
+                    main,
+                    0,
+                    spent,
+                    0,
+                    label,
+                    *who,
+                    at,
+                    last.package,
+                    None,
+                    None,
+                    before,
+                    prev,
+                )
+                + (None,) * 4
             )
-        )
-        if len(block) == BATCH or seq == count:
-            yield block
-            block = []
+        yield rows
 
 
 def batch(ledger: Ledger, name: str, size: int) -> tuple[float, float]:
