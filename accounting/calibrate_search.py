@@ -237,7 +237,7 @@ class Search:
         known = [(over, place) for _, over, place in near]
         if len({over for over, _ in known}) < len(known) or len(known) < 2:
             return [0.5]
-        place, rough = _where_zero(known), _where_zero(known[:-1])
+        place, rough = where_zero(known), where_zero(known[:-1])
         share = (place - math.log(safe)) / (math.log(unsafe) - math.log(safe))
         aside = max(min(abs(place - rough), _WIDE), 0.4 * _RELATIVE) / width
         return [guess for guess in (share - aside, share + aside) if 0 < guess < 1]
@@ -261,8 +261,8 @@ def _apart(safe: float, unsafe: float) -> float:
     return abs(math.log(unsafe) - math.log(safe))
 
 
-def _where_zero(points: list[tuple[float, float]]) -> float:
-    """Where the polynomial through points (value, place) takes the value 0, by Neville's rule."""
+def where_zero(points: list[tuple[float, float]]) -> float:
+    """Where the polynomial through points (value, place), no value twice, takes the value 0: by Neville's rule."""
     values, places = [value for value, _ in points], [place for _, place in points]
     for order in range(1, len(points)):
         for i in range(len(points) - order):

@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import final
 
 from accounting import AccountingError, Budget, Curve
+from accounting.calibrate_search import where_zero
 from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves import Composed
 from accounting.decimal_sum import exact
@@ -17,12 +18,15 @@ from dpselect.mechanisms import Mechanism
 from dpselect.planning.families import Family
 from dpselect.planning.task import Task
 
-Cost = Callable[[float], float]
+Cost = Callable[[tuple[Mechanism, ...]], float]
 
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon.
 _SHARES = (0.99, 0.75, 0.5)
 _COARSE, _FINE = 0.02, 1e-4  # of the logarithm of the parameter
 _STEP = 0.1
+# Of the logarithm of the cost: that of nothing; the part of the tolerance that may stay unspent, and that a guess aims below the
+# limit; how much nearer a guess has to come for the next one to be made; how many costs it goes by.
+_FREE, _SPENT, _SHORT, _SHRUNK, _NEAREST = -1e3, 0.1, 0.03, 0.3, 4
 _MOST_STEPS = 60
 _DOWN, _UP = Context(prec=6, rounding=ROUND_FLOOR), Context(prec=6, rounding=ROUND_CEILING)
 
@@ -177,10 +181,14 @@ class _Search:
 
     def run(self) -> float | None:
         """The largest admitted x to one part in 10^4, or None."""
-        if self._excess(self._low, self._quick) > 0:
+        at = {self._low: self._excess(self._low, self._quick)}
+        if at[self._low] > 0:
             return None
-        start = self._coarse()
-        return self._refined(start)
+        at[self._high] = self._excess(self._high, self._quick)
+        if at[self._high] <= 0:
+            return self._high
+        start = self._closed(at, self._quick, _COARSE if self.thorough else _FINE)
+        return self._refined(start) if self.thorough else start
 
     def settled(self, x: float) -> float | None:
         """The knob with six digits, nudged until the budget admits it beyond doubt."""
@@ -202,13 +210,6 @@ class _Search:
             return admitted(self._task, mechanisms)
         return self._task.budget.covers(self._quick(mechanisms))
 
-    def _coarse(self) -> float:
-        low, high = self._low, self._high
-        while high - low > _COARSE:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._excess(middle, self._quick) <= 0 else (low, middle)
-        return low
-
     def _refined(self, start: float) -> float | None:
         """From a start near the goal: step until the limit lies between two costs, then close in."""
         at = {start: self._excess(start, self._full)}
@@ -219,33 +220,38 @@ class _Search:
             if (at[x] <= 0) != up or x in (self._low, self._high):
                 break
             step *= 2
-        safe = [x for x, excess in at.items() if excess <= 0]
-        unsafe = [x for x, excess in at.items() if excess > 0]
-        if not safe or not unsafe:
-            return max(safe, default=None)
-        return self._closed(max(safe), min(unsafe), at)
+        if all(excess > 0 for excess in at.values()) or all(excess <= 0 for excess in at.values()):
+            return max((x for x, excess in at.items() if excess <= 0), default=None)
+        return self._closed(at, self._full, _FINE)
 
-    def _closed(self, safe: float, unsafe: float, at: dict[float, float]) -> float:
-        low, high = at[safe], at[unsafe]
-        while unsafe - safe > _FINE:
-            share = -low / (high - low) if math.isfinite(high - low) else 0.5
-            share = min(max(share - 0.2 * _FINE, 0.02), 0.98)
-            x = safe + share * (unsafe - safe)
-            excess = self._excess(x, self._full)
-            if excess <= 0:
-                safe, low, high = x, excess, high / 2  # halved: a curved cost must not hold back the other end
-            else:
-                unsafe, high, low = x, excess, low / 2
+    def _closed(self, at: dict[float, float], cost: Cost, within: float) -> float:
+        """An admitted x, its cost next to the limit or the x `within` below a refused one; `at`: the costs known so far."""
+        safe, unsafe = max(x for x in at if at[x] <= 0), min(x for x in at if at[x] > 0)
+        guessing = True
+        while unsafe - safe > within and at[safe] < -_SPENT * within:
+            best = min(map(abs, at.values()))
+            x = self._guess(at, within) if guessing else math.nan
+            x = x if safe < x < unsafe else (safe + unsafe) / 2
+            at[x] = self._excess(x, cost)
+            guessing = abs(at[x]) < _SHRUNK * best or not guessing
+            safe, unsafe = (x, unsafe) if at[x] <= 0 else (safe, x)
         return safe
 
-    def _excess(self, x: float, cost: Callable[[tuple[Mechanism, ...]], float]) -> float:
+    def _guess(self, at: dict[float, float], within: float) -> float:
+        """Just below where the nearest costs, as a smooth curve, reach the limit; NaN where too few are known."""
+        near = sorted((abs(excess), excess, x) for x, excess in at.items() if abs(excess) < -_FREE)[:_NEAREST]
+        points = [(excess, x) for _, excess, x in near]
+        several = len({excess for excess, _ in points}) == len(points) > 1
+        return where_zero(points) - _SHORT * within if several else math.nan
+
+    def _excess(self, x: float, cost: Cost) -> float:
         """ln(cost / limit); inf where there is no such mechanism."""
         try:
             mechanisms = _built(self._family, self._task, math.exp(self._sign * x), self._failure)
         except AccountingError:
             return math.inf
         spent = cost(mechanisms)
-        return math.log(spent / self._task.budget.limit) if spent > 0 else -1e3
+        return math.log(spent / self._task.budget.limit) if spent > 0 else _FREE
 
     def _quick(self, mechanisms: tuple[Mechanism, ...]) -> float:
         if self._task.charged == "separately":

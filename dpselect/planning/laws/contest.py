@@ -34,7 +34,7 @@ _SCALES = 75  # the most that the grid is long
 _WIDE = 12.0  # scales around a score beyond which its noisy score is unlikely
 _SETTLED = 5.0  # standard deviations beyond which a count is as good as certain
 _LIKELY = 0.02  # an item less likely above the grid's points enters the laws by its first powers
-_POWERS = np.arange(1, 7)
+_POWERS = range(1, 7)
 
 
 @final
@@ -258,8 +258,11 @@ class _Sums:
         """(points, frequencies) the characteristic function of the whole sum."""
         shift = self._z - 1
         rare, members = self._chances[:, self._rare], self._members[self._rare]
-        powers = np.stack([(rare**power) @ members for power in _POWERS], axis=1)
-        found: Complex = np.exp((powers * (-1.0) ** (_POWERS + 1) / _POWERS) @ (shift[None, :] ** _POWERS[:, None]))
+        # Sums of a few terms, and not by BLAS (see `_chance`).
+        logs = np.zeros((len(rare), len(shift)), dtype=np.complex128)
+        for power in _POWERS:
+            logs += np.einsum("xl,l->x", rare**power, members * (-1.0) ** (power + 1) / power)[:, None] * shift**power
+        found: Complex = np.exp(logs)
         for level in self._likely.tolist():
             found *= (1 + self._chances[:, level, None] * shift) ** self._members[level]
         return found
