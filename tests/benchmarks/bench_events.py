@@ -3,10 +3,10 @@
     python tests/benchmarks/bench_events.py [--events 50000000] [--baseline 5000000] [--items 1000000] [--bound 20] [--texts]
         [--groups 10000] [--group-items 10000]
 
-The log is Parquet with integer ids, or with texts of 32 characters: items by a Zipf-like law, users shuffled. Polars counts the
-same log by its streaming engine, without a bound. Another baseline, pandas' read_parquet, drop_duplicates and groupby, runs on a
-smaller log, since it holds everything in memory; dpselect runs on that log too, for the ratio. A third log, of the smaller size,
-has groups; each user is in three of them or fewer.
+The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. Polars counts the same log by its streaming engine,
+without a bound. Another baseline, pandas' read_parquet, drop_duplicates and groupby, runs on a smaller log, since it holds
+everything in memory; dpselect runs on that log too, for the ratio. A third log, of the smaller size, has groups; each user is in
+three of them or fewer. With --texts the smaller log is also read with ids of 8 and of 32 characters, by dpselect and by Polars.
 """
 
 from __future__ import annotations
@@ -120,11 +120,12 @@ def with_polars(path: Path, _: int | None) -> int:
     return _checksum(counts["item_id"].to_numpy(), counts["len"].to_numpy())
 
 
-def write_texts(source: Path, target: Path) -> None:
-    """The same log with ids of 32 characters."""
+def write_texts(source: Path, target: Path, length: int) -> None:
+    """The same log with ids that are texts."""
     import duckdb
 
-    texts = ", ".join(f"md5(CAST({name} AS VARCHAR)) AS {name}" for name in ("user_id", "item_id"))
+    text = "lpad(CAST({0} AS VARCHAR), 8, '0') AS {0}" if length == 8 else "md5(CAST({0} AS VARCHAR)) AS {0}"
+    texts = ", ".join(text.format(name) for name in ("user_id", "item_id"))
     duckdb.sql(f"COPY (SELECT {texts} FROM '{source}') TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
 
 
@@ -159,12 +160,26 @@ def _child(read: Callable[[Path, int | None], int], path: Path, bound: int | Non
 
 def _checksum(labels: np.ndarray, counts: np.ndarray) -> int:
     if labels.dtype.kind in "UO":
-        labels = np.array([int(label[:15], 16) for label in labels], dtype=np.uint64)
+        labels = np.array([int(str(label)[:15], 16) for label in labels], dtype=np.uint64)
     return int(np.sum((labels.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ counts.astype(np.uint64)))
 
 
 def _line(name: str, events: int, cost: Cost) -> None:
     print(f"{name:<42} {events:>12,} {cost.cpu:>8.1f} {cost.wall:>8.1f} {cost.peak:>10.2f}")
+
+
+def _compare_texts(integers: Path, events: int, bound: int) -> None:
+    """The same events with integers and with texts."""
+    ours = (("dpselect", with_dpselect, None), (f"{bound} items per user", with_dpselect, bound))
+    for name, read, most in (*ours, ("Polars", with_polars, None)):
+        plain = measured(read, integers, most)
+        _line(f"integers, {name}", events, plain)
+        for length in (8, 32):
+            texts = integers.with_name(f"texts{length}.parquet")
+            if not texts.exists():
+                write_texts(integers, texts, length)
+            cost = measured(read, texts, most)
+            _line(f"texts of {length}, {name}: {cost.cpu / plain.cpu:.2f} of integers", events, cost)
 
 
 def main() -> None:
@@ -181,10 +196,6 @@ def main() -> None:
         large, small = Path(folder) / "large.parquet", Path(folder) / "small.parquet"
         write_log(large, options.events, options.items)
         write_log(small, options.baseline, options.items)
-        if options.texts:
-            for path in (large, small):
-                write_texts(path, path.with_name("texts.parquet"))
-                path.with_name("texts.parquet").replace(path)
         print(f"{'':<42} {'events':>12} {'CPU s':>8} {'wall s':>8} {'peak GiB':>10}")
         plain = measured(with_dpselect, large)
         _line("dpselect.events.read", options.events, plain)
@@ -196,6 +207,8 @@ def main() -> None:
         clipped = measured(with_clips, large), measured(with_clips, large, 20 * options.bound)
         _line("the same, two clips", options.events, clipped[0])
         _line(f"the same, two clips, {20 * options.bound} items", options.events, clipped[1])
+        if options.texts:
+            _compare_texts(small, options.baseline, options.bound)
         ours, pandas = measured(with_dpselect, small), measured(with_pandas, small)
         grouped = Path(folder) / "groups.parquet"
         write_groups(grouped, options.baseline, options.groups, options.group_items)

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SMALL = {
     "calibration": "--rounds 20 --runs 1",
-    "events": "--events 20000 --baseline 10000 --items 1000 --groups 20 --group-items 50",
+    "events": "--texts --events 20000 --baseline 10000 --items 1000 --groups 20 --group-items 50",
     "held": "--events 2000 --items 2000 --implied 100000 --no-spark",
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
     "pate": "--rounds 500 --labels 10 --teachers 50 --runs 1 --most 1000",

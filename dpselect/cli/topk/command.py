@@ -212,6 +212,13 @@ def topk(
             "or its items as a table, .csv or .parquet, beside which the answer is kept as FILE.json.",
         ),
     ] = None,
+    spreadsheet_safe: Annotated[
+        bool,
+        Option(
+            "--spreadsheet-safe",
+            help="Put an apostrophe before text in a CSV that begins like a formula (= + - @): for spreadsheets.",
+        ),
+    ] = False,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
@@ -221,13 +228,14 @@ def topk(
     that occur in a log is private too: without a public catalogue an item shows only if enough users touched it, and fewer than k
     may show.
     """
-    stated = {name: value for name, value in locals().items() if name not in ("config", "output", "json", "every", "_debug")}
+    apart = ("config", "output", "spreadsheet_safe", "json", "every", "_debug")
+    stated = {name: value for name, value in locals().items() if name not in apart}
     question = asked(stated, config)
     if every is not None:
         with progress.counted("periods") as counted:
-            released_every(question, every, output, as_json=json, progress=counted)
+            released_every(question, every, output, as_json=json, defused=spreadsheet_safe, progress=counted)
         return
-    delivery = Delivery(output, json)
+    delivery = Delivery(output, json, spreadsheet_safe)
     if (before := delivery.recorded(question)) is not None:
         emit(before)
         return

@@ -27,6 +27,7 @@ from dpselect.mechanisms import Mechanism
 from dpselect.selection import Selection
 
 _WIDTH = 100
+_FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last ones are those of East Asian keyboards
 
 
 def _as_text(answer: Answer) -> str:
@@ -39,15 +40,20 @@ def _as_json(answer: Answer) -> str:
     return json_output.as_json(json_output.as_data(answer)) + "\n"
 
 
-def _as_csv(selection: Selection, margin: float | None) -> bytes:
+def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> bytes:
     held, text = selection.columns(margin), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(held)
-    writer.writerows(zip(*held.values(), strict=True))
+    writer.writerows([_defused(cell) if defused else cell for cell in row] for row in zip(*held.values(), strict=True))
     return text.getvalue().encode()
 
 
-def _as_parquet(selection: Selection, margin: float | None) -> bytes:
+def _defused(cell: object) -> object:
+    """Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell
+
+
+def _as_parquet(selection: Selection, margin: float | None, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
     written = io.BytesIO()
     import_module("pyarrow.parquet").write_table(selection.to_arrow(margin), written)
     return written.getvalue()
@@ -55,7 +61,7 @@ def _as_parquet(selection: Selection, margin: float | None) -> bytes:
 
 # What the end of a file's name stands for: an answer, or a table of what was released, beside which the answer is kept as JSON.
 ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": _as_json, ".txt": _as_text}
-TABLES: Final[dict[str, Callable[[Selection, float | None], bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
+TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
 
 
 @dataclass
@@ -65,21 +71,26 @@ class Delivery:
     Attributes:
         output: the file, or None.
         as_json: whether standard output gets JSON.
+        defused: whether a CSV's text is changed where a spreadsheet would calculate with it.
         failure: why there is no file.
     """
 
     output: Path | None
     as_json: bool
+    defused: bool = False
     failure: OutputError | None = None
 
     def require(self, question: Question) -> None:
         """Check, before anything is read or charged, that the answer will have a place.
 
         Raises:
-            InvalidRequest: the file's name tells no format, or standard output is closed and no file is named.
+            InvalidRequest: the file's name tells no format, or no CSV where text is to be defused; or standard output is closed and
+                no file is named.
             OutputRefused: the file exists, is one of the ledger's, or cannot be made.
         """
         require_place(self.output, [*ANSWERS, *TABLES])
+        if self.defused and (self.output is None or self.output.suffix.lower() != ".csv"):
+            raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
         if self.output is not None and self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise MissingExtra("Parquet is written by pyarrow: install it with pip install 'dpselect[arrow]', or name a .csv")
         beside = self.record if self.record != self.output else None
@@ -116,7 +127,7 @@ class Delivery:
         around = interval(mechanism)
         margin = None if around is None else around.half_width
         with new_file(self.output, "--output", mode=PRIVATE) as file:
-            file.write(TABLES[self.output.suffix.lower()](selection, margin))
+            file.write(TABLES[self.output.suffix.lower()](selection, margin, defused=self.defused))
 
     def keep(self, answer: Answer) -> None:
         """Write the file, before the ledger is told that the answer was released. A failure waits until it is on the screen."""

@@ -47,7 +47,7 @@ class _Period:
 
 
 def released_every(
-    question: Question, every: Every, output: Path | None, *, as_json: bool, progress: ProgressCallback | None
+    question: Question, every: Every, output: Path | None, *, as_json: bool, defused: bool, progress: ProgressCallback | None
 ) -> None:
     """Release every period that is not released yet, each charged to itself under the key KEY:PERIOD, and say how each stands.
 
@@ -58,7 +58,7 @@ def released_every(
         InvalidRequest: something that it takes is not said, or the dataset's budget is not per such period; or answers are lost.
         AccountingError: as for one release; the periods before it are released.
     """
-    todo = _periods(question, every, output)
+    todo = _periods(question, every, output, defused=defused)
     states = _standing(todo, question)
     pending = [period for period in todo if period.name not in states]
     for period in pending:
@@ -73,7 +73,7 @@ def released_every(
         )
 
 
-def _periods(question: Question, every: Every, output: Path | None) -> list[_Period]:
+def _periods(question: Question, every: Every, output: Path | None, *, defused: bool) -> list[_Period]:
     missing = [
         f"--{name.replace('_', '-')}"
         for name in ("time", "since", "until", "ledger", "dataset", "key")
@@ -89,12 +89,12 @@ def _periods(question: Question, every: Every, output: Path | None) -> list[_Per
         raise InvalidRequest(f"--every needs --output like top-{_PLACE}.json, .csv or .parquet: a file for each period")
     whole = window(question.time, question.since, question.until, question.time_zone, question.time_unit)
     assert whole is not None, "there is a column of times"
-    return [_Period(name, ends, *_of(question, output, name)) for name, *ends in periods(whole, every)]  # type: ignore[arg-type]
+    return [_Period(name, ends, *_of(question, output, name, defused=defused)) for name, *ends in periods(whole, every)]  # type: ignore[arg-type]
 
 
-def _of(question: Question, output: Path, name: str) -> tuple[Question, Delivery]:
+def _of(question: Question, output: Path, name: str, *, defused: bool) -> tuple[Question, Delivery]:
     own = replace(question, period=(name,), key=f"{question.key}:{name}", time=None, since=None, until=None, time_unit=None)
-    return own, Delivery(output.with_name(output.name.replace(_PLACE, name)), as_json=True)
+    return own, Delivery(output.with_name(output.name.replace(_PLACE, name)), as_json=True, defused=defused)
 
 
 def _standing(todo: Sequence[_Period], question: Question) -> dict[str, State]:

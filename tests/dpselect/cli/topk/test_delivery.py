@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -275,6 +276,26 @@ def test_a_table_is_written_once_and_healed(words: list[str], tmp_path: Path, su
         again = CliRunner().invoke(app, [*words, "--json", "--output", str(target)])
         assert (again.exit_code, again.stdout, target.read_bytes()) == (0, done.stdout, content)
     assert steps(tmp_path) == ["charge", "release"]
+
+
+def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for(tmp_path: Path) -> None:
+    """Labels come from whoever made the log. They stay as they are unless that is asked for: other programs read back what was
+    read. Numbers, and the answer beside the table, stay so anyway."""
+    bad = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\uff1d1", "fine", "'=1"]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(9) for item in bad))
+    (tmp_path / "items.csv").write_text("\n".join(["i", *bad, ""]))
+    asked = f"topk {tmp_path}/log.jsonl --user u --item i --k 8 --domain {tmp_path}/items.csv --epsilon 1"
+    for more, shown in (((), bad), (("--spreadsheet-safe",), [*(f"'{text}" for text in bad[:-2]), *bad[-2:]])):
+        target = tmp_path / f"top{len(more)}.csv"
+        done = CliRunner().invoke(app, [*asked.split(), "--with-counts", "--output", str(target), *more])
+        assert (done.exit_code, done.stderr) == (0, "")
+        with target.open(newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        assert sorted(row["item"] for row in rows) == sorted(shown)
+        assert all(float(row["low"]) < float(row["high"]) for row in rows)
+        assert sorted(json.loads(Path(f"{target}.json").read_text())["selection"]["labels"]) == sorted(bad)
+    refused = CliRunner().invoke(app, [*asked.split(), "--output", f"{tmp_path}/top.json", "--spreadsheet-safe"])
+    assert "--spreadsheet-safe changes the text of a CSV" in refused.stderr
 
 
 def test_a_table_needs_both_places(words: list[str], tmp_path: Path) -> None:
