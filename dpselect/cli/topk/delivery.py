@@ -84,8 +84,8 @@ class Delivery:
         """Check, before anything is read or charged, that the answer will have a place.
 
         Raises:
-            InvalidRequest: the file's name tells no format, or no CSV where text is to be defused; or standard output is closed and
-                no file is named.
+            InvalidRequest: the file's name tells no format, or no CSV where text is to be defused; or standard output is closed
+                and no file is named.
             OutputRefused: the file exists, is one of the ledger's, or cannot be made.
         """
         require_place(self.output, [*ANSWERS, *TABLES])
