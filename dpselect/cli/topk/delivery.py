@@ -23,6 +23,7 @@ from dpselect.cli.output import NotShown, emit, require_place, require_targets, 
 from dpselect.cli.question import Answer, Question
 from dpselect.cli.recorded import recorded
 from dpselect.counts import interval
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.selection import Selection
 
