@@ -98,11 +98,11 @@ def _chain(curve: Curve, size: int) -> RenyiTable | None:
     orders = np.unique(np.append(_ORDERS, [a for a in curve.table_orders if a > 1.01]))
     step = _step(curve, orders)
     total = curve.rdp(orders)
-    for _ in range(size - 1):
+    for _ in range(min(size - 1, len(orders))):  # each takes a larger order: beyond so many, none is left
         total = np.min(step + total[None, :], axis=1)
     finite = np.isfinite(total)
     # Renyi divergence does not decrease with the order: a smaller bound at a larger order holds at the smaller one too.
-    values = np.minimum.accumulate((total[finite] * _OUTWARD**size)[::-1])[::-1]
+    values = np.minimum.accumulate((total[finite] * _OUTWARD ** min(size, len(orders)))[::-1])[::-1]
     return RenyiTable(orders=orders[finite].tolist(), values=values.tolist()) if np.any(finite) else None
 
 

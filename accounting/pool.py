@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,8 +109,7 @@ class Pool:
 
     @cached_property
     def _joint_gaussian(self) -> GaussianDP:
-        rho = decimal_sum((count, curve.rho) for count, curve in self._merged())
-        return GaussianDP(mu=math.nextafter(math.sqrt(2 * rho), math.inf))
+        return GaussianDP.of_rho(decimal_sum((count, curve.rho) for count, curve in self._merged()))
 
 
 def _chosen(kind: type[Curve], curves: Sequence[Curve], times: NDArray[Any]) -> tuple[Sequence[Any], NDArray[Any]]:

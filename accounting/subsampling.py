@@ -74,6 +74,6 @@ def _less(epsilon: float, rate: float) -> float:
 def _gaussian(curve: Curve) -> float | None:
     """The mu of a composition of Gaussian mechanisms, rounded up."""
     parts = curve.parts if isinstance(curve, Composed) else ((1, curve),)
-    if not all(isinstance(part, GaussianDP) for _, part in parts) or curve.rho == 0:
+    if not all(isinstance(part, GaussianDP) for _, part in parts) or curve.core_epsilon == 0:
         return None
-    return math.sqrt(2 * curve.rho) * (1 + 1e-15)
+    return GaussianDP.of_rho(curve.rho).mu

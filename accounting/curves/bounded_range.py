@@ -87,7 +87,7 @@ class BoundedRange(OneParameter):
 def _rise(base: Floats, step: Floats) -> Floats:
     """h(base + step) - h(base) for h(z) = ln(sinh(z/2)/(z/2)), without cancellation."""
     base, step = np.broadcast_arrays(base, step)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):  # where the other branch is read
         far = step / 2 + np.log1p(-np.expm1(-step) / np.expm1(base)) - np.log1p(step / base)
     return np.where(base + step <= 1, _series_rise(base, step), far)
 

@@ -162,13 +162,13 @@ class Composed(Curve):
 
     @cached_property
     def _gaussian(self) -> tuple[GaussianDP, float] | None:
-        """What Gaussian parts amount to: one whose squared mu is the sum (2 rho is mu^2), rounded up, and their bad events (A1).
+        """What Gaussian parts amount to: one whose squared mu is the sum (2 rho is mu^2) and their bad events (A1).
 
         None if a part is another curve.
         """
         if not all(map(_is_gaussian, (curve for _, curve in self.parts))) or not math.isfinite(rho := self.rho):
             return None
-        return GaussianDP(mu=math.nextafter(math.sqrt(2 * rho), math.inf) if rho else 0.0), self.delta0
+        return (GaussianDP.of_rho(rho) if self.core_epsilon else GaussianDP(mu=0.0)), self.delta0
 
     def losses(self) -> Losses | None:
         """The losses of all parts, each counted (Theorem P1); those without any enter as one, by their Renyi bounds (P8)."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Literal, Self, final
 
+import numpy as np
 import scipy
 from pydantic import Field
 
@@ -15,6 +16,8 @@ from accounting.frozen import NonNegative
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+_LEAST_RHO = 1e-300  # more than what underflow takes off a sum of 10^18 squares
 
 
 @final
@@ -33,13 +36,19 @@ class GaussianDP(OneParameter):
     kind: Literal["gaussian_dp"] = "gaussian_dp"
     mu: NonNegative = Field(description="a finite mu >= 0: sensitivity over standard deviation")
 
+    @classmethod
+    def of_rho(cls, rho: float) -> Self:
+        """The mechanism with this zCDP parameter > 0, its mu rounded up; squares of tiny ones have underflowed."""
+        return cls(mu=math.nextafter(math.sqrt(2 * max(rho, _LEAST_RHO)), math.inf))
+
     @property
     def parameter(self) -> float:
         return self.mu
 
     @staticmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
-        return orders * (parameter * parameter / 2)
+        with np.errstate(over="ignore"):
+            return orders * (parameter * parameter / 2)
 
     @property
     def rho(self) -> float:

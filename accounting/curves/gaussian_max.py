@@ -18,6 +18,8 @@ from accounting.frozen import Count, NonNegative
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
+_MOST_ORDER = 1e300  # whose bound serves all smaller ones
+
 
 @final
 class GaussianMax(Undoubted):
@@ -48,7 +50,7 @@ class GaussianMax(Undoubted):
 
     @property
     def _best_order(self) -> float:
-        return 1 + math.sqrt(2 * math.log(self.candidates)) / self.mu
+        return 1 + min(math.sqrt(2 * math.log(self.candidates)) / self.mu, _MOST_ORDER)
 
     @property
     def rho(self) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Annotated, ClassVar, Literal, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from accounting.arguments import shown
 from accounting.conversion.renyi import rdp_to_delta
 from accounting.curves.base import Curve, Floats
 from accounting.errors import InvalidCurve
@@ -55,8 +57,9 @@ class TruncatedNegativeBinomial(Frozen):
         Raises:
             InvalidCurve: the mean is not a number above 1 and up to 10^6, or eta is outside its domain.
         """
-        if isinstance(mean, bool) or not 1 < mean <= _MOST_RUNS:
-            raise InvalidCurve(f"mean={mean!r} must be a number above 1 and at most 10^6: how many runs are expected")
+        if isinstance(mean, bool) or not isinstance(mean, numbers.Real) or not 1 < mean <= _MOST_RUNS:
+            raise InvalidCurve(f"mean={shown(mean)} must be a number above 1 and at most 10^6: how many runs are expected")
+        eta = cls(eta=eta, gamma=0.5).eta  # refused here if it is none
         low, high = math.log(1e-300), -1e-15
         while high - low > 1e-15 * abs(low):
             middle = (low + high) / 2
@@ -94,7 +97,7 @@ class TruncatedNegativeBinomial(Frozen):
     def best_order(self, base: Curve) -> float | None:
         """The order whose bound serves all smaller ones, where `base` is zCDP."""
         rest = math.log(self.mean * _UP)
-        return 1 + math.sqrt(rest / base.rho) if 0 < base.rho < math.inf else None
+        return 1 + math.sqrt(min(rest / base.rho, 1e300)) if 0 < base.rho < math.inf else None
 
 
 @final
@@ -136,6 +139,8 @@ NumberOfRuns = Annotated[TruncatedNegativeBinomial | PoissonRuns, Field(discrimi
 def _mean(eta: float, gamma: float) -> float:
     log = math.log(gamma)
     place = eta * log
+    if place > 700:  # gamma^eta would leave the floats, and 1 is nothing beside it
+        return -eta / math.exp((1 + eta) * log)
     bent = math.expm1(place) / place if abs(place) > 1e-300 else 1.0  # below, a float has few digits left
     return (1 - gamma) / (gamma * -log * bent)
 

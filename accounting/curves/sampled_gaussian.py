@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8), 160, 192, 256, 384, 512, 768, 1024]
 # dp-accounting adds series in logarithms and stops where a term is below e^-30: far less than one part in 10^9, or 10^-10 nats.
 _OUTWARD, _MORE = 1 + 1e-9, 1e-10
+_LEAST_MU = 1e-7  # below, the bound is less than what is added; dp-accounting's series overflow
 
 
 @final
@@ -37,7 +38,7 @@ class SampledGaussianDP(Undoubted):
     """
 
     kind: Literal["sampled_gaussian_dp"] = "sampled_gaussian_dp"
-    mu: Positive = Field(description="a finite mu > 0: sensitivity over standard deviation")
+    mu: Annotated[Positive, Field(le=1e100)] = Field(description="a mu > 0, <= 1e100: sensitivity over standard deviation")
     rate: Annotated[Positive, Field(lt=1)] = Field(description="a probability in (0, 1)")
 
     def _rdp(self, orders: Floats) -> Floats:
@@ -81,7 +82,7 @@ def renyi_of_sampled_gaussian(mu: float, rate: float) -> RenyiTable:
     from dp_accounting.rdp import rdp_privacy_accountant
 
     accountant = rdp_privacy_accountant.RdpAccountant(orders=_ORDERS)
-    accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / mu)))
+    accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / max(mu, _LEAST_MU))))
     # dp-accounting gives inf, or bounds that are too large, at some fractional orders: a larger order's bound holds there too.
     finite = np.isfinite(accountant.rdp)
     values = np.minimum.accumulate(np.maximum(accountant.rdp[finite], 0.0)[::-1])[::-1] * _OUTWARD + _MORE

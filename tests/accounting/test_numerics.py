@@ -167,3 +167,80 @@ def test_the_order_search_finds_the_minimum() -> None:
         dense = rho * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
         found = rdp_to_epsilon(acc.ZCDP(rho=rho).rdp, delta)
         assert found.value <= max(0.0, float(dense.min())) * (1 + 1e-9)
+
+
+BR, TABLE = acc.BoundedRange, acc.ProfileTable(epsilons=(1.0, 1e8), deltas=(1e-6, 0.0))
+# Where a grid would fill the memory, a quotient leave the floats, or a search never end; with an epsilon that holds.
+EXTREMES = {
+    "denormal range": (BR(epsilon=5e-324), 2, 1e-300, 1.5e-323),
+    "range whose inverse is no float": (BR(epsilon=1e-310), 2, 1e-300, 2e-310),
+    "wide atoms": (TABLE, 2, 1e-5, 2e8),
+    "wide atoms beside ranges": (TABLE + 2 * BR(epsilon=1.0), 1, 1e-5, 1e8),
+    "a wide sample": (acc.SampledGaussianDP(mu=1e3, rate=1e-3), 100, 1e-6, 1e8),
+    "hardly a sample": (acc.SampledGaussianDP(mu=1e-200, rate=0.01), 1, 1e-6, 1e-3),
+    "narrow ranges beside noise": (2 * BR(epsilon=0.0025) + acc.GaussianDP(mu=1.0), 1, 1e-6, 4.887),
+    "hardly any noise beside ranges": (2 * BR(epsilon=1.0) + acc.GaussianDP(mu=1e-200), 1, 1e-6, 2.0),
+    "noise that tells all": (acc.GaussianDP(mu=1e200), 2, 1e-6, math.inf),
+    "least shift of many": (acc.GaussianMax(mu=5e-324, candidates=10**18), 2, 1e-6, 1e-100),
+    "more runs than floats count": (
+        acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=1.0), distribution=acc.TruncatedNegativeBinomial(eta=-0.99, gamma=5e-324)),
+        2,
+        1e-6,
+        4.02,
+    ),
+}
+
+
+@pytest.mark.parametrize(("curve", "count", "delta", "most"), EXTREMES.values(), ids=EXTREMES)
+def test_extremes_are_priced_without_a_warning(curve: acc.Curve, count: int, delta: float, most: float) -> None:
+    """Neither an exception nor a warning of numpy, nor gigabytes: a number that is positive and holds with its delta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        epsilon = (count * curve).epsilon(delta)
+        assert 0 <= epsilon <= most
+        assert math.isinf(epsilon) or (count * curve).delta(epsilon) <= delta * (1 + 1e-4)
+        assert 0 < (count * curve).delta(0.0) <= 1
+
+
+@pytest.mark.slow
+def test_a_sum_without_spread_fits_into_memory() -> None:
+    """A million steps that nearly all lose their most: the window of the sum is cut where it would not fit, and holds."""
+    curve = 10**6 * acc.tighter(acc.PureDP(epsilon=202), acc.LaplaceDP(epsilon=303))
+    assert 2.0199e8 <= curve.epsilon(1e-300) <= 2.02e8
+
+
+def test_deltas_far_below_the_floats_are_priced() -> None:
+    """A plan that is known in part by Renyi bounds has a delta at epsilons where e^-epsilon is no float."""
+    plan = acc.ZCDP(rho=0.5) + acc.LaplaceDP(epsilon=1.0)
+    found = [plan.delta(epsilon) for epsilon in (20.0, 60.0, 120.0, 900.0)]
+    assert all(0 < b <= a for a, b in itertools.pairwise(found))
+    assert found[1] < 1e-200
+
+
+def test_squares_that_underflow_keep_their_divergence() -> None:
+    """Two Gaussian mechanisms whose squared mu is no float tell as much as one of their joint mu: delta(0) is mu/sqrt(2 pi)."""
+    for mu in (1e-170, 1e-161, 1e-160, 1e-155):
+        least = math.sqrt(2) * mu / math.sqrt(2 * math.pi) * (1 - 1e-9)
+        two = 2 * acc.GaussianDP(mu=mu)
+        assert two.delta(0.0) >= least
+        assert acc.Accountant().compose(two).delta(0.0) >= least
+        sampled = acc.poisson_sampled(two, 0.5, relation="add_remove")
+        assert isinstance(sampled, acc.SampledGaussianDP)
+        assert sampled.mu >= math.sqrt(2) * mu * (1 - 1e-9)
+
+
+def test_a_group_beyond_all_orders_is_found_at_once() -> None:
+    """10^18 steps are more than any grid of orders has: the zCDP bound is left."""
+    one = acc.GaussianMax(mu=1e-3, candidates=10)
+    assert acc.group_privacy(one, 10**18).rho == pytest.approx(1e36 * one.rho, rel=1e-12)
+
+
+def test_the_mean_of_a_law_of_runs_is_exact_where_floats_end() -> None:
+    """Where gamma^eta is no float, the mean is that of arithmetic with 400 digits."""
+    with mp.workdps(400):
+        gamma, eta = mp.mpf(5e-324), mp.mpf(-0.99)
+        exact = eta * (1 - gamma) / (gamma * (1 - gamma**eta))
+    assert acc.TruncatedNegativeBinomial(eta=-0.99, gamma=5e-324).mean == pytest.approx(float(exact), rel=1e-12)
+    for mean, eta in (("10", 0.0), (10.0, "1"), (10.0, math.nan)):
+        with pytest.raises(acc.InvalidCurve):
+            acc.TruncatedNegativeBinomial.of_mean(mean, eta=eta)  # type: ignore[arg-type]

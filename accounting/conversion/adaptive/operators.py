@@ -21,6 +21,7 @@ from accounting.conversion.pld.loss import Floats
 UP, DOWN = 1 + 2.0**-42, 1 - 2.0**-42
 _CACHED = 1 << 14  # numbers that are worked on at once
 WIDEST = 100.0  # nats of one range: products of e^width and e^-width stay floats up to three times as much
+NARROWEST = 1e-300  # below, one over a cell leaves the floats
 
 
 class Operator(Protocol):

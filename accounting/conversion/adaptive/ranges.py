@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from accounting.conversion.adaptive.operators import WIDEST, PairOperator, RangeOperator, trimmed
+from accounting.conversion.adaptive.operators import NARROWEST, WIDEST, PairOperator, RangeOperator, trimmed
 from accounting.conversion.adaptive.solution import Solution
 from accounting.conversion.pld import Atoms, Banded, Hull, Losses, Normal, condensed
 from accounting.conversion.pld.loss import Floats, Loss
@@ -16,7 +16,8 @@ from accounting.conversion.renyi import rdp_to_epsilon
 
 _CELLS = (16, 8)  # of the grid in one range: the variance of the loss grows by a share of 2/(3 cells^2)
 _QUICK, _MOST = 3e6, 1.5e7  # numbers worked on: some hundredths of a second, and half a second
-_MOST_PAIRS = 16
+_MOST_PAIRS, _PRODUCTS = 16, 6e8  # steps beside the ranges, and multiplications for all of them: half a second
+_LEAST_SCALE = 1e-100  # of a step beside the ranges: squares are to stay floats
 _UP = 1 + 2.0**-50
 LEAST = 1e-12  # the least delta that the grid is made for
 _BEYOND = 1e-4  # share of it that is left beyond the grid
@@ -31,19 +32,17 @@ def range_solution(losses: Losses, rdp: Callable[[Floats], Floats], orders: tupl
         rdp, orders: the Renyi bound of all steps together and where it is tabulated; they choose the grid, and prove nothing.
     """
     ranges, pairs = _parted(condensed(losses))
-    fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) for _, loss in pairs)
-    if (
-        len(ranges) != 1
-        or ranges[0][0] < 2
-        or ranges[0][1] > WIDEST
-        or not fixed
-        or sum(count for count, _ in pairs) > _MOST_PAIRS
-    ):
+    fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) and loss.scale > _LEAST_SCALE for _, loss in pairs)
+    if len(ranges) != 1 or ranges[0][0] < 2 or not NARROWEST <= ranges[0][1] <= WIDEST or not fixed:
         return None
     (count, width), reach = ranges[0], rdp_to_epsilon(rdp, LEAST * _BEYOND, orders).value
-    sizes = [(cells, count * 2.0 * cells * (cells * reach / width)) for cells in _CELLS]
-    cells = next((cells for cells, work in sizes if work <= (_QUICK if cells > _CELLS[-1] else _MOST)), None)
-    return None if cells is None else _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1)
+    times, widest = sum(n for n, _ in pairs), max((loss.reach for _, loss in pairs), default=0.0)
+    sizes = [(cells, cells * reach / width, times * 2 * cells * widest / width) for cells in _CELLS]
+    most = {cells: _QUICK if cells > _CELLS[-1] else _MOST for cells in _CELLS}
+    bearable = (n for n, size, more in sizes if count * 2.0 * n * size <= most[n] and more * size <= _PRODUCTS)
+    if times > _MOST_PAIRS or (cells := next(bearable, None)) is None:
+        return None
+    return _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1)
 
 
 def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:

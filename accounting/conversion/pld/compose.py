@@ -29,6 +29,7 @@ _MOST_SCALE = 500.0
 # up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
 _FINE, _COARSE = 1e-9, 1e-5
 _CELLS, _MOST_CELLS, _WORK = 2**16, 2**20, 2**22
+_MOST_READ = 2**22  # cells of one step's law on the coarsest grid, which is only looked at
 _TAIL = 1e-10  # share of delta that cut-off tails may add in all
 # Mass left outside the window, in the tilted law: e^-32 on either side, found by Chernoff's bound at these multiples of 1/spread.
 _CLEAR = 32.0
@@ -56,8 +57,9 @@ def composable(losses: Losses) -> bool:
     if not all(_LEAST_SCALE <= loss.scale <= _MOST_SCALE for _, loss in losses.steps):
         return False
     # A wide law whose bulk is narrow would need too many cells: its atoms decide, and the other routes know them.
+    interval = choose_interval(losses, _COARSE)
     widest = max(4 * loss.reach if isinstance(loss, RenyiLoss) else loss.period for _, loss in losses.steps)
-    return widest <= _MOST_CELLS * choose_interval(losses, _COARSE)
+    return widest <= _MOST_CELLS * interval and max(loss.reach for _, loss in losses.steps) <= _MOST_READ * interval
 
 
 @lru_cache(maxsize=512)
@@ -201,8 +203,8 @@ def _window(parts: Parts, theta: float) -> _Window:
     top = min((rise + _CLEAR) / s for rise, s in zip(rises, steps, strict=True))
     bottom = max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta))
     low, high = max(parts.least, math.floor(bottom / parts.interval)), min(parts.most, math.ceil(top / parts.interval))
-    # Any window is valid; where rounding left none, one cell stands for it.
-    size = scipy.fft.next_fast_len(max(1, high - low + 1), real=True)
+    # Any window is valid; where rounding left none, one cell stands for it, and where it left too many, some of them.
+    size = scipy.fft.next_fast_len(min(max(1, high - low + 1), 2 * _MOST_CELLS), real=True)
     if low + size > parts.most:
         return _Window(low, size, 0.0)
     last = (low + size - 1) * parts.interval

@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.loss import Floats, Loss, Pmf, grid_of
+from accounting.conversion.pld.loss import MOST_CELLS, Floats, Loss, Pmf, grid_of
 
 _ULP = 2.0**-52
 _NOTHING = 1e-250  # an infinite loss this likely is no reason for a wider grid
@@ -34,6 +34,10 @@ class Hull:
     def period(self) -> float:
         return 0.0
 
+    @property
+    def reach(self) -> float:
+        return min(MOST_REACH, min((loss for _, _, loss in self.bounds), key=lambda loss: loss.scale).reach)
+
     def pmf(self, interval: float, tail: float) -> Pmf:
         reach = min(self._cells(interval, tail), int(MOST_REACH / interval))
         mass, infinity = masses(self.profile(grid_of(0, reach, interval)), interval)
@@ -43,9 +47,11 @@ class Hull:
         """How many cells the grid needs: those of the narrowest bound, if nothing of weight is left beyond them."""
         cells, least = 0, min(added for _, added, _ in self.bounds)
         for factor, added, loss in sorted(self.bounds, key=lambda bound: bound[2].scale):
+            # A wider bound may be wider than memory; any grid is valid.
+            if cells and loss.reach > MOST_CELLS * interval:
+                break
             pmf = loss.pmf(interval, tail / factor)
             cells = max(cells, pmf.low + len(pmf.mass))
-            # A wider bound may be wider than memory.
             if factor * pmf.infinity <= max(4 * tail, _NOTHING) and added <= least:
                 break
         return cells

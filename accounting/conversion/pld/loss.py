@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 TINY = 1e-299  # the least tail that is cut off
-_MOST_CELLS = 2**24
+MOST_CELLS = 2**24  # of one law: 128 MiB
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Loss(Protocol):
         """A loss that grids should hit, for its atoms; 0 if there is none."""
         ...
 
+    @property
+    def reach(self) -> float:
+        """No finite loss of any weight lies beyond +-reach; it says whether a grid fits into memory."""
+        ...
+
     def pmf(self, interval: float, tail: float) -> Pmf:
         """The loss on multiples of `interval`, rounded so that no divergence shrinks (Theorem P2).
 
@@ -62,11 +67,6 @@ class Law(Loss, Protocol):
 
     def cell(self, left: Floats, right: Floats) -> Floats:
         """P(left < L <= right), to 1e-12 relative."""
-        ...
-
-    @property
-    def reach(self) -> float:
-        """No finite loss of any weight lies beyond +-reach."""
         ...
 
 
@@ -105,10 +105,10 @@ def require_bearable(reach: float, interval: float) -> None:
     """
     if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < math.inf:
         raise InvalidArgument(f"interval={str(interval)[:30]} must be a finite number > 0, in nats")
-    if not 2 * reach <= _MOST_CELLS * interval:
+    if not 2 * reach <= MOST_CELLS * interval:
         raise InvalidArgument(
             f"interval={interval!r} is too fine for losses of about {reach:.3g} nats: the grid would have more than "
-            f"{_MOST_CELLS:,} points. Take a larger interval, or read epsilon and delta of the curve, which need no grid"
+            f"{MOST_CELLS:,} points. Take a larger interval, or read epsilon and delta of the curve, which need no grid"
         )
 
 

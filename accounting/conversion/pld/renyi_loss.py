@@ -59,9 +59,11 @@ class RenyiLoss:
         return Pmf(-reach * stride, mass, infinity)
 
     def _beyond(self, tail: float) -> float:
-        """An epsilon at which the profile is at most `tail`."""
+        """An epsilon at which the profile is at most `tail`, or `TINY` if that is more."""
         orders, values = np.array(self.orders), np.array(self.values)
-        return float(np.min(values + np.log1p(-1 / orders) - (math.log(tail) + np.log(orders)) / (orders - 1)).clip(0.0))
+        return float(
+            np.min(values + np.log1p(-1 / orders) - (math.log(max(tail, TINY)) + np.log(orders)) / (orders - 1)).clip(0.0)
+        )
 
     def profile(self, y: Floats) -> Floats:
         ahead, down = self._ahead(np.abs(y)), np.minimum(y, 0.0)

@@ -40,6 +40,10 @@ class SampledNormal:
     def period(self) -> float:
         return 0.0
 
+    @property
+    def reach(self) -> float:
+        return self.mu * (self.mu / 2 + _FAR)
+
     def directions(self) -> tuple[Loss, Loss]:
         """The loss where the user is removed, and where the user is added."""
         return Directed(self.mu, self.rate, removed=True), Directed(self.mu, self.rate, removed=False)
@@ -72,6 +76,10 @@ class Directed:
     @property
     def period(self) -> float:
         return 0.0
+
+    @property
+    def reach(self) -> float:
+        return SampledNormal(self.mu, self.rate).reach
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         far = min(_FAR, -float(scipy.special.ndtri(max(tail, TINY))))
