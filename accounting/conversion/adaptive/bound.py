@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from accounting.conversion.adaptive.solution import Solution
 from accounting.conversion.adaptive.steps import Described, Plan, RangeStep, Step, read_plan
 from accounting.conversion.pld.loss import Floats, Law
 from accounting.conversion.renyi import check_delta, check_epsilon, rdp_to_delta, rdp_to_epsilon
+from accounting.decimal_sum import exact
 from accounting.errors import AccountingError, InvalidArgument
 
 # Below, the far tails of a Gaussian step (6e-300) are no longer negligible.
@@ -115,23 +117,43 @@ def delta_bounds(
     """
     plan, at = read_plan(steps), _array(epsilons)
     given = [check_epsilon(epsilon) for epsilon in at.ravel().tolist()]
-    # At the sum of the pure epsilons and beyond, nothing is left but the bad events: no grid is asked.
-    points = [epsilon for epsilon in given if epsilon < plan.curve.core_epsilon]
-    if not plan.blocks or not points:
-        flat = np.full(at.shape, plan.added)
-        return DeltaBounds(at, flat, flat, plan.added, 0.0, 0.0)
+    closed = {epsilon: _near_the_sum(plan, epsilon) for epsilon in given}
+    points = [epsilon for epsilon, found in closed.items() if found is None]
+    if not points:
+        return _stated(plan, at, [pair for epsilon in given if (pair := closed[epsilon])], 0.0)
     least = min(rdp_to_delta(plan.curve.rdp, epsilon, plan.curve.table_orders).value for epsilon in points) * _BEYOND
     _check_tiny(least)
     reach = max(*points, _reach(plan, least))
 
     def measured(solution: Solution) -> DeltaBounds:
-        upper = np.array([solution.upper_at(epsilon) if epsilon in points else 0.0 for epsilon in given])
-        lower = np.array([solution.lower_at(epsilon) if epsilon in points else 0.0 for epsilon in given])
-        gap = float(np.max((upper - lower) / np.maximum(upper, 1e-300)))
-        upper = np.minimum(1.0, (upper + plan.added) * (1 + 1e-15)).reshape(at.shape)
-        return DeltaBounds(at, upper, (lower + plan.added).reshape(at.shape), plan.added, solution.interval, gap)
+        pairs = [closed[epsilon] or (solution.lower_at(epsilon), solution.upper_at(epsilon)) for epsilon in given]
+        return _stated(plan, at, pairs, solution.interval)
 
     return _refined(plan, reach, least, tolerance, interval, measured, lambda bounds: bounds.gap)
+
+
+def _stated(plan: Plan, at: Floats, pairs: list[tuple[float, float]], interval: float) -> DeltaBounds:
+    lower, upper = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
+    gap = float(np.max((upper - lower) / np.maximum(upper, 1e-300), initial=0.0))
+    upper = np.where(upper > 0, np.minimum(1.0, (upper + plan.added) * (1 + 1e-15)), plan.added)
+    return DeltaBounds(at, upper.reshape(at.shape), (lower + plan.added).reshape(at.shape), plan.added, interval, gap)
+
+
+def _near_the_sum(plan: Plan, epsilon: float) -> tuple[float, float] | None:
+    """(lower, upper) delta, without bad events, at most one range below the sum of all, or beyond it; else None. Theorem D7."""
+    if epsilon >= plan.curve.core_epsilon:
+        return 0.0, 0.0
+    widths: Counter[float] = Counter()
+    for block in plan.blocks:
+        for step, times in Counter(block.orders[0]).items():
+            widths[step.width if isinstance(step, RangeStep) else 0.0] += block.count * times
+    left = float(sum((n * exact(width) for width, n in widths.items()), Decimal(0)) - exact(epsilon))
+    if not 0 < left <= min(widths):  # a pair's step counts as no range
+        return None
+    parts = 1 + sum(widths.values())
+    terms = [(parts, math.log(-math.expm1(-left / parts))), *((-n, math.log(-math.expm1(-w))) for w, n in widths.items())]
+    total, doubt = sum(n * log for n, log in terms), 1e-15 * sum(abs(n) * (1 + abs(log)) for n, log in terms)
+    return math.exp(total - doubt), max(math.exp(total + doubt), 5e-324)
 
 
 def _array(epsilons: ArrayLike) -> Floats:

@@ -315,3 +315,31 @@ def test_wide_ranges_cost_what_they_cost(width: float) -> None:
     else:
         found = adaptive_composition([curve], 1e-6)
         assert found.epsilon_lower <= curve.epsilon(1e-6) * (1 + 1e-9) <= found.epsilon_upper * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("widths", [(1.0,), (0.8, 1.1), (1.0, 0.7, 0.9), (0.5, 0.5, 0.5, 0.5)])
+def test_the_closed_form_just_below_the_sum_is_that_of_an_adversary(widths: tuple[float, ...]) -> None:
+    """Theorem D7: what is stated without a grid is reached by equal steps, and goes on where a grid's bracket ends."""
+    total, steps = sum(widths), [acc.BoundedRange(epsilon=width) for width in widths]
+    epsilons = [total - share * min(widths) for share in (0.999, 0.5, 0.1)]
+    stated = delta_bounds(steps, epsilons)
+    assert stated.interval == 0
+    assert stated.gap <= 1e-11
+    for epsilon, upper in zip(epsilons, stated.upper.tolist(), strict=True):
+        left = total - epsilon
+        reached = -math.expm1(-left / (len(widths) + 1))
+        for width in widths:
+            reached *= math.expm1(-left / (len(widths) + 1)) / math.expm1(-width)
+        assert upper == pytest.approx(reached, rel=1e-9)
+    if len(widths) > 1:
+        above = delta_bounds(steps, [total - 1.001 * min(widths), *epsilons[1:]], tolerance=0.2)
+        assert above.interval > 0
+        assert above.lower[0] * 0.98 <= stated.upper[0] <= above.upper[0]
+        assert above.upper.tolist()[1:] == stated.upper.tolist()[1:]
+
+
+def test_a_pair_among_the_ranges_has_no_closed_form() -> None:
+    """A step with one dominating pair, or what lies more than the narrowest range below the sum, is left to the grid."""
+    steps = [acc.BoundedRange(epsilon=1.0), acc.PureDP(epsilon=1.0)]
+    assert delta_bounds(steps, [1.9], tolerance=0.2).interval > 0
+    assert delta_bounds([acc.BoundedRange(epsilon=1.0), acc.BoundedRange(epsilon=0.2)], [0.9], tolerance=0.2).interval > 0
