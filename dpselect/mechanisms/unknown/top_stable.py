@@ -36,8 +36,8 @@ class TopStable(Mechanism):
 
     Reads the kbar + 1 highest counts only, so the domain may be unknown; releases a set, never its order, of at most k items.
     Guarantee for distinct-user counts under add_remove, whatever k: Approximate(SparseVectorDP(split * epsilon,
-    (1 - split) * epsilon), delta), plus k * BoundedRange(epsilon_em) if that is not 0; Theorem V6. There is none under
-    replace_one, where a gap moves by 2.
+    (1 - split) * epsilon), delta), plus k * BoundedRange(epsilon_em) if that is not 0; Theorem V6. A replacement is two such
+    steps: `group_privacy(curve, 2)`.
 
     Args:
         k: how many items at most, >= 1.
