@@ -209,9 +209,9 @@ def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
     """Whether so many changes of linf are allowed."""
     linf, touched, gained = sensitivity.linf, sum(step != 0 for step in change), sum(step > 0 for step in change)
     few = sensitivity.l0 is None or touched <= sensitivity.l0
-    # Shares of one user: what is gained is one user's, and what is lost another's.
-    most = sensitivity.items_alone if sensitivity.uniform else None
-    by_user = most is None or max(gained, touched - gained) <= most
+    # Shares of one user: what is gained is one user's, and what is lost another's, each within a norm of its own.
+    alone, most = max(gained, touched - gained), sensitivity.items_alone
+    by_user = not sensitivity.uniform or ((most is None or alone <= most) and linf <= sensitivity.alone(alone) * (1 + 1e-12))
     squares = touched * linf**2 <= sensitivity.l2_of(None) ** 2 * (1 + 1e-12)
     return few and by_user and squares and touched * linf <= sensitivity.l1_of(None)
 

@@ -29,6 +29,20 @@ def test_changes_are_those_of_the_relation() -> None:
     assert set(dps.verify.changes(dps.Sensitivity(l0=1), 2)) == {(0, 1), (1, 0)}
 
 
+@pytest.mark.parametrize(("norm", "both"), [("l2", 1.3), ("l1", 1.9)])
+def test_two_replaced_users_have_a_norm_each(norm: str, both: float) -> None:
+    """Shares of one user measure at most half of what two do: two whole items of one user are no neighbour, one of each are."""
+    shares = dps.Sensitivity.of_clipped(both, norm, "replace_one", items_per_user=2)
+    found = set(dps.verify.changes(shares, 3))
+    assert (1, -1, 0) in found
+    assert not {(1, 1, 0), (1, 1, -1), (-1, 0, -1)} & found
+    histogram = dps.SparseHistogram(
+        k=2, scale=3.5, delta=0.1, sensitivity=shares, noise="gaussian" if norm == "l2" else "laplace"
+    )
+    worst = dps.verify.worst_case(histogram, candidates=3, highest=1, domain="observed", epsilons=(30.0,))
+    assert worst.delta[0] <= 0.1 * (1 + 1e-9)
+
+
 def test_the_worst_case_of_the_exponential_mechanism() -> None:
     """For two candidates the worst pair is known: a log-odds shift of epsilon across the middle."""
     worst = dps.verify.worst_case(dps.ExponentialMechanism(epsilon=1.0), candidates=2, highest=6, epsilons=(0.0,))
