@@ -146,7 +146,7 @@ class Replay:
         for place in set(new) - self._touched:
             account = self.accounts[place]
             account.spent, account.doubt = account.spent.plus(price), account.doubt + _doubt(first, price)
-            if price.main >= 0 and entry.seq > revision.seq and not limit.fits(NOTHING, account.spent):
+            if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not limit.fits(NOTHING, account.spent):
                 yield f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
         self._touched |= set(new)
 

@@ -113,6 +113,17 @@ def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> Non
         assert copy.totals("days") == ledger.totals("days")
 
 
+def test_a_quota_that_came_too_late_is_no_fault_of_a_release(ledger: Ledger) -> None:
+    """An account beyond a quota declared since is not charged by a release, whether or not that gives something back."""
+    ledger.create_dataset("views", BUDGETS[0], "add_remove")
+    for key in ("a", "b", "c"):
+        reserved(ledger, "views", key)
+    ledger.quotas("views").declare(Quota(name="all", limit=acc.Budget(rho=0.001, delta=1e-6), by="actor"))
+    for key, spent in (("a", WHOLE), ("b", picks(9)), ("c", None)):
+        ledger.release("views", key, spent=spent)
+    assert ledger.verify().ok
+
+
 def edited(entries: list[Entry], **changes: Any) -> list[Entry]:
     """The same chain with its last entry changed, its sum and its hash along with it."""
     last = replace(entries[-1], **changes)
