@@ -92,7 +92,9 @@ def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:
 
 
 def without_counts(mechanism: Mechanism) -> Mechanism:
-    """What selects."""
+    """What selects, of every group the same."""
+    if isinstance(mechanism, mechanisms.PerGroup):
+        return without_counts(mechanism.mechanism)
     if not mechanism.releases_values:
         return mechanism
     return mechanism.mechanism if isinstance(mechanism, mechanisms.WithValues) else mechanism

@@ -12,7 +12,7 @@ from dpselect.default_groups import default_group_choice, default_groups
 from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice, default_mechanism
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.clipping import Norm
-from dpselect.mechanisms import DiscoverThenSelect, Mechanism, SparseHistogram
+from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup, SparseHistogram
 from dpselect.request import TopKRequest
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
@@ -75,11 +75,8 @@ def choice_of(question: Question, catalogue: list[Label] | None) -> Choice:
         raise InvalidRequest(WHOLE_COUNTS)
     groups_of(question)
     require_sums(question, public=catalogue is not None)
-    if question.planned is not None and question.group is not None:
-        raise InvalidRequest(
-            "the mechanism in the file was planned for a log as a whole: with --group state the budget (--epsilon)"
-        )
     if question.planned is not None:
+        _require_groups(question, question.planned)
         again = question.planned.again if isinstance(question.planned, DiscoverThenSelect) and clip is not None else None
         return Choice(_checked(question.planned, question, catalogue), limit, clip, norm, again)
     request = TopKRequest(
@@ -121,6 +118,22 @@ def _of_groups(question: Question, request: TopKRequest, most: int) -> Choice:
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     found = default_groups(question.budget, asked, most, kind=question.mechanism, discover=discover)
     return Choice(found, question.max_items_per_user, question.clip, _norm(question))
+
+
+def _require_groups(question: Question, planned: Mechanism) -> None:
+    """Refuse a mechanism that was planned for other groups; said before a long read."""
+    if not isinstance(planned, PerGroup):
+        if question.group is not None:
+            words = "the mechanism in the file was planned for a log as a whole: with --group state the budget (--epsilon)"
+            raise InvalidRequest(words)
+        return
+    if question.group is None:
+        raise InvalidRequest("the mechanism in the file was planned for every group: name their column (--group)")
+    if (question.max_groups_per_user or 0) > planned.max_groups_per_user:
+        raise InvalidRequest(f"--max-groups-per-user must be at most {planned.max_groups_per_user}, as planned")
+    if (question.groups is None) != (planned.discovery is not None):
+        other = "for groups of a public list: give it (--groups)" if planned.discovery is None else "to discover groups"
+        raise InvalidRequest(f"the mechanism in the file was planned {other}")
 
 
 def _sensitivity(question: Question) -> Sensitivity:

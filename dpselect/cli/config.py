@@ -17,7 +17,7 @@ from accounting.registry import kind_of
 from dpselect.cli.printable import printable
 from dpselect.errors import InvalidRequest
 from dpselect.events import Format
-from dpselect.mechanisms import AnyMechanism, members
+from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.traits import INSTEAD
 from dpselect.planning.task import Charged, Criterion, Part
 
@@ -47,6 +47,10 @@ class DataTable(Table):
     domain: str | None = Field(default=None, description="file with a public catalogue of items")
     domain_column: str | None = Field(default=None, description="column of the catalogue that holds the items")
     max_items_per_user: Count | None = Field(default=None, description="an integer >= 1: keep so many items of each user at most")
+    group: str | None = Field(default=None, description="column of groups, likewise")
+    groups: str | None = Field(default=None, description="file with a public list of groups")
+    groups_column: str | None = Field(default=None, description="column of that list that holds the groups")
+    max_groups_per_user: Count | None = Field(default=None, description="an integer >= 1: groups of each user to keep at most")
     clip: Positive | None = Field(default=None, description="a number > 0: scale each user's counts to so large a norm at most")
     salt: str | None = Field(default=None, description="text: salt of that choice")
     relation: Relation = Field(default="add_remove", description="'add_remove' or 'replace_one'")
@@ -66,10 +70,11 @@ class ReleaseTable(Table):
     def _releases_k_items(self) -> Self:
         if self.mechanism is None:
             return self
-        other = INSTEAD.get(self.mechanism.traits.answers)
+        one = self.mechanism.mechanism if isinstance(self.mechanism, PerGroup) else self.mechanism
+        other = INSTEAD.get(one.traits.answers)
         if other is not None:
-            raise ValueError(f"mechanism kind={kind_of(type(self.mechanism))!r} {other}: choose one that 'dpselect plan' names")
-        size = self.mechanism.most_released
+            raise ValueError(f"mechanism kind={kind_of(type(one))!r} {other}: choose one that 'dpselect plan' names")
+        size = one.most_released
         if None not in (self.k, size) and self.k != size:
             raise ValueError(f"k={self.k} contradicts the mechanism, which is for k={size}: plan again, or make them equal")
         return self
@@ -111,6 +116,9 @@ class PlanTable(Table):
     users: Count | None = Field(default=None, description="an integer >= 1: how many users there are")
     items_per_user: Positive | None = Field(default=None, description="a number > 0: items that a user touches on average")
     column: str | None = Field(default=None, description="column of the CSV file that holds the counts")
+    groups: Count | None = Field(default=None, description="an integer >= 1: how many groups there are, each with a top k")
+    groups_per_user: Real | None = Field(default=None, ge=1.0, description="a number >= 1: groups that a user is in on average")
+    group_exponent: Real | None = Field(default=None, ge=0.0, description="a number >= 0: Zipf exponent of the groups' sizes")
     declared_public: Flag = Field(default=False, description="true if the counts in the CSV file are public or made up")
     unknown_domain: Flag | None = Field(default=None, description="true if there is no public catalogue of items")
     order: Flag | None = Field(default=None, description="true if the order has to be released, false if the set suffices")

@@ -9,7 +9,7 @@ import typer
 
 from dpselect.cli import json_output, options
 from dpselect.cli.config import Config, ReleaseTable
-from dpselect.mechanisms import members
+from dpselect.mechanisms import PerGroup, members
 
 # What pydantic leaves as it is where the type is an alternative.
 _KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
@@ -30,7 +30,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _kinds() -> list[str]:
-    return [kind for kind, member in sorted(members().items()) if member.traits.ranks_counts]
+    return [kind for kind, member in sorted(members().items()) if member.traits.ranks_counts or member is PerGroup]
 
 
 def _mechanism(kind: str) -> dict[str, Any]:

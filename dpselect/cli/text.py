@@ -15,7 +15,7 @@ from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relat
 from dpselect.cli.printable import printable, rounded_up
 from dpselect.cli.question import Answer, Question
 from dpselect.counts import Interval, interval, without_counts
-from dpselect.mechanisms import Mechanism, PerGroup
+from dpselect.mechanisms import Mechanism
 from dpselect.selection import Label, Selection
 
 UNRECORDED = (
@@ -209,8 +209,6 @@ def _bounds(answer: Answer) -> str:
 def noise_in_words(mechanism: Mechanism, scores: str) -> str:
     """The amount of noise, in units of the scores or in nats, fresh from the operating system."""
     mechanism = without_counts(mechanism)
-    if isinstance(mechanism, PerGroup):
-        return noise_in_words(mechanism.mechanism, scores)
     knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"
     if knob is None:
         return f"as configured, {source}"

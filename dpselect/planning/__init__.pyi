@@ -7,4 +7,5 @@ from .release_plan import PlannedMechanism as PlannedMechanism
 from .release_plan import ReleasePlan as ReleasePlan
 from .release_plan import Unsuited as Unsuited
 from .shape import Shape as Shape
+from .task import Groups as Groups
 from .task import Part as Part

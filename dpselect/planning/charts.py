@@ -9,7 +9,7 @@ from pydantic import Field
 from accounting.frozen import Frozen, Real
 from dpselect.errors import InvalidRequest
 
-Key = Literal["epsilon", "k", "releases", "price"]
+Key = Literal["epsilon", "k", "releases", "groups", "price"]
 
 
 @final

@@ -13,6 +13,7 @@ from dpselect.mechanisms import Mechanism
 from dpselect.planning.evaluate import quality
 from dpselect.planning.families import Family, variants
 from dpselect.planning.fit import Fitted, fits, whole
+from dpselect.planning.levels import Levels
 from dpselect.planning.loads import Bounding
 from dpselect.planning.quality import Quality
 from dpselect.planning.reasons import unsuited
@@ -53,12 +54,19 @@ class Judge:
     def screened(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding, runs: int = _SCREENED) -> Quality:
         """A quick look, to choose settings by; other draws than those of `judged`, which the choice then does not flatter."""
         quick = Runs(min(self.rounds, runs), self.seed, stage=0, fine=False, places=self.places)
-        return quality(mechanism, task.levels(part, bounding), quick, self.level)
+        return self._over_groups(mechanism, task.rankings(part, bounding), quick)
 
     def judged(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding) -> Quality:
         """The quality that is reported."""
         runs = Runs(self.rounds, self.seed, places=self.places)
-        return quality(mechanism, task.levels(part, bounding), runs, self.level)
+        return self._over_groups(mechanism, task.rankings(part, bounding), runs)
+
+    def _over_groups(self, mechanism: Mechanism, rankings: Sequence[tuple[int, Levels]], runs: Runs) -> Quality:
+        """On average over the groups, all intervals together with the stated confidence."""
+        level = 1 - (1 - self.level) / len(rankings)
+        own = (replace(runs, seed=runs.seed + place) for place in range(len(rankings)))  # draws of its own for each group
+        found = [(count, quality(mechanism, levels, runs, level)) for (count, levels), runs in zip(rankings, own, strict=True)]
+        return found[0][1] if len(found) == 1 else Quality.average(found)
 
     def worth(self, found: Quality) -> Worth:
         """The better, the greater; ties are broken by the other criteria."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -22,6 +23,7 @@ from dpselect.planning.task import Part, Task
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 _COUNTS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _SIZES = (0.2, 0.5, 1.0, 2.0, 5.0)
+_GROUPS = (1, 2, 3, 5, 10)
 _ROUNDS = 1000  # of each point
 _PRICED = 17  # points of the price
 
@@ -42,7 +44,8 @@ def explore(
     Args:
         plan: where to start from.
         shape: the one that it was made for.
-        charts: which of "epsilon", "k", "releases" and "price".
+        charts: which of "epsilon", "k", "releases", "groups" and "price". "groups" is of plans for groups: what is found where
+            users are kept in more or fewer of them.
         mechanisms: how many of the best are drawn, >= 1.
         progress: called with (done, of how many) points.
 
@@ -59,7 +62,7 @@ def explore(
     steps = {key: list(_steps(key, plan, shape)) for key in charts if key != "price"}
     count = _Counter(sum(map(len, steps.values())), progress)
     drawn = {key: _quality(key, tasks, names, plan, count) for key, tasks in steps.items()}
-    return tuple(_price(plan) if key == "price" else drawn[key] for key in charts)
+    return tuple(_price(plan) if key == "price" else drawn[key] for key in charts if key != "groups" or plan.groups is not None)
 
 
 class _Counter:
@@ -85,6 +88,10 @@ def _steps(key: Key, plan: ReleasePlan, shape: Shape) -> Iterator[tuple[float, T
         for factor in _distinct(_COUNTS, base.releases):
             parts = tuple(Part(releases=max(1, round(factor * part.releases)), k=part.k) for part in plan.parts)
             yield sum(part.releases for part in parts), _task(plan, shape, parts=parts)
+    elif key == "groups":
+        for number in () if plan.groups is None else sorted({*_GROUPS, plan.groups.max_groups_per_user}):
+            kept = plan.groups and plan.groups.model_copy(update={"max_groups_per_user": number})
+            yield number, replace(base, groups=kept)
     elif len(plan.parts) == 1:
         most = shape.size if plan.domain == "public" else shape.touched
         for factor in _distinct(_SIZES, plan.parts[0].k, most):
@@ -110,6 +117,7 @@ def _task(plan: ReleasePlan, shape: Shape, *, budget: Budget | None = None, part
         plan.max_items_per_user,
         plan.stated,
         plan.counts,
+        plan.groups,
     )
 
 
@@ -150,6 +158,8 @@ def _words(key: Key, plan: ReleasePlan) -> tuple[str, str, float]:
         return f"Recall against the budget's {unit}", f"{unit} of all releases together (nats)", plan.budget.limit
     if key == "k":
         return "Recall against k", "k, items per release", plan.parts[0].k
+    if key == "groups" and plan.groups is not None:
+        return "How many groups of a user to keep", "groups per user", plan.groups.max_groups_per_user
     return "How many releases the budget buys", "releases that share the budget", releases
 
 

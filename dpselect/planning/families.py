@@ -96,7 +96,7 @@ class Family:
             task.limit is None and task.shape.loads is not None and not task.stated and self.member.traits.domain == "unknown"
         )
         generous = unbounded and (self.member.traits.recipe is not None or self.settings.get("noise") in self.member.traits.clips)
-        return Bounding(GENEROUS if generous else task.limit, self.clip, self.norm)
+        return Bounding(GENEROUS if generous else task.limit, self.clip, self.norm, task.kept)
 
     def sensitivity(self, task: Task) -> Sensitivity:
         """What one user may change then."""

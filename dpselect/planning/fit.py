@@ -105,10 +105,10 @@ def failures(family: Family, task: Task) -> list[float | None]:
         return [None]
     budget = task.budget
     if budget.form == "approximate" and task.charged == "separately":
-        each = budget.failure_of_each(task.releases)
+        each = budget.failure_of_each(task.charges)
         return [each] if each > 0 else []
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    return [failure for share in shares for failure in _even(exact(budget.delta) * exact(share), task.releases)]
+    return [failure for share in shares for failure in _even(exact(budget.delta) * exact(share), task.charges)]
 
 
 def composed(task: Task, mechanisms: tuple[Mechanism, ...]) -> Curve:

@@ -29,20 +29,27 @@ class Bounding:
         limit: at most so many items of a user are kept, chosen by a hash; None for all.
         clip: the 0/1 vector of the kept ones is scaled to a norm of at most this; None to leave it.
         norm: in which that is: "l2" divides by the root of the number of items, "l1" by the number.
+        share: of the users of a group, those that are kept in it at all.
     """
 
     limit: int | None = None
     clip: float | None = None
     norm: Norm = "l2"
+    share: float = 1.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all items of a user who is kept count, in full."""
+        return self.limit is None and self.clip is None
 
     @property
     def idle(self) -> bool:
         """Whether nothing is done."""
-        return self.limit is None and self.clip is None
+        return self.whole and self.share == 1.0
 
     def kept(self, loads: Floats) -> Floats:
         """(bins,) the chance that an item of a user with so many is kept."""
-        return np.ones_like(loads) if self.limit is None else np.minimum(1.0, self.limit / loads)
+        return self.share * (np.ones_like(loads) if self.limit is None else np.minimum(1.0, self.limit / loads))
 
     def weight(self, loads: Floats) -> Floats:
         """(bins,) what a kept item of such a user counts."""

@@ -19,7 +19,7 @@ from dpselect.planning.reasons import not_planned
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan, Unsuited
 from dpselect.planning.robust import tested
 from dpselect.planning.shape import Shape
-from dpselect.planning.task import Charged, Criterion, Domain, Part, Task
+from dpselect.planning.task import Charged, Criterion, Domain, Groups, Part, Task
 from dpselect.sensitivity import Sensitivity
 
 _ROUNDS = (100, 10_000_000)
@@ -41,6 +41,7 @@ def plan(
     sensitivity: Sensitivity | None = None,
     schedule: Sequence[tuple[int, int]] | None = None,
     charged: Charged = "together",
+    groups: Groups | None = None,
     mechanisms: Sequence[str] | None = None,
     with_counts: bool = False,
     rank_by: Criterion = "recall",
@@ -69,6 +70,8 @@ def plan(
         schedule: (releases, k) parts that share the budget, all with the same amount of noise, in place of k and releases.
         charged: "together", as one plan fixed in advance (`Session.schedule`), or "separately", one by one through the filter of
             `budget`, as `dpselect topk --ledger` does; the latter adds up at one Renyi order and is a little dearer.
+        groups: `planning.Groups`: every release is of the top k of each of these, by one `PerGroup`, and what is found is the
+            mean over them. `shape` is that of the whole log, and `max_items_per_user` and clips hold within each group.
         mechanisms: kinds to consider; all by default.
         with_counts: whether every release also gives a noisy count of each item, with an interval (`dpselect.interval`). The
             counts get the largest share of the budget, of .1, .2, .4 and .6, that costs the best selection .01 of recall at most;
@@ -93,6 +96,7 @@ def plan(
         limit=max_items_per_user,
         stated=sensitivity is not None,
         counts=_COUNTS[0] if with_counts else None,
+        groups=groups,
     )
     _require_task(task)
     considered = _considered(mechanisms)
@@ -111,6 +115,7 @@ def plan(
         max_items_per_user=max_items_per_user,
         stated=sensitivity is not None,
         counts=task.counts,
+        groups=groups,
         shape=shape.description,
         items=shape.size,
         rank_by=rank_by,
@@ -198,10 +203,12 @@ def _require_task(task: Task) -> None:
         raise InvalidRequest(f"order={task.order!r} must be True, where the order has to be released, or False")
     if task.releases > _MOST_RELEASES:
         raise InvalidRequest(f"releases={task.releases} is more than {_MOST_RELEASES:,} in all: plan for fewer")
+    if not isinstance(task.groups, Groups | None):
+        raise InvalidRequest(f"groups must be a dpselect.planning.Groups, not {type(task.groups).__name__}")
     items = task.shape.size if task.known else task.shape.touched
     for part in task.parts:
-        if part.k > items:
-            what = "items" if task.known else "items with any users"
+        if not task.has(part.k):
+            what = ("items" if task.known else "items with any users") + (" for all groups" if task.groups else "")
             raise InvalidRequest(f"k={part.k} items cannot come out of a shape with {items} {what}: ask for fewer")
 
 

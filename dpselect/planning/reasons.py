@@ -34,6 +34,8 @@ def unsuited(family: Family, task: Task) -> str | None:
         return "needs a public domain: it would show items that are read off private data"
     if task.order and family.member.traits.ordered is False:
         return "does not release the order"
+    if family.member.traits.recipe is not None and task.groups is not None:
+        return "looks at users twice, which is not done for groups"
     if family.member.traits.recipe is not None and (
         task.stated or task.shape.loads is None or task.shape.loads.sizes[-1] <= _FEW
     ):

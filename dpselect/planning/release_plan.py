@@ -14,7 +14,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, Mechanism
 from dpselect.planning.loads import Norm
 from dpselect.planning.quality import Quality
-from dpselect.planning.task import Charged, Criterion, Domain, Part
+from dpselect.planning.task import Charged, Criterion, Domain, Groups, Part
 from dpselect.sensitivity import Sensitivity
 
 
@@ -83,6 +83,7 @@ class ReleasePlan(Frozen):
         domain, order, sensitivity, charged, max_items_per_user: as asked.
         stated: whether the sensitivity was asked for as such.
         counts: the share of the budget that noisy counts of the items get; None without them.
+        groups: those that each release is for, by `PerGroup`; None for the log as a whole.
         shape: in words, what the data were taken to look like.
         items: how many items that shape has.
         rank_by: what the mechanisms are ranked by.
@@ -101,6 +102,7 @@ class ReleasePlan(Frozen):
     max_items_per_user: Count | None = Field(default=None, description="an integer >= 1, or None")
     stated: bool = Field(default=False, description="true or false")
     counts: Probability | None = Field(default=None, description="a share in (0, 1), or None")
+    groups: Groups | None = Field(default=None, description="Groups, or None")
     shape: str = Field(description="words")
     items: Count = Field(description="an integer >= 1")
     rank_by: Criterion = Field(description="a criterion")

@@ -25,7 +25,7 @@ def tested(planned: Sequence[PlannedMechanism], task: Task, judge: Judge) -> lis
     bar = max(one.quality.recall.value for one in planned) - _CLOSE
     close = [one for one in planned if one.quality.recall.value >= bar]
     samples = [_varied(task, np.random.default_rng([judge.seed, 2, place])) for place in range(_SAMPLES)]
-    samples = [one for one in samples if _possible(one)]
+    samples = [one for one in samples if task.groups is None and _possible(one)]  # a sample of each group is another thing
     around = [one for one in (replace(task, shape=shape) for shape in _around(task.shape)) if _possible(one)]
     found = [_tested(one, samples, around, judge) for one in close]
     # Equals to a thousandth: the one that tells the order as well; then, as sorting is stable, in the order of the shape itself.
@@ -45,7 +45,7 @@ def _varied(task: Task, rng: np.random.Generator) -> Task:
 
 
 def _possible(task: Task) -> bool:
-    return all(part.k <= (task.shape.size if task.known else task.shape.touched) for part in task.parts)
+    return all(task.has(part.k) for part in task.parts)
 
 
 def _tested(one: PlannedMechanism, samples: Sequence[Task], around: Sequence[Task], judge: Judge) -> PlannedMechanism:
@@ -57,7 +57,7 @@ def _tested(one: PlannedMechanism, samples: Sequence[Task], around: Sequence[Tas
 
 def _recall(one: PlannedMechanism, task: Task, judge: Judge) -> float:
     """Of one release, on average over the parts of the schedule."""
-    bounding = Bounding(one.max_items_per_user, one.clip, one.norm)
+    bounding = Bounding(one.max_items_per_user, one.clip, one.norm, task.kept)
     pairs = zip(one.mechanisms, task.parts, strict=True)
     found = [part.releases * judge.screened(run, task, part, bounding, _RUNS).recall.value for run, part in pairs]
     return sum(found) / sum(part.releases for part in task.parts)

@@ -198,6 +198,11 @@ class Shape:
         words = f"{factor:g} times the users: {self.description}"
         return self._of(self.values * factor, words, users=None if self.users is None else self.users * factor)
 
+    def in_group(self, share: float) -> Shape:
+        """A group with this share of the users, in whole users per item."""
+        words = f"a group of {share:.3g} of the users: {self.description}"
+        return self._of(np.rint(self.values * share), words, users=None if self.users is None else self.users * share)
+
     def heavier(self, factor: float) -> Shape:
         """The same with `factor` times the items per user, and so many users as before."""
         most = _MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
@@ -228,12 +233,13 @@ class Shape:
         counts, members = self.values[kept], self.multiplicities[kept]
         if bounding is None or bounding.idle:
             return Levels.of(counts, members, k)
-        if self.loads is None:
+        known_loads = Loads.of_mean(1.0) if self.loads is None and bounding.whole else self.loads
+        if known_loads is None:
             raise InvalidRequest(
                 f"bounding contributions ({bounding.words()}) takes items away from counts, and this shape does not say how many "
                 "items users have: state items_per_user (--items-per-user), a mean or a distribution"
             )
-        loads = self.loads.at(kept)
+        loads = known_loads.at(kept)
         seen, spread = loads.left(counts, members.astype(np.float64), bounding)
         order = np.argsort(-seen, kind="stable")
         again = cache(partial(loads.at(order).left_within, counts[order], members[order]))

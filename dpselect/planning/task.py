@@ -6,20 +6,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal, final
 
+import numpy as np
 from pydantic import Field
 
 from accounting import Budget
-from accounting.frozen import Count, Frozen
+from accounting.frozen import Count, Frozen, Real
 from dpselect.counts import Counted
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms import Mechanism, PerGroup
 from dpselect.planning.levels import Levels
-from dpselect.planning.loads import Bounding
+from dpselect.planning.loads import Bounding, Loads
 from dpselect.planning.shape import Shape
 from dpselect.sensitivity import Sensitivity
 
 Domain = Literal["public", "unknown"]
 Charged = Literal["together", "separately"]
+_CLASSES = 5
 Criterion = Literal["recall", "exact_set", "score_loss", "released", "in_place"]
 
 
@@ -35,6 +37,40 @@ class Part(Frozen):
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     releases: Count = Field(description="an integer >= 1")
     k: Count = Field(description="an integer >= 1")
+
+
+@final
+class Groups(Frozen):
+    """Groups of a public list, of each of which the top k is released, by `PerGroup`.
+
+    A group looks like the whole log with fewer users. What is found is the mean over the groups.
+
+    Args:
+        count: how many groups there are, >= 1. The price does not depend on it.
+        max_groups_per_user: in how many of them one user is kept, >= 1: so many times the price of one group is paid.
+        per_user: in how many a user is on average before that, >= 1; users are spread geometrically.
+        exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all groups alike.
+    """
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    count: Count = Field(description="an integer >= 1")
+    max_groups_per_user: Count = Field(description="an integer >= 1")
+    per_user: Real = Field(default=1.0, ge=1.0, description="a finite number >= 1")
+    exponent: Real = Field(default=1.0, ge=0.0, description="a finite number >= 0")
+
+    @property
+    def kept(self) -> float:
+        """The share of the (user, group) pairs that the bound keeps."""
+        loads = Loads.of_mean(self.per_user)
+        sizes = np.minimum(loads.sizes, self.count)
+        return float(np.minimum(sizes, self.max_groups_per_user) @ loads.users / (sizes @ loads.users))
+
+    def sizes(self) -> list[tuple[int, float]]:
+        """Up to five classes, largest first: how many groups, and the share of the users that one of them has on average."""
+        shares = np.arange(1, self.count + 1) ** -self.exponent
+        users = np.minimum(1.0, min(self.per_user, self.count) * shares / shares.sum())
+        classes = 1 if self.exponent == 0 else min(_CLASSES, self.count)
+        return [(len(part), float(part.mean())) for part in np.array_split(users, classes)]
 
 
 @final
@@ -54,6 +90,7 @@ class Task:
         limit: at most so many items of a user are counted; None for all.
         stated: whether the sensitivity was stated as such: contributions are then left as they are.
         counts: the share of the budget that noisy counts of the released items get; None: none are released.
+        groups: the groups that a release is for; None: the log as a whole.
     """
 
     budget: Budget
@@ -66,7 +103,8 @@ class Task:
     limit: int | None = None
     stated: bool = False
     counts: float | None = None
-    _seen: dict[tuple[Part, Bounding | None], Levels] = field(default_factory=dict, init=False, repr=False)
+    groups: Groups | None = None
+    _seen: dict[tuple[Part, Bounding | None], list[tuple[int, Levels]]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def known(self) -> bool:
@@ -79,6 +117,31 @@ class Task:
         return sum(part.releases for part in self.parts)
 
     @property
+    def charges(self) -> int:
+        """How many times the price of one group's mechanism is paid."""
+        users = 2 if self.sensitivity.relation == "replace_one" else 1
+        return self.releases if self.groups is None else self.releases * users * self.groups.max_groups_per_user
+
+    @property
+    def kept(self) -> float:
+        """The share of a group's users that a bound on the groups of a user keeps."""
+        return 1.0 if self.groups is None else self.groups.kept
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, Shape]]:
+        """How many groups look how; one like the whole without groups."""
+        if self.groups is None:
+            return [(1, self.shape)]
+        return [(count, self.shape.in_group(share)) for count, share in self.groups.sizes()]
+
+    def has(self, k: int) -> bool:
+        """Whether k items can come out, of the largest group at least."""
+        return any(k <= self._items(shape) for _, shape in self.shapes)
+
+    def _items(self, shape: Shape) -> int:
+        return shape.size if self.known else shape.touched
+
+    @property
     def candidates(self) -> int | None:
         """Size of the public catalogue; None if there is none."""
         return self.shape.size if self.known else None
@@ -88,15 +151,28 @@ class Task:
         """The fresh noise of the counts; None without."""
         if self.counts is None:
             return None
-        parts = [(part.releases, part.k) for part in self.parts]
+        parts = [(part.releases * self.charges // self.releases, part.k) for part in self.parts]
         return Counted.within(self.budget, self.counts, parts, self.sensitivity, separately=self.charged == "separately")
 
     def released(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism, with counts of what it selects where they are asked for: what is charged and run."""
-        return mechanism if self.counted is None else self.counted.beside(mechanism)
+        """The mechanism, with counts of what it selects and for every group where that is asked for: what is charged and run."""
+        one = mechanism if self.counted is None else self.counted.beside(mechanism)
+        return one if self.groups is None else PerGroup(mechanism=one, max_groups_per_user=self.groups.max_groups_per_user)
+
+    def rankings(self, part: Part, bounding: Bounding | None = None) -> list[tuple[int, Levels]]:
+        """The rankings that a release of this part sees once contributions are bounded, and how many groups have each.
+
+        Groups with fewer than k items are left out. Kept: it is asked for many times.
+        """
+        if (part, bounding) not in self._seen:
+            self._seen[part, bounding] = [
+                (count, shape.levels(part.k, bounding, known=self.known))
+                for count, shape in self.shapes
+                if part.k <= self._items(shape)
+            ]
+        return self._seen[part, bounding]
 
     def levels(self, part: Part, bounding: Bounding | None = None) -> Levels:
-        """The ranking that a release of this part sees once contributions are bounded. Kept: it is asked for many times."""
-        if (part, bounding) not in self._seen:
-            self._seen[part, bounding] = self.shape.levels(part.k, bounding, known=self.known)
-        return self._seen[part, bounding]
+        """That of a middling group."""
+        found = self.rankings(part, bounding)
+        return found[len(found) // 2][1]

@@ -9,7 +9,7 @@ from accounting import Budget
 from accounting.relation import WORDS
 from dpselect.calibration import noise_settings
 from dpselect.counts import interval, without_counts
-from dpselect.mechanisms import DiscoverThenSelect, Mechanism
+from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup
 from dpselect.planning.loads import Bounding
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 
@@ -17,7 +17,8 @@ from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 def releases_in_words(plan: ReleasePlan) -> str:
     """What is released, how often."""
     parts = [f"{part.releases:,} release{'s' if part.releases > 1 else ''} of the top {part.k:,}" for part in plan.parts]
-    return " and ".join(parts)
+    every = "" if plan.groups is None else f", of each of {plan.groups.count:,} groups"
+    return " and ".join(parts) + every
 
 
 def budget_in_words(budget: Budget) -> str:
@@ -35,6 +36,10 @@ def question_in_words(plan: ReleasePlan) -> Iterator[tuple[str, str]]:
         yield "contributions", f"a user changes at most {plan.sensitivity.l0:,} counts"
     known = "public" if plan.domain == "public" else "unknown: items are read off the log, and therefore private"
     yield "items", f"{known}; {'in order of rank' if plan.order else 'as a set'}"
+    if (groups := plan.groups) is not None:
+        sizes = f"{groups.count:,} of a public list, sizes by Zipf's law ({groups.exponent:g})"
+        kept = f"kept in {groups.max_groups_per_user:,}: {share(groups.kept)} of the pairs"
+        yield "groups", f"{sizes}; a user is in {groups.per_user:g}, {kept}"
     yield "shape", plan.shape
 
 
@@ -43,7 +48,8 @@ def mechanism_in_words(planned: PlannedMechanism, part: int = 0) -> str:
     run = without_counts(planned.mechanisms[part])
     noise = getattr(run, "noise", None)
     bounding = Bounding(planned.max_items_per_user, planned.clip, planned.norm).words()
-    words = f"{type(run).__name__} with {f'{noise} noise of ' if isinstance(noise, str) else ''}{noise_in_words(run)}"
+    every = "in every group " if isinstance(planned.mechanisms[part], PerGroup) else ""
+    words = f"{every}{type(run).__name__} with {f'{noise} noise of ' if isinstance(noise, str) else ''}{noise_in_words(run)}"
     words += f", {run.candidates:,} items for the second" if isinstance(run, DiscoverThenSelect) else ""
     return words + (f"; {bounding}" if bounding else "") + (f", then {planned.again:.4g}" if planned.again is not None else "")
 
@@ -74,6 +80,7 @@ def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Ite
 def _counts(planned: PlannedMechanism) -> str:
     """How exact they are, and of what kind."""
     run = planned.mechanisms[0]
+    run = run.mechanism if isinstance(run, PerGroup) else run
     around, own = interval(run), without_counts(run) is run
     assert around is not None
     noise = "of the noise that chooses, free of charge" if own else f"of fresh {getattr(run, 'noise', '')} noise"

@@ -69,6 +69,19 @@ def plan(
     max_items_per_user: Annotated[
         int | None, Option("--max-items-per-user", min=1, help="Each user is counted for at most so many items, as for topk.")
     ] = None,
+    groups: Annotated[
+        int | None, Option("--groups", min=1, help="How many groups there are, of each of which the top k is released.")
+    ] = None,
+    groups_per_user: Annotated[
+        float | None, Option("--groups-per-user", min=1, help="Groups that a user is in on average. Default: 1.")
+    ] = None,
+    group_exponent: Annotated[
+        float | None,
+        Option("--group-exponent", min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1."),
+    ] = None,
+    max_groups_per_user: Annotated[
+        int | None, Option("--max-groups-per-user", min=1, help="Each user is kept in at most so many groups, as for topk.")
+    ] = None,
     charged: Annotated[
         Charged | None,
         Option("--charged", help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger]."),

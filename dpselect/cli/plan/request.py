@@ -13,7 +13,7 @@ from dpselect.cli import config, options
 from dpselect.cli.config import Config, DataTable, Expectation, PlanTable, ReleaseTable
 from dpselect.cli.plan.shape import shape
 from dpselect.errors import InvalidRequest
-from dpselect.planning import Part, PlannedMechanism, ReleasePlan, Shape, plan
+from dpselect.planning import Groups, Part, PlannedMechanism, ReleasePlan, Shape, plan
 from dpselect.planning.compare import Progress
 from dpselect.planning.task import Charged
 
@@ -48,7 +48,20 @@ class PlanQuestion:
             "charged": self.charged,
             "mechanisms": self.only or None,
             "with_counts": bool(asked.with_counts),
+            "groups": self._groups(),
         }
+
+    def _groups(self) -> Groups | None:
+        asked, data = self.config.plan, self.config.data
+        about = {"per_user": asked.groups_per_user, "exponent": asked.group_exponent}
+        stated = {name: value for name, value in about.items() if value is not None}
+        if asked.groups is None:
+            if stated or data.group is not None or data.max_groups_per_user is not None:
+                raise InvalidRequest("a plan for groups needs --groups N, how many there are (roughly)")
+            return None
+        if data.max_groups_per_user is None:
+            raise InvalidRequest("--groups needs --max-groups-per-user: a release costs as much as that many of one group")
+        return Groups(count=asked.groups, max_groups_per_user=data.max_groups_per_user, **stated)
 
     def answer(self, progress: Progress | None = None) -> ReleasePlan:
         """The plan."""
@@ -71,7 +84,7 @@ def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | No
     budget = options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"])
     parts = None if schedule is None else _schedule(schedule)
     asked = Config(
-        data=_over(base.data, stated, ("relation", "max_items_per_user")),
+        data=_over(base.data, stated, ("relation", "max_items_per_user", "max_groups_per_user")),
         release=base.release if stated["k"] is None else ReleaseTable(k=stated["k"]),
         budget=budget,
         ledger=base.ledger,

@@ -121,8 +121,8 @@ def value_clip(stated: str | None) -> tuple[float, float] | None:
 
 
 def _merged(stated: Stated, base: Config) -> dict[str, Any]:
-    domain = None if base.data.domain is None else Path(base.data.domain)
-    from_file: dict[str, Any] = {**dict(base.data), "domain": domain, "k": base.release.k}
+    lists = {name: None if (named := getattr(base.data, name)) is None else Path(named) for name in ("domain", "groups")}
+    from_file: dict[str, Any] = {**dict(base.data), **lists, "k": base.release.k}
     if base.ledger is not None:
         from_file |= {"ledger": base.ledger.url}
         from_file |= {name: getattr(base.ledger, name) for name in ("dataset", "period", "team", "purpose")}

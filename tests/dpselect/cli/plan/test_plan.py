@@ -21,6 +21,7 @@ Run = Callable[..., Result]
 ASKED = ("plan", "--k", 5, "--releases", 3, "--epsilon", 1, "--delta", 1e-6, "--rounds", 200)
 ONE = ("--mechanism", "oneshot_top_k")
 MADE_UP = ("--shape", "zipf:1.1", "--items", 80, "--users", 4000, "--items-per-user", 4)
+SHOPS = (("hit", 300), ("fair", 200))
 FILE = """
 [data]
 user = "person"
@@ -368,3 +369,34 @@ def test_a_mechanism_for_another_question_is_not_charged(run: Run, folder: Path,
     assert words in done.stderr
     shown = json.loads(run("ledger", "show", "--ledger", f"sqlite:///{folder}/privacy.db", "--json").stdout)
     assert shown["datasets"][0]["latest"] == []
+
+
+def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> None:
+    """plan --groups keeps the mechanism for every group and its bounds; topk --config takes them, and no other question."""
+    file, log, towns = tmp_path / "groups.toml", tmp_path / "log.csv", tmp_path / "towns.csv"
+    asked = ("plan", "--k", 2, "--epsilon", 30, "--delta", 1e-6, "--unknown-domain", "--mechanism", "sparse_histogram")
+    made_up = ("--shape", "zipf:1", "--items", 9, "--users", 2000, "--rounds", 100)
+    groups = ("--groups", 3, "--groups-per-user", 1.5, "--group-exponent", 0)
+    done = run(*asked, *made_up, *groups, "--max-groups-per-user", 2, "--write", file)
+    assert done.exit_code == 0, done.output
+    assert "of each of 3 groups" in done.output
+    assert "in every group SparseHistogram" in done.output
+    planned = tomllib.loads(file.read_text())
+    assert (planned["release"]["mechanism"]["kind"], planned["data"]["max_groups_per_user"]) == ("per_group", 2)
+    rows = [f"{town}{user},{shop},{town}\n" for town in ("Rome", "Oslo") for shop, many in SHOPS for user in range(many)]
+    log.write_text("who,shop,town\n" + "".join(rows))
+    towns.write_text("Rome\nOslo\nBern\n")
+    one = ("topk", log, "--config", file, "--user", "who", "--item", "shop")
+    released = run(*one, "--group", "town", "--groups", towns, "--json")
+    assert released.exit_code == 0, released.output
+    answer = json.loads(released.stdout)
+    assert answer["selection"]["labels"] == ["hit", "fair"] * 2
+    assert answer["contributions"]["max_groups_per_user"] == 2
+    for more, words in (
+        ((), "--group: name it too"),
+        (("--group", "town"), "give it (--groups)"),
+        (("--group", "town", "--groups", towns, "--max-groups-per-user", 3), "at most 2"),
+    ):
+        assert words in run(*one, *more).stderr
+    assert "--max-groups-per-user" in run(*asked, *made_up, *groups).stderr
+    assert "--groups N" in run(*asked, *made_up, "--groups-per-user", 2).stderr
