@@ -47,7 +47,7 @@ class Summary:
     Attributes:
         curves: for every period ("" without a window) the composition of what was charged and not voided, all of it where a part
             was given back, as a plan that is fixed in advance has to; None if there are more than 5,000 different curves in all.
-        points: at most 240 entries, evenly spaced, the last one among them.
+        points: at most 240 entries, evenly spaced, the last one among them; declarations of quotas left out.
         shares: of the labels that were charged most.
     """
 
@@ -92,7 +92,7 @@ def _points(connection: Connection, declared: Declared) -> tuple[Point, ...]:
     step = max(1, -(-declared.seq // MOST_POINTS))
     wanted = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
     columns = (entries.c.seq, entries.c.at, entries.c.spent_main, entries.c.spent_failure)
-    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted)
+    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted) & (entries.c.action != "quota")
     rows = connection.execute(select(*columns).where(mine).order_by(entries.c.seq))
     return tuple(Point(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows)
 

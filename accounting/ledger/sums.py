@@ -7,6 +7,7 @@ import secrets
 from collections import defaultdict
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from operator import mul
 from typing import Any, Literal, NamedTuple, Self
 
@@ -25,7 +26,7 @@ _FIELD = 2**127 - 1  # a prime
 _AMOUNT = re.compile(rf"\d{{{_DIGITS}}}|-\d{{{_DIGITS - 1}}}", re.ASCII)
 _AT = select(sums).where(
     sums.c.dataset_id == bindparam("mine"),
-    sums.c.kind == bindparam("kind"),
+    sums.c.kind.in_(("curve", "label")),
     sums.c.digest.in_(bindparam("wanted", expanding=True)),
 )
 
@@ -86,22 +87,20 @@ class Sums:
             for place in _places(*to):
                 changes[place] = changes[place].plus(*amounts)
         self._changes.clear()
-        for kind in ("curve", "label"):
-            new = {_digest(place): (place, amounts) for place, amounts in changes.items() if place.kind == kind}
-            keys = list(new)
-            for part in (keys[start : start + _BLOCK] for start in range(0, len(keys), _BLOCK)):
-                rows = connection.execute(_AT, {"mine": dataset_id, "kind": kind, "wanted": part})
-                before = {row.digest: read_sum(row)[1] for row in rows}
-                put(connection, sums, [_row(dataset_id, digest, *new[digest], before.get(digest, Amounts())) for digest in part])
+        for start in range(0, len(changes), _BLOCK):
+            part = list(islice(changes, start, start + _BLOCK))
+            wanted = connection.execute(_AT, {"mine": dataset_id, "wanted": [_digest(place) for place in part]})
+            before = dict(map(read_sum, wanted))
+            put(connection, sums, [_row(dataset_id, at, changes[at].plus(*before.get(at, Amounts()))) for at in part])
 
 
 def _digest(place: Place) -> str:
     return canonical.digest(canonical.dumps([place.period, place.content]))
 
 
-def _row(dataset_id: int, digest: str, place: Place, new: Amounts, before: Amounts) -> dict[str, Any]:
-    amounts = {name: f"{value:0{_DIGITS}d}" for name, value in before.plus(*new)._asdict().items()}
-    return {"dataset_id": dataset_id, "digest": digest, **place._asdict(), **amounts}
+def _row(dataset_id: int, place: Place, amounts: Amounts) -> dict[str, Any]:
+    numbers = {name: f"{value:0{_DIGITS}d}" for name, value in amounts._asdict().items()}
+    return {"dataset_id": dataset_id, "digest": _digest(place), **place._asdict(), **numbers}
 
 
 def read_sum(row: Row[Any]) -> tuple[Place, Amounts]:

@@ -56,7 +56,7 @@ def section(
         **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
         **{"promise": promise(dataset), "quota_heads": list(QUOTA_HEADS), "quotas": [_quota(one) for one in quotas]},
         "tiles": None if windowed else _tiles(dataset.budget, total),
-        "figure": None if windowed else spending(summary),
+        **{"figure": spending(summary), "window": dataset.window},
         "period_heads": ["Period", f"Spent ({unit})", "Left", "Part", "ε so far (odometer)"],
         "periods": [_period(total) for total in reversed(summary.totals[-MOST_PERIODS:])] if windowed else [],
         "all_periods": len(summary.totals),

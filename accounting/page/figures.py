@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import reduce
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from accounting.ledger.summary import Summary
@@ -29,23 +31,32 @@ def filled(share: float, name: str = "") -> Filled:
 
 
 def spending(summary: Summary) -> dict[str, Any] | None:
-    """Spending over time as places in a figure, for a dataset with one budget; None without entries."""
-    points, budget = summary.points, summary.dataset.budget
+    """Spending over time as places in a figure, with a budget per period that of the fullest so far; None without entries."""
+    points, budget, windowed = summary.points, summary.dataset.budget, summary.dataset.window != "whole"
     if not points:
         return None
     times = _monotone([_seconds(point.at) for point in points])
     tops = [shares(budget, point.spent) for point in points]
+    dots = [(f"{_x(time, times):.1f}", f"{_y(max(top)):.1f}") for time, top in zip(times, tops, strict=True)] if windowed else []
+    if windowed:
+        now = [shares(budget, total.spent) for total in summary.totals]
+        tops = [*accumulate(tops[:-1], _fuller), reduce(_fuller, [*tops, *now])]
     title = f"Spending on {summary.dataset.name} over time"
+    whose = f"the fullest {summary.dataset.window}'s budget" if windowed else "the budget"
     ends = f"{points[0].at[:10]} to {points[-1].at[:10]}"
     line, failures = _steps(times, [top[0] for top in tops]), budget.capacity.failure
     return {
         **{"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _WIDTH - _RIGHT, "title": title},
-        "described": f"{title}, {ends}: {percent_up(tops[-1][0])} of the budget after {summary.entries:,} entries.",
+        "described": f"{title}, {ends}: {percent_up(tops[-1][0])} of {whose} after {summary.entries:,} entries.",
         **{"levels": _levels(), "moments": _moments(times), "line": line, "failures": failures},
         "area": f"{line} V{_y(0):.1f} H{_x(times[0], times):.1f} Z",
         "failure_line": _steps(times, [top[1] for top in tops]) if failures and tops[-1][1] > 0 else "",
-        **{"entries": summary.entries, "points": len(points)},
+        **{"entries": summary.entries, "points": len(points), "dots": dots},
     }
+
+
+def _fuller(before: tuple[float, float], top: tuple[float, float]) -> tuple[float, float]:
+    return max(before[0], top[0]), max(before[1], top[1])
 
 
 def _levels() -> list[dict[str, str]]:

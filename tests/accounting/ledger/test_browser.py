@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import accounting as acc
-from accounting.ledger import Ledger
+from accounting.ledger import Ledger, Terms
 from accounting.report import write_report
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
@@ -134,7 +134,7 @@ def test_rows_become_cards_on_a_phone(report: Path) -> None:
 def test_everything_is_reached_by_keyboard(report: Path) -> None:
     """The controls and the scrolling regions take the focus, in the order of the page."""
     script = """
-      const stops = [...document.querySelectorAll("input, select, button, [tabindex]")].filter((e) => e.tabIndex >= 0);
+      const stops = [...document.querySelectorAll("input, select, button, summary, [tabindex]")].filter((e) => e.tabIndex >= 0);
       const reached = stops.every((e) => { e.focus(); return document.activeElement === e; });
       return reached && stops.slice(0, 4).map((e) => e.id).join(",");
     """
@@ -149,15 +149,39 @@ def test_the_page_prints(report: Path) -> None:
     assert 2 <= pages <= 10
 
 
+def test_many_entries_are_folded_searched_and_printed(tmp_path: Path) -> None:
+    """Blocks of 250, the latest open; a search opens the blocks that it finds something in; on paper all of them are."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=9.0), "add_remove", window="month")
+        terms = [Terms(relation="add_remove", label="first" if n == 3 else "later", period="2024-01") for n in range(600)]
+        ledger.charge_all("visits", [(acc.PureDP(epsilon=0.01), one) for one in terms])
+        write_report(ledger, tmp_path / "report.html", latest=600)
+    script = """
+      const blocks = [...document.querySelectorAll("details.block")];
+      const state = () => blocks.map((block) => block.hidden ? "-" : block.open ? "o" : "c").join("");
+      const field = document.getElementById("find"), seen = [state()];
+      field.value = "first";
+      field.dispatchEvent(new Event("input", {bubbles: true}));
+      seen.push(state(), [...document.querySelectorAll("tr[data-step]")].filter((row) => row.offsetParent !== null).length);
+      field.value = "";
+      field.dispatchEvent(new Event("input", {bubbles: true}));
+      return [...seen, state(), document.querySelectorAll("svg.chart .dot").length].join(" ");
+    """
+    assert run_on(tmp_path / "report.html", script) == "occ --o 1 occ 201"
+    printed = tmp_path / "printed.pdf"
+    browse(tmp_path / "report.html", f"--print-to-pdf={printed}", "--no-pdf-header-footer")
+    assert len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) > 600 / 35  # a block alone has about 11 pages
+
+
 @pytest.mark.slow
 def test_a_hundred_thousand_entries(tmp_path: Path) -> None:
-    """The page of 10^5 entries that lists 10^4 loads, filters, accounts for all, and each proof that it cites is there."""
+    """The page that lists all of 10^5 entries loads, filters, accounts for them, and each proof that it cites is there."""
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
         ledger.create_dataset("check-ins", acc.Budget(rho=1e6), "add_remove")
         for block in range(20):
             terms = ({"relation": "add_remove", "key": f"{block}-{n}", "label": f"job {n % 50}"} for n in range(5000))
             ledger.charge_all("check-ins", [(acc.BoundedRange(epsilon=0.01), one) for one in terms])  # type: ignore[misc]
-        write_report(ledger, tmp_path / "report.html", latest=10_000)
+        write_report(ledger, tmp_path / "report.html", latest=100_000)
     script = """
       const field = document.getElementById("find");
       field.value = "job 7";
@@ -166,6 +190,6 @@ def test_a_hundred_thousand_entries(tmp_path: Path) -> None:
       const links = [...document.querySelectorAll("a[href]")];
       return [rows.length, rows.filter((row) => !row.hidden).length, document.getElementById("shown").textContent.split(" ")[0],
         document.querySelector("table.curves tbody").textContent.includes("100,000"),
-        links.length > 10000 && links.every((link) => document.getElementById(link.getAttribute("href").slice(1)))].join(" ");
+        links.length > 100000 && links.every((link) => document.getElementById(link.getAttribute("href").slice(1)))].join(" ");
     """
-    assert run_on(tmp_path / "report.html", script) == "10000 200 200 true true"
+    assert run_on(tmp_path / "report.html", script) == "100000 2000 2,000 true true"
