@@ -56,6 +56,8 @@ def _reader() -> Reader:
     known: dict[tuple[int, object, object], tuple[Curve | Chargeable, Item]] = {}
 
     def read(item: Curve | Chargeable, count: int, relation: Relation | None) -> Item:
+        if type(count) is not int or not isinstance(relation, str | None):
+            return read_item(item, count, relation)  # which says what is wrong with them
         if (place := (id(item), count, relation)) not in known:
             known[place] = item, read_item(item, count, relation)
         return known[place][1]

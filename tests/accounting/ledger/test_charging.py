@@ -121,6 +121,7 @@ def test_a_batch_is_charged_whole(ledger: Ledger) -> None:
         ((TENTH, {"relation": "add_remove", "key": "a"}), KeyConflict),
         ((TENTH, {"relation": "add_remove", "key": "before", "count": 2}), KeyConflict),
         ((TENTH, {"relation": "add_remove", "count": 0}), InvalidEntry),
+        ((TENTH, {"relation": "add_remove", "count": True}), InvalidEntry),
         ((TENTH, {"relation": "add_remove", "period": "2024-07"}), InvalidEntry),
     ],
 )
@@ -195,7 +196,7 @@ def test_what_no_budget_of_this_form_can_pay_for_is_refused(ledger: Ledger) -> N
         ledger.charge("clicks", acc.GaussianDP(mu=0.1), relation="add_remove")
 
 
-@pytest.mark.parametrize("count", [0, -1, True, 1.0, 10**13, "2"])
+@pytest.mark.parametrize("count", [0, -1, True, 1.0, 10**13, "2", [1]])
 def test_counts_are_positive_integers(ledger: Ledger, count: object) -> None:
     """A count that is no integer from 1 to 10^12 is refused."""
     with pytest.raises(InvalidEntry, match="count"):
