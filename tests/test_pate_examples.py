@@ -18,6 +18,7 @@ from pate_teachers import Student, ballot, counted, micro_f1, ridge, split
 from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.metrics import f1_score
+from spread import spread
 
 from dpselect import pate
 
@@ -143,6 +144,7 @@ def test_confident_labels_are_fewer_and_better(digits_runs: dict[tuple[str, floa
     assert confident.accuracy > gnmax.accuracy
 
 
+@pytest.mark.slow
 def test_digits_repeat() -> None:
     """The example is seeded: a second run prints the same table."""
     assert list(pate_digits.tables("small")) == list(pate_digits.tables("small"))
@@ -160,7 +162,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> pate_multilabel.Result:
 
 
 @needs_data
-@pytest.mark.parametrize("epsilon", pate_multilabel.PLANS["small"].epsilons)
+@pytest.mark.parametrize("epsilon", spread(pate_multilabel.PLANS["small"].epsilons, 1))
 def test_every_row_is_within_its_budget(epsilon: float) -> None:
     """All rounds together cost at most epsilon at the table's delta, by the accounting that the row was calibrated with."""
     task = pate_multilabel.PLANS["small"].tasks[0]
@@ -171,6 +173,7 @@ def test_every_row_is_within_its_budget(epsilon: float) -> None:
 
 
 @needs_data
+@pytest.mark.slow
 def test_multilabel_utility_rises_with_epsilon(small: pate_multilabel.Result) -> None:
     """With more budget BinaryVoting and TauVoting come close to votes without noise, and StableVoting answers more items."""
     curves = {curve.name: curve for curve in small.curves}
@@ -185,6 +188,7 @@ def test_multilabel_utility_rises_with_epsilon(small: pate_multilabel.Result) ->
 
 
 @needs_data
+@pytest.mark.slow
 def test_multilabel_is_worth_it(small: pate_multilabel.Result) -> None:
     """At epsilon 4, labels cut to three and their student are well above what saying nothing or everything would give."""
     tau = next(curve for curve in small.curves if curve.name == "TauVoting tau=3")
@@ -194,6 +198,7 @@ def test_multilabel_is_worth_it(small: pate_multilabel.Result) -> None:
 
 
 @needs_data
+@pytest.mark.slow
 def test_the_table_shows_every_row(small: pate_multilabel.Result) -> None:
     """The printed table has a line per mechanism and measure, the three accountings, and the sentence on cost."""
     lines = list(small.lines())

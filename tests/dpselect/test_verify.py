@@ -51,7 +51,7 @@ def test_the_worst_case_of_the_exponential_mechanism() -> None:
     assert worst.pairs == 2 * (6 * 7 * 2 + 6 * 6)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("epsilon", [0.5, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_a_sound_mechanism_is_cleared(epsilon: float) -> None:
     """The sampled lower bound stays below the true epsilon (false alarm 1e-6), and comes near it where the pair is bad enough."""
     first, second = dps.Scores([4, 0], sensitivity=S), dps.Scores([4, 1], sensitivity=S)

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
+from typer.testing import CliRunner, Result
 
 import accounting as acc
 import dpselect as dps
+from dpselect.cli import app
 from dpselect.planning import ReleasePlan
 
 Run = Callable[..., Result]
 
 ASKED = ("plan", "--k", 5, "--releases", 3, "--epsilon", 1, "--delta", 1e-6, "--rounds", 200)
-ONE = ("--mechanism", "oneshot_top_k")
+ONE = ("--mechanism", "canonical_top_k")
 MADE_UP = ("--shape", "zipf:1.1", "--items", 80, "--users", 4000, "--items-per-user", 4)
 SHOPS = (("hit", 300), ("fair", 200))
 FILE = """
@@ -48,9 +49,7 @@ rounds = 200
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A log of three shops, a public catalogue of five, last year's counts, and a file that names them."""
+def _filled(tmp_path: Path) -> Path:
     visits = {"hit": 900, "fair": 600, "rare": 60}
     rows = [f"u{user},{shop}" for shop, users in visits.items() for user in range(users)]
     (tmp_path / "log.csv").write_text("\n".join(["person,shop", *rows]) + "\n")
@@ -58,6 +57,30 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "last_year.csv").write_text("visitors\n850\n580\n70\n3\n0\n")
     (tmp_path / "release.toml").write_text(FILE.format(folder=tmp_path))
     return tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A log of three shops, a public catalogue of five, last year's counts, and a file that names them."""
+    return _filled(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def planned_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Such a folder whose file has been planned."""
+    folder = _filled(tmp_path_factory.mktemp("planned"))
+    file = str(folder / "release.toml")
+    assert CliRunner().invoke(app, ["plan", "--config", file, "--write", file]).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def planned(planned_once: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    folder = _filled(tmp_path)
+    text = (planned_once / "release.toml").read_text()
+    (folder / "release.toml").write_text(text.replace(str(planned_once), str(folder)))
+    return folder
 
 
 def test_a_user_who_knows_no_formula_gets_a_recommendation(run: Run) -> None:
@@ -135,12 +158,11 @@ def test_a_plan_in_two_steps_is_released_in_two_steps(run: Run, tmp_path: Path) 
     assert [round(value / 100) for value in answer["selection"]["values"]] == [6, 4]
 
 
-def test_the_release_says_that_it_is_one_of_several(run: Run, folder: Path) -> None:
+def test_the_release_says_that_it_is_one_of_several(run: Run, planned: Path) -> None:
     """The budget is that of all planned releases, and the text says so."""
-    file = folder / "release.toml"
-    run("plan", "--config", file, "--write", file)
+    file = planned / "release.toml"
     run("ledger", "init", "--config", file)
-    assert "for 3 releases, of which this is one" in run("topk", "--config", file, folder / "log.csv").output
+    assert "for 3 releases, of which this is one" in run("topk", "--config", file, planned / "log.csv").output
 
 
 def test_options_override_the_file(run: Run, folder: Path) -> None:
@@ -165,27 +187,24 @@ def test_options_override_the_file(run: Run, folder: Path) -> None:
         (("--relation", "replace_one"), "relation"),
     ],
 )
-def test_a_planned_mechanism_is_not_bent(run: Run, folder: Path, arguments: tuple[Any, ...], words: str) -> None:
+def test_a_planned_mechanism_is_not_bent(run: Run, planned: Path, arguments: tuple[Any, ...], words: str) -> None:
     """An option that contradicts the planned mechanism is refused before anything is read or charged."""
-    file = folder / "release.toml"
-    run("plan", "--config", file, "--write", file)
+    file = planned / "release.toml"
     run("ledger", "init", "--config", file)
-    done = run("topk", "--config", file, folder / "log.csv", *arguments)
+    done = run("topk", "--config", file, planned / "log.csv", *arguments)
     assert done.exit_code == 2
     assert words in done.stderr
     assert (
-        json.loads(run("ledger", "show", "--ledger", f"sqlite:///{folder}/privacy.db", "--json").stdout)["datasets"][0]["latest"]
+        json.loads(run("ledger", "show", "--ledger", f"sqlite:///{planned}/privacy.db", "--json").stdout)["datasets"][0]["latest"]
         == []
     )
 
 
-def test_a_budget_of_its_own_takes_the_release_out_of_the_plan(run: Run, folder: Path) -> None:
+def test_a_budget_of_its_own_takes_the_release_out_of_the_plan(run: Run, planned: Path) -> None:
     """With --epsilon at the command line topk calibrates this one release, as it does without a file."""
-    file = folder / "release.toml"
-    run("plan", "--config", file, "--write", file)
-    text = file.read_text()
-    (folder / "free.toml").write_text(text[: text.index("[ledger]")] + text[text.index("[plan]") :])
-    done = run("topk", "--config", folder / "free.toml", folder / "log.csv", "--epsilon", 0.5, "--json")
+    text = (planned / "release.toml").read_text()
+    (planned / "free.toml").write_text(text[: text.index("[ledger]")] + text[text.index("[plan]") :])
+    done = run("topk", "--config", planned / "free.toml", planned / "log.csv", "--epsilon", 0.5, "--json")
     released = json.loads(done.stdout)
     assert released["guarantee"]["budget"]["epsilon"] == 0.5
     assert released["planned_releases"] is None
@@ -198,23 +217,22 @@ def test_a_budget_for_many_is_not_spent_on_one(run: Run, folder: Path) -> None:
     assert "run dpselect plan" in done.stderr
 
 
-def test_an_unknown_domain_needs_a_mechanism_for_one(run: Run, folder: Path) -> None:
+def test_an_unknown_domain_needs_a_mechanism_for_one(run: Run, planned: Path) -> None:
     """A mechanism planned for a public domain is refused without its catalogue."""
-    file = folder / "release.toml"
-    run("plan", "--config", file, "--write", file)
+    file = planned / "release.toml"
     file.write_text("\n".join(line for line in file.read_text().splitlines() if not line.startswith("domain =")))
     run("ledger", "init", "--config", file)
-    done = run("topk", "--config", file, folder / "log.csv")
+    done = run("topk", "--config", file, planned / "log.csv")
     assert done.exit_code == 2
     assert "planned for a public domain" in done.stderr
 
 
 def test_counts_in_a_file_must_be_declared_public(run: Run, folder: Path) -> None:
     """A CSV of counts is refused without --i-declare-public."""
-    done = run(*ASKED, "--shape", folder / "last_year.csv")
+    done = run(*ASKED, *ONE, "--shape", folder / "last_year.csv")
     assert done.exit_code == 2
     assert "--i-declare-public" in done.stderr
-    assert run(*ASKED, "--shape", folder / "last_year.csv", "--i-declare-public").exit_code == 0
+    assert run(*ASKED, *ONE, "--shape", folder / "last_year.csv", "--i-declare-public").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -317,7 +335,7 @@ def test_nothing_is_planned_if_the_page_cannot_be_written(run: Run, tmp_path: Pa
 def test_the_chosen_mechanism_is_the_one_that_is_shown(run: Run, tmp_path: Path) -> None:
     """With --choose the noise in words is that of the mechanism that the file holds, not of the recommended one."""
     target = tmp_path / "new.toml"
-    done = run(*ASKED, *MADE_UP, "--write", target, "--choose", "top_stable")
+    done = run(*ASKED, *MADE_UP, *ONE, "--mechanism", "top_stable", "--write", target, "--choose", "top_stable")
     written = tomllib.loads(target.read_text())["release"]["mechanism"]
     assert "Chosen for 3 releases of the top 5: top_stable" in done.output
     assert f"TopStable with epsilon {written['epsilon']:.4g}" in done.output
@@ -342,10 +360,9 @@ def test_another_column_is_declared_anew(run: Run, folder: Path) -> None:
     assert run("plan", "--config", folder / "release.toml", "--column", "visitors", "--i-declare-public").exit_code == 0
 
 
-def test_another_size_is_planned_over_a_file(run: Run, folder: Path) -> None:
+def test_another_size_is_planned_over_a_file(run: Run, planned: Path) -> None:
     """A file with a mechanism for k=2 is planned anew, and written over, for k=1."""
-    file = folder / "release.toml"
-    run("plan", "--config", file, "--write", file)
+    file = planned / "release.toml"
     assert run("plan", "--config", file, "--k", 1, "--write", file).exit_code == 0
     written = tomllib.loads(file.read_text())["release"]
     assert (written["k"], written["mechanism"].get("k", 1)) == (1, 1)
