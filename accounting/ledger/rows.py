@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
+from importlib import import_module
 from operator import attrgetter
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from accounting.errors import AccountingError
 from accounting.ledger import canonical
@@ -20,6 +20,9 @@ from accounting.ledger.tables import datasets, entries, fingerprints, totals
 from accounting.ledger.windows import checked_window
 from accounting.relation import Relation
 from accounting.spending.budget import Budget, Price
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 _STORED = tuple(name for name in ENTRY_FIELDS if name != "dataset")
 _stored = attrgetter(*_STORED)
@@ -138,9 +141,14 @@ def put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> Non
         connection.execute(_put(table, connection.dialect.name), rows)
 
 
+def _upserting(table: Table, dialect: str) -> sqlite.Insert | postgresql.Insert:
+    found: sqlite.Insert | postgresql.Insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+    return found
+
+
 @cache
 def _put(table: Table, dialect: str) -> sqlite.Insert | postgresql.Insert:
-    statement = (sqlite if dialect == "sqlite" else postgresql).insert(table)
+    statement = _upserting(table, dialect)
     new = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
     return statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=new)
 
@@ -234,7 +242,6 @@ def claim_rows(connection: Connection, dataset: Declared, fingerprint: str, peri
     """Whether the rows with this fingerprint belong to the dataset and periods; unclaimed ones do from now on."""
     wanted = json.dumps(list(periods))
     values = {"fingerprint": fingerprint, "dataset_id": dataset.id, "periods": wanted}
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    connection.execute(dialect.insert(fingerprints).values(values).on_conflict_do_nothing())
+    connection.execute(_upserting(fingerprints, connection.dialect.name).values(values).on_conflict_do_nothing())
     row = connection.execute(select(fingerprints).where(fingerprints.c.fingerprint == fingerprint)).one()
     return bool(row.dataset_id == dataset.id and row.periods == wanted)

@@ -203,11 +203,19 @@ class Loads:
         inner = np.diff(np.minimum(ends, candidates), prepend=0)
         chance = min(1.0, float(counts @ inner) / max(float(counts @ multiplicities), 1e-300))
         others = np.arange(_MOST_WITHIN)
-        law = scipy.stats.binom.pmf(others, np.rint(self.sizes - 1)[:, None], chance)
+        law = _binomial(others, np.rint(self.sizes - 1)[:, None], chance)
         mean, square = (law @ weights((1 + others).astype(np.float64), clip, norm) ** power for power in (1, 2))
         shares = np.broadcast_to(self._shares(), (len(counts), len(self.sizes)))[:reach]
         kept = shares @ mean
         return counts[:reach] * kept, np.sqrt(counts[:reach] * np.maximum(shares @ square - kept**2, 0.0))
+
+
+def _binomial(counts: Indices, trials: Floats, chance: float) -> Floats:
+    """Chances of so many successes, broadcast; not by scipy.stats, which takes longer to import than to plan."""
+    special, missed = scipy.special, np.maximum(trials - counts, 0)
+    ways = special.gammaln(trials + 1) - special.gammaln(counts + 1) - special.gammaln(missed + 1)
+    logs = ways + special.xlogy(counts, chance) + special.xlog1py(missed, -chance)
+    return np.where(counts <= trials, np.exp(logs), 0.0)
 
 
 def weights(items: Floats, clip: float, norm: Norm) -> Floats:

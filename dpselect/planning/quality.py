@@ -166,9 +166,18 @@ class Estimate(Frozen):
         interval are used.
         """
         tail = (1 - level) / 2
-        low = float(scipy.stats.binom.ppf(tail, runs, min(1.0, max(0.0, self.low)))) / runs
-        high = float(scipy.stats.binom.isf(tail, runs, min(1.0, max(0.0, self.high)))) / runs
+        low = _binomial_quantile(tail, runs, min(1.0, max(0.0, self.low))) / runs
+        # The most that fail is what is left of the most that succeed: the tail keeps its digits.
+        high = 1 - _binomial_quantile(tail, runs, 1 - min(1.0, max(0.0, self.high))) / runs
         return min(low, self.low), max(high, self.high)
+
+
+def _binomial_quantile(tail: float, runs: int, chance: float) -> int:
+    """The least number of successes that the binomial law exceeds with at most 1 - tail."""
+    if chance in (0.0, 1.0):
+        return int(chance) * runs
+    count = max(0, math.ceil(float(scipy.special.bdtrik(tail, runs, chance))))
+    return count - 1 if count and scipy.special.bdtr(count - 1, runs, chance) >= tail else count
 
 
 def _interval(runs: Floats, mean: float, doubt: float) -> tuple[float, float, Method]:
