@@ -66,6 +66,10 @@ def pate(
         str | None, Option("--period", help="Period whose rows the votes come from, where the dataset has a budget per period.")
     ] = None,
     key: Annotated[str | None, Option("--key", help="Idempotency key of the job. Default: a random one.")] = None,
+    pay_for_what_came_out: Annotated[
+        bool,
+        Option("--pay-for-what-came-out", help="Rounds of confident that abstain cost their test alone; with --ledger."),
+    ] = False,
     resume: Annotated[
         bool, Option("--resume", help="Continue a job that was interrupted. Nothing is charged or drawn twice.")
     ] = False,
@@ -102,6 +106,7 @@ def pate(
         period=period,
         key=key,
         resume=resume,
+        pay="spent" if pay_for_what_came_out else "curve",
     )
     with _kept(request), pate_text.bar() as progress:
         answer = labelled(request, progress)

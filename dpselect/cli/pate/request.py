@@ -15,6 +15,7 @@ from dpselect import pate
 from dpselect.calibration import knob_of
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.traits import Pay
 from dpselect.pate.ballots.ballots import Ballots, Missing
 from dpselect.pate.labelling.job import Job, JobConflict, VotesFileError
 from dpselect.pate.labelling.output import check_format, is_ours, write_output
@@ -52,6 +53,7 @@ class PateRequest:
     period: str | None = None
     key: str | None = None
     resume: bool = False
+    pay: Pay = "curve"
 
     @property
     def folder(self) -> Path:
@@ -109,6 +111,7 @@ def _run(
             dataset=payer.dataset,
             period=payer.period,
             salt=request.salt,
+            pay=request.pay,
         )
         if not request.resume:
             payer.require_room(job)  # before there is a job that would have to be resumed
@@ -135,6 +138,8 @@ def _check_start(request: PateRequest) -> None:
 def _check_payer(request: PateRequest) -> None:
     if (request.ledger is None) != (request.dataset is None):
         raise InvalidRequest("--ledger and --dataset go together: name both, or none to keep a ledger beside the output")
+    if request.ledger is None and request.pay != "curve":
+        raise InvalidRequest("--pay-for-what-came-out needs --ledger and --dataset: the job's own ledger pays for nothing else")
     if request.ledger is None and request.period is not None:
         raise InvalidRequest("--period belongs to a dataset of a ledger: name it with --ledger and --dataset")
 

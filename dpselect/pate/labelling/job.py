@@ -8,15 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, ClassVar, Self, final
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from accounting import Curve, Relation
+from accounting import Composed, Curve, Relation
 from accounting.frozen import Count, Frozen
 from accounting.registry import kind_of
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism
+from dpselect.mechanisms.traits import Pay
+from dpselect.pate.voting.confident_gnmax import ABSTAINED
+from dpselect.selection import Selection
 
 
 class VotesFileError(InvalidRequest):
@@ -48,6 +51,7 @@ class Job(Frozen):
         dataset: that pays.
         period: whose rows the votes come from, where the dataset has a budget per period.
         salt: of the rule by which ballots are cut.
+        pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
 
     Raises:
         InvalidRequest: a value is outside its domain.
@@ -62,6 +66,13 @@ class Job(Frozen):
     dataset: str = Field(description="the name of a dataset")
     period: str | None = Field(default=None, description="the name of a period, or None")
     salt: str = Field(default="", description="public text")
+    pay: Pay = Field(default="curve", description="curve or spent")
+
+    @model_validator(mode="after")
+    def _has_such_a_price(self) -> Self:
+        if self.pay == "spent" and not self.mechanism.pays_as_it_goes:
+            raise ValueError(f"a round of {type(self.mechanism).__name__} costs the same whatever comes out: pay its curve")
+        return self
 
     @property
     def batches(self) -> int:
@@ -86,6 +97,16 @@ class Job(Frozen):
     def charge_key(self, batch: int) -> str:
         """The ledger's idempotency key of a batch."""
         return f"{self.key}/{batch}"
+
+    def spent(self, answered: list[bool]) -> Curve | None:
+        """What rounds cost of which these were answered, where that is what is paid; None where each costs its curve."""
+        if self.pay == "curve":
+            return None
+        rounds = {
+            True: Selection(indices=(0,), ordered=True, requested=1),
+            False: Selection(indices=(), ordered=True, requested=1, complete=False, reason=ABSTAINED),
+        }
+        return Composed.of([(answered.count(one), self.mechanism.spent(rounds[one])) for one in rounds])
 
     def item(self, batch: int, state: str) -> BatchItem:
         """What the ledger is charged for one round of a batch, for labels that are kept in the folder with identity `state`."""

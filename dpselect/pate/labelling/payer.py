@@ -39,7 +39,8 @@ class Payer:
         return self.ledger.total(self.dataset, self.period)
 
     def require_room(self, job: Job) -> None:
-        """Check that every batch that was not charged yet can be paid, before the first is drawn.
+        """Check that every batch that was not charged yet can be paid, before the first is drawn; the next one of a job that
+        pays for what came out, which nobody knows beforehand.
 
         Raises:
             BudgetExceeded, Unaffordable: the budget does not allow it.
@@ -48,7 +49,7 @@ class Payer:
         same_relation(self.ledger.dataset(self.dataset).relation, job.mechanism.relation)
         total = self.total
         open_batches = [b for b in range(job.batches) if self.ledger.find(self.dataset, job.charge_key(b)) is None]
-        needed = price_of(total.budget, job, open_batches)
+        needed = price_of(total.budget, job, open_batches if job.pay == "curve" else open_batches[:1])
         if not total.budget.fits(total.spent, needed):
             raise BudgetExceeded(
                 f"the rounds that are left to label do not fit into what is left of dataset={self.dataset!r}, which buys "

@@ -71,7 +71,7 @@ class Labelling:
     def _batch(self, batch: int) -> Labels:
         ledger, dataset, job = self._payer.ledger, self._payer.dataset, self._spool.job
         kept = self._spool.read(batch)
-        receipt = ledger.charge(
+        receipt = (ledger.charge if job.pay == "curve" else ledger.reserve)(
             dataset,
             job.item(batch, self._spool.state),
             count=job.size(batch),
@@ -79,6 +79,8 @@ class Labelling:
             period=self._payer.period,
             label="dpselect pate",
         )
+        if receipt.state == "reserved":
+            ledger.commit(dataset, receipt.key)
         if kept is None:
             if receipt.state == "released":
                 raise JobDamaged(
@@ -94,8 +96,9 @@ class Labelling:
         return Labels.of(self._spool.job.mechanism.select_many(self._ballots[self._spool.job.rows(batch)]))
 
     def _claim(self, batch: int, kept: Kept) -> None:
+        job, spent = self._spool.job, self._spool.job.spent(kept.labels.answered)
         try:
-            self._payer.ledger.release(self._payer.dataset, self._spool.job.charge_key(batch), claim=kept.claim)
+            self._payer.ledger.release(self._payer.dataset, job.charge_key(batch), claim=kept.claim, spent=spent)
         except ClaimConflict:
             self._spool.drop(batch)
             raise JobConflict(

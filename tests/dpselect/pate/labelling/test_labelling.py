@@ -9,6 +9,7 @@ import pytest
 
 import accounting as acc
 from dpselect import pate
+from dpselect.errors import InvalidRequest
 from dpselect.pate.labelling.job import Job, JobBusy, JobConflict, JobDamaged
 from dpselect.pate.labelling.payer import Payer, own_ledger, price_of
 from dpselect.pate.labelling.run import Labelling, Progress, finished
@@ -57,6 +58,48 @@ def test_a_job_costs_each_round_once(tmp_path: Path, payer: Payer) -> None:
     assert payer.total.spent == _price(payer)
     steps = [(entry.action, entry.key, entry.count) for entry in payer.ledger.entries("teachers")]
     assert steps == [step for b, n in enumerate([5, 5, 5, 5, 3]) for step in (("charge", f"j/{b}", n), ("release", f"j/{b}", 0))]
+    assert payer.ledger.verify().ok
+
+
+def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: Payer) -> None:
+    """Rounds that abstain cost their test; a job goes on while the next batch fits, and a resumed one settles what was open."""
+    done = _run(tmp_path / "job", payer, pay="spent")
+    due = 23 * MECHANISM.test_curve + done.answered * (acc.GaussianDP(mu=2**0.5 / 5.0))
+    assert done.rounds == 23 > done.answered
+    assert payer.total.spent.main == pytest.approx(payer.total.budget.price(due).main, rel=1e-9)
+    assert payer.ledger.verify().ok
+    assert _run(tmp_path / "job", payer, resume=True, pay="spent") == done
+    with pytest.raises(JobConflict):
+        _run(tmp_path / "job", payer, resume=True)
+    small = acc.Budget(rho=15 * MECHANISM.curve.rho)
+    payer.ledger.create_dataset("few", small, "replace_one")
+    few = Payer(payer.ledger, "few")
+    stopped = _run(tmp_path / "few", few, key="few", pay="spent")
+    assert stopped.rounds >= 15
+    assert small.fits(acc.Price(0, 0), few.total.spent)
+    with pytest.raises(acc.BudgetExceeded):
+        _run(tmp_path / "whole", Payer(payer.ledger, "few"), key="whole")
+    with pytest.raises(InvalidRequest, match="costs the same"):
+        _job(payer, mechanism=pate.GNMax(sigma=5.0, labels=3), pay="spent")
+
+
+@pytest.mark.parametrize("broken", ["commit", "release"])
+def test_an_interrupted_batch_is_settled_when_it_is_resumed(
+    tmp_path: Path, payer: Payer, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Stopped before the commit or before the release, the batch holds its whole price; resumed, it is settled as any other."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(acc.Ledger, broken, stop)
+        with pytest.raises(KeyboardInterrupt):
+            _run(tmp_path / "job", payer, pay="spent")
+    assert payer.total.spent == payer.total.budget.price(5 * MECHANISM.curve)
+    done = _run(tmp_path / "job", payer, resume=True, pay="spent")
+    due = 23 * MECHANISM.test_curve + done.answered * (acc.GaussianDP(mu=2**0.5 / 5.0))
+    assert payer.total.spent.main == pytest.approx(payer.total.budget.price(due).main, rel=1e-9)
     assert payer.ledger.verify().ok
 
 
