@@ -244,6 +244,23 @@ def test_five_per_cent_narrower_ranges_are_noticed(monkeypatch: pytest.MonkeyPat
     assert acc.best_epsilon(20 * acc.BoundedRange(epsilon=0.2), 1e-6, thorough=True).value < least
 
 
+def test_bad_events_are_added_to_the_quick_account() -> None:
+    """Bad events add their probability to delta, no more and no less; what reveals all with some chance adds at least that."""
+    plain, event = 20 * acc.BoundedRange(epsilon=0.2), 1e-7
+    failing = 20 * acc.Approximate(curve=acc.BoundedRange(epsilon=0.2), delta0=event / 20)
+    leaking = plain + acc.ApproxDP(epsilon=1e-3, delta=event)
+    least = acc.best_epsilon(plain, 1e-6, thorough=True)
+    told = acc.best_epsilon(failing, 1e-6 + event, thorough=True)
+    assert least.route == told.route == "adaptive"
+    assert told.value == pytest.approx(least.value, rel=1e-9)
+    alone = acc.best_delta(plain, least.value, thorough=True).value
+    with_events = acc.best_delta(failing, least.value, thorough=True)
+    with_leak = acc.best_delta(leaking, least.value, thorough=True)
+    assert with_events.route == with_leak.route == "adaptive"
+    assert with_events.value == pytest.approx(alone + event, rel=1e-9)
+    assert alone + event * (1 - 1e-5) <= with_leak.value <= 1.05 * alone + event
+
+
 @pytest.mark.parametrize(
     "other", [acc.ZCDP(rho=0.01), acc.SampledGaussianDP(mu=1.0, rate=0.01), acc.BoundedRange(epsilon=0.2), acc.zero()], ids=str
 )
