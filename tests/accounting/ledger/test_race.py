@@ -78,12 +78,14 @@ def test_datasets_do_not_wait_for_each_other(postgres_url: str) -> None:
         assert hasty.total("held").spent.main == 1
 
 
+@pytest.mark.slow
 def test_a_mutant_without_locks_overspends(url: str) -> None:
     """With SQLAlchemy's default transactions (SQLite), or without FOR UPDATE (PostgreSQL), the same race overspends."""
     race(url, "unlocked,unnumbered", 25)
     assert stored(url) > CAP
 
 
+@pytest.mark.slow
 def test_numbers_stop_a_mutant_without_locks(url: str) -> None:
     """The second line of defence: where only the locks are missing, the primary key refuses the collisions."""
     outcomes = race(url, "unlocked", 25)

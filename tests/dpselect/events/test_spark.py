@@ -206,11 +206,12 @@ def test_items_that_are_asked_for_and_unbounded_users(integers: tuple[Any, Any])
         assert there.public == here.public
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [
         [(None, 1.0), (range(-5, 2000, 5), None)],
-        pytest.param([(None, None), ([1, 2, 3, 10**6, 2**63], None)], marks=pytest.mark.slow, id="more"),
+        pytest.param([(None, None), ([1, 2, 3, 10**6, 2**63], None)], id="more"),
     ],
 )
 def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any], asked: list[Any]) -> None:
