@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
 
 _STORED = tuple(name for name in ENTRY_FIELDS if name != "dataset")
+_COLUMNS = ("dataset_id", *_STORED)
 _stored = attrgetter(*_STORED)
 _SOUND: set[tuple[type, ...]] = set()  # the types of values that were found to be an entry's
 _OPTIONAL = {column.name for column in entries.columns if column.nullable}
@@ -165,18 +166,18 @@ def insert_entries(connection: Connection, dataset_id: int, batch: Sequence[Entr
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(sql, rows)
     else:
-        connection.exec_driver_sql(sql, tuple(map(list, zip(*rows, strict=True))))
+        connection.exec_driver_sql(sql, (json.dumps([dict(zip(_COLUMNS, row, strict=True)) for row in rows]),))
 
 
 @cache
 def _insert(dialect: Dialect) -> str:
-    names = ("dataset_id", *_STORED)
-    into = f"INSERT INTO {entries.name} ({', '.join(map(dialect.identifier_preparer.quote, names))})"
+    names = [dialect.identifier_preparer.quote(name) for name in _COLUMNS]
+    into = f"INSERT INTO {entries.name} ({', '.join(names)})"
     if dialect.name == "sqlite":
         return f"{into} VALUES ({', '.join('?' for _ in names)})"
     # One statement for all rows. Texts are not cast to the columns' lengths, which would cut them, but held against them.
-    arrays = ", ".join(f"%s::{'bigint' if name in _NUMBERS else 'text'}[]" for name in names)
-    return f"{into} SELECT * FROM unnest({arrays})"
+    types = ", ".join(f"{name} {'bigint' if name in _NUMBERS else 'text'}" for name in names)
+    return f"{into} SELECT {', '.join(names)} FROM json_to_recordset(%s::json) AS given ({types})"
 
 
 def read_entry(dataset: str, row: Row[Any]) -> Entry:

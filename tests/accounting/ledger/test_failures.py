@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import resource
 import signal
 import sqlite3
@@ -18,7 +19,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, text
 
 import accounting as acc
-from accounting.ledger import Ledger, LedgerCorrupt, LedgerError, LedgerUnavailable
+from accounting.ledger import Ledger, LedgerCorrupt, LedgerError, LedgerUnavailable, Quota
 from accounting.ledger.store import Store
 
 SMALL = acc.PureDP(epsilon=0.001)
@@ -216,16 +217,27 @@ def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
         assert ledger.charge("clicks", SMALL, relation="add_remove").seq == 1
 
 
-def test_a_role_that_may_only_read_is_a_clear_error(postgres_url: str) -> None:
-    """An auditor's role with SELECT alone can verify; charging says why not."""
+def test_the_roles_of_the_guide_do_what_it_says(postgres_url: str) -> None:
+    """With its grants one role charges and changes nothing else; the other verifies, and is told why it may do no more."""
+    guide = Path(__file__).parents[3] / "docs" / "ledger.md"
+    (grants,) = re.findall(r"```sql\n(.*?)```", guide.read_text(), re.DOTALL)
     with Ledger.open(postgres_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.quotas("clicks").declare(Quota(name="each", limit=acc.Budget(epsilon=0.5), by="actor"))
         with ledger._store.writer() as connection:
-            connection.exec_driver_sql("DROP ROLE IF EXISTS auditor")
-            connection.exec_driver_sql("CREATE ROLE auditor LOGIN")
-            connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO auditor")
-    with Ledger.open(postgres_url.replace("postgres@", "auditor@")) as reader:
+            for role in ("charging", "auditing"):
+                connection.exec_driver_sql(f"DROP ROLE IF EXISTS {role}")
+                connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
+            connection.exec_driver_sql(grants)
+    with Ledger.open(postgres_url.replace("postgres@", "charging@")) as charging:
+        charging.charge("clicks", SMALL, relation="add_remove", fingerprint="rows")
+        charging.reserve("clicks", SMALL, relation="add_remove", key="later")
+        charging.void("clicks", "later", actor="ada", reason="cancelled")
+        with pytest.raises(LedgerError), charging._store.writer() as connection:
+            connection.exec_driver_sql("UPDATE dpledger_entries SET main = 0")
+    with Ledger.open(postgres_url.replace("postgres@", "auditing@")) as reader:
         assert reader.verify().ok
+        assert reader.summary("clicks").shares[0].runs == 1
         with pytest.raises(LedgerUnavailable, match="read-only"):
             reader.charge("clicks", SMALL, relation="add_remove")
 
