@@ -1,3 +1,5 @@
+from .best_of import PlannedRuns as PlannedRuns
+from .best_of import plan_runs as plan_runs
 from .figures import plot_chart as plot_chart
 from .figures import plot_plan as plot_plan
 from .planner import plan as plan

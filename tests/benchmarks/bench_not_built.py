@@ -1,0 +1,85 @@
+"""Two ideas for `SparseHistogram` that are not built, and the most that they could find: why docs/unknown-domains.md says no.
+
+    python tests/benchmarks/bench_not_built.py [--logs gowalla nyc tky] [--k 10 50 100] [--epsilon 0.5 1 4] [--draws 25]
+
+`now` is the recall of the histogram as it is, users clipped to an l2 norm of 1, with delta divided between failure and noise.
+`joint` gives all of delta to both, which no joint account of the two (Wilkins et al. 2024) can beat. `adaptive` takes the weight
+that lies more than two deviations above the threshold and hands it to all items in proportion, and takes it from none, which is
+more than weights that adapt (Chen et al. 2025) can move; `above` is the share of all weight there. Same noise for all, seeded.
+The logs are in ../shared/data (see its README) and are not part of the project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from recall_logs import Log, load
+
+import accounting as acc
+import dpselect as dps
+from dpselect.defaults import GENEROUS
+
+Floats = NDArray[np.float64]
+
+
+def recall(right: NDArray[np.bool_], weights: Floats, found: dps.SparseHistogram, draws: int) -> float:
+    """The share of the k places that right items fill, of items whose noisy weight is above the threshold."""
+    rng, k, hits = np.random.default_rng(1), found.k or 1, 0
+    for _ in range(draws):
+        noisy = weights + found.scale * rng.standard_normal(len(weights))
+        best = np.argpartition(-noisy, k)[:k]
+        hits += int(right[best[noisy[best] > found.threshold]].sum())
+    return hits / (draws * k)
+
+
+def moved(weights: Floats, found: dps.SparseHistogram) -> tuple[Floats, float]:
+    """Weights to which the part far above the threshold was added in proportion, and how much of all weight that is."""
+    excess = float(np.maximum(weights - found.threshold - 2 * found.scale, 0.0).sum())
+    share = excess / float(weights.sum())
+    return weights * (1 + share), share
+
+
+def cell(log: Log, k: int, epsilon: float, draws: int) -> tuple[float, float, float, float]:
+    """(now, joint, adaptive, above) of one log, k and epsilon at delta 1e-6."""
+    budget, sensitivity = acc.Budget(epsilon=epsilon, delta=1e-6), dps.Sensitivity.of_clipped(1.0, items_per_user=GENEROUS)
+    request = dps.TopKRequest(k=k, sensitivity=sensitivity, noise="gaussian")
+    now = dps.fitted("SparseHistogram", budget, request)
+    assert isinstance(now, dps.SparseHistogram)
+    scale = acc.calibrate(lambda scale: acc.GaussianDP(mu=1 / scale), budget, (1e-2, 1e3))
+    joint = now.model_copy(update={"scale": scale, "delta": budget.delta})  # dearer than the budget: for this comparison only
+    weights, right = log.seen(GENEROUS, 1.0, "l2"), log.right(k)
+    other, above = moved(weights, now)
+    tried: list[Callable[[], float]] = [
+        lambda: recall(right, weights, now, draws),
+        lambda: recall(right, weights, joint, draws),
+        lambda: recall(right, other, now, draws),
+    ]
+    first, second, third = (one() for one in tried)
+    return first, second, third, above
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", nargs="+", default=["gowalla", "nyc", "tky"])
+    parser.add_argument("--k", nargs="+", type=int, default=[10, 50, 100])
+    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.5, 1.0, 4.0])
+    parser.add_argument("--draws", type=int, default=25)
+    options = parser.parse_args()
+    print(f"{'log':>8}{'k':>5}{'epsilon':>9}{'now':>8}{'joint':>8}{'adaptive':>10}{'above':>8}")
+    gains = []
+    for name in options.logs:
+        log = load(name, "user_id", "item_id")
+        for k, epsilon in itertools.product(options.k, options.epsilon):
+            now, joint, adaptive, above = cell(log, k, epsilon, options.draws)
+            gains.append((joint - now, adaptive - now))
+            print(f"{log.name[:8]:>8}{k:>5}{epsilon:>9g}{now:>8.3f}{joint:>8.3f}{adaptive:>10.3f}{above:>8.3f}", flush=True)
+    for what, found in zip(("joint", "adaptive"), np.array(gains).T, strict=True):
+        print(f"{what}: {found.mean():+.3f} on average, {found.max():+.3f} at most, {found.min():+.3f} at least")
+
+
+if __name__ == "__main__":
+    main()
