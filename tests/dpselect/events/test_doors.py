@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -18,6 +20,8 @@ import sqlalchemy
 from event_oracle import bounded, distinct_users
 
 import accounting as acc
+import dpselect as dps
+from accounting.ledger import AlreadyCharged
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events.doors import tables
@@ -280,3 +284,21 @@ def test_postgresql_refusals(server: str) -> None:
     refused(server, "format='csv'", table="moods", format="csv")
     refused("postgresql://nobody:SECRET42@/none?host=/nowhere", "OperationalError", table="t")
     refused("mysql://ann:SECRET42@host/name?x=[1]", "begin with mysql:// are not read")
+
+
+def test_the_dbt_model_of_the_documentation_runs_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What dbt hands over is a relation of DuckDB, and what it takes back a table; the ledger is real."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    code = next(
+        block for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "def model(dbt, session)" in block
+    )
+    known: dict[str, Any] = {"dps": dps}
+    exec(code, known)
+    with acc.Ledger.open("sqlite:///privacy.db") as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=3.0, delta=1e-5), "add_remove")
+    visits = duckdb.sql("SELECT n AS who, 'zoo' AS \"where\" FROM range(5000) AS t(n)")
+    dbt = SimpleNamespace(config=lambda **_: None, ref={"visits": visits}.__getitem__)
+    assert known["model"](dbt, None).column("item").to_pylist() == ["zoo"]
+    with pytest.raises(AlreadyCharged):
+        known["model"](dbt, None)
