@@ -23,10 +23,16 @@ from dp_accounting import dp_event, mechanism_calibration
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
+from accounting import AccountingError
 from accounting.calibration import calibrate
 from accounting.conversion.bounds import best_epsilon
+from accounting.conversion.pld import pld_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP
 from accounting.spending.budget import Budget
+from dpselect.calibration import fitted
+from dpselect.mechanisms import members
+from dpselect.request import TopKRequest
+from dpselect.sensitivity import Sensitivity
 
 EPSILON, DELTA, FAILURE = 1.0, 1e-6, 1e-10
 BRACKET = mechanism_calibration.ExplicitBracketInterval(1e-7, 1.0)
@@ -126,6 +132,24 @@ def autodp(task: Task, epsilon: float, rounds: int) -> float:
     return seen[-1]
 
 
+def mechanisms() -> None:
+    """Seconds that `fitted` takes for every mechanism of a top 10, once and 365 times; caches cold, over one conversion."""
+    unit = best_of(lambda epsilon: best_epsilon(365 * LaplaceDP(epsilon=0.01 * epsilon), DELTA).value, 3)[0]
+    print(f"\none conversion of 365 x Laplace: {unit:.4f} s; the seconds of `fitted` for a top 10, over that, and what it found")
+    budget = Budget(epsilon=EPSILON, delta=DELTA)
+    for kind in sorted(members()):
+        for releases in (1, 365):
+            request = TopKRequest(k=10, candidates=2000, releases=releases, sensitivity=Sensitivity(l0=300))
+            pld_epsilon.cache_clear()
+            start = time.process_time()
+            try:
+                found = str(fitted(kind, budget, request))
+            except AccountingError:
+                continue  # not one for such requests
+            seconds = time.process_time() - start
+            print(f"{kind:<26}{releases:>5} x{seconds:>10.4f} s{seconds / unit:>10.2f}   {found[:70]}")
+
+
 Found = tuple[float, float]
 
 
@@ -155,6 +179,7 @@ def main() -> None:
         show(task, "dp-accounting", lambda e, task=task, found=reference[1]: theirs(task, e, found), options.runs, reference)
         if has_autodp:
             show(task, "autodp", lambda e, task=task: autodp(task, e, options.rounds), options.runs, reference)
+    mechanisms()
     if not has_autodp:
         print("autodp is not installed: skipped (pip install autodp)")
 
