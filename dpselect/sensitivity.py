@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Relation, RelationMismatch
+from accounting.arguments import shown
 from accounting.frozen import Count, Frozen, Positive
 from dpselect.errors import InvalidMechanism, SensitivityMismatch
 
@@ -101,13 +102,13 @@ class Sensitivity(Frozen):
         Raises:
             InvalidMechanism: a value is outside its domain.
         """
-        if not -math.inf < low <= 0 < high < math.inf:
+        least, greatest = _end("low", low), _end("high", high)
+        if not least <= 0 < greatest:
             raise InvalidMechanism(f"low={low!r} and high={high!r} must be finite numbers with low <= 0 < high")
-        most, spread = max(Fraction(high), -Fraction(low)), Fraction(high) - Fraction(low)
+        most, spread = max(greatest, -least), greatest - least
         if relation != "replace_one":
-            return cls(
-                linf=float(most), monotone=low == 0 or items_per_user == 1, l0=items_per_user, relation=cast(Relation, relation)
-            )
+            monotone = least == 0 or items_per_user == 1
+            return cls(linf=_up(most), monotone=monotone, l0=items_per_user, relation=cast(Relation, relation))
         if items_per_user is None:
             return cls(linf=_up(spread), relation="replace_one")
         items = _checked(items_per_user)
@@ -235,6 +236,16 @@ def _with_linf(data: Mapping[str, Any]) -> Mapping[str, Any]:
     if not norms or not all(isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0 for value in stated):
         return data
     return {**data, "linf": min(stated)}
+
+
+def _end(field: str, value: object) -> Fraction:
+    """One end of what a user adds, exactly."""
+    try:
+        if isinstance(value, Real) and not isinstance(value, bool):
+            return Fraction(value if isinstance(value, Fraction | int) else float(value))
+    except (ValueError, OverflowError):
+        pass  # not finite
+    raise InvalidMechanism(f"{field}={shown(value)} must be a finite number, with low <= 0 < high")
 
 
 def _checked(items: int) -> int:

@@ -6,7 +6,9 @@ import itertools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from sums_oracle import contribution, kept
 
@@ -73,7 +75,20 @@ def test_a_tighter_clip_is_covered_and_a_wider_is_not() -> None:
                 mechanism.select(scores)
 
 
-@pytest.mark.parametrize("ends", [(1.0, 2.0), (0.0, 0.0), (-1.0, 0.0), (0.0, math.inf), (math.nan, 1.0)])
+def test_ends_that_no_float_holds_are_rounded_up() -> None:
+    """A third, a whole number beyond 2^53 and numpy's numbers, under both relations."""
+    ends: list[Any] = [Fraction(1, 3), 2**53 + 1, np.float32(0.1), np.int64(3)]
+    exactly = (Fraction(1, 3), 2**53 + 1, Fraction(float(np.float32(0.1))), 3)
+    for end, exact in zip(ends, exactly, strict=True):
+        for relation in ("add_remove", "replace_one"):
+            stated = dps.Sensitivity.of_sums(0, end, relation, 2)
+            assert 0 <= Fraction(stated.linf) - Fraction(exact) <= Fraction(exact) / 2**52
+
+
+WRONG = [(1.0, 2.0), (0.0, 0.0), (-1.0, 0.0), (0.0, math.inf), (math.nan, 1.0), ("0", 1.0), (None, 1.0), (0, True)]
+
+
+@pytest.mark.parametrize("ends", WRONG)
 def test_ends_that_hold_no_zero_are_refused(ends: tuple[float, float]) -> None:
     """Somebody who adds nothing is in every clip, so 0 lies in it, below the upper end."""
     with pytest.raises(dps.InvalidMechanism, match="low <= 0 < high"):

@@ -26,7 +26,7 @@ SETTLED = f"{KILLED}/test_settling.py"
 BEST = "tests/laws/test_repeat_and_select.py"
 SUMS = "tests/laws/test_sums.py::test_one_user_changes_what_the_sensitivity_says"
 EDITS = [
-    Edit("dpselect/sensitivity.py", "linf=float(most), monotone", "linf=0.95 * float(most), monotone", SUMS),
+    Edit("dpselect/sensitivity.py", "cls(linf=_up(most), ", "cls(linf=0.95 * _up(most), ", SUMS),
     Edit("dpselect/sensitivity.py", "cls(linf=_up(spread), l0=2 * items", "cls(linf=0.95 * _up(spread), l0=2 * items", SUMS),
     Edit("dpselect/sensitivity.py", "max(spread**2, 2 * most**2)", "max(spread**2, 1.8 * most**2)", SUMS),
     Edit("dpselect/sensitivity.py", "l1=_up(2 * items * most)", "l1=_up(1.9 * items * most)", SUMS),
