@@ -38,7 +38,7 @@ _RULES: Final[dict[Rule, str]] = {
 
 
 @final
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class UserValues(NotPickled):
     """One number for each user of a log. **Private**: for `Quantile.scores` and `JointQuantiles.scores`.
 

@@ -78,7 +78,7 @@ def test_a_tighter_clip_is_covered_and_a_wider_is_not() -> None:
 def test_ends_that_no_float_holds_are_rounded_up() -> None:
     """A third, a whole number beyond 2^53 and numpy's numbers, under both relations."""
     ends: list[Any] = [Fraction(1, 3), 2**53 + 1, np.float32(0.1), np.int64(3)]
-    exactly = (Fraction(1, 3), 2**53 + 1, Fraction(float(np.float32(0.1))), 3)
+    exactly: list[Any] = [Fraction(1, 3), 2**53 + 1, float(np.float32(0.1)), 3]
     for end, exact in zip(ends, exactly, strict=True):
         for relation in ("add_remove", "replace_one"):
             stated = dps.Sensitivity.of_sums(0, end, relation, 2)

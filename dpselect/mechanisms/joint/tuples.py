@@ -93,7 +93,7 @@ def _objects(values: list[arb]) -> Terms:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tuples:
     """The weights of all rising tuples of points. Private.
 

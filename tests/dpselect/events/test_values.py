@@ -115,6 +115,7 @@ def test_nothing_is_shown_or_pickled() -> None:
     """A repr without numbers; no pickle; no writing into them."""
     found = read_values(table(), user="who", value="paid")
     assert repr(found) == "UserValues(<private numbers hidden>, rule='pick')"
+    assert found != read_values(table(), user="who", value="paid")
     with pytest.raises(TypeError, match="private data"):
         pickle.dumps(found)
     with pytest.raises(ValueError, match="read-only"):
