@@ -214,7 +214,8 @@ class OneParameter(Undoubted, ABC):
         fields, checks = cls.model_fields, cls.__pydantic_decorators__
         names = [name for name in fields if name != "kind"]
         plain = len(names) == 1 and fields[names[0]].metadata == _NON_NEGATIVE
-        if plain and not checks.field_validators and not checks.model_validators:
+        own = cls.__pydantic_post_init__ or cls.__private_attributes__ or checks.field_validators or checks.model_validators
+        if plain and not own:
             cls._quick = (fields["kind"].default, names[0], fields[names[0]].alias or names[0], set(names))
 
     def __init__(self, /, **given: Any) -> None:

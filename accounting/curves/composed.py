@@ -161,6 +161,10 @@ class Composed(Curve):
         return min(1.0, math.nextafter(inner + failing, math.inf)) if failing else inner
 
     @cached_property
+    def _largest(self) -> int:
+        return max(count for count, _ in self.parts)
+
+    @cached_property
     def _gaussian(self) -> tuple[GaussianDP, float] | None:
         """What Gaussian parts amount to: one whose squared mu is the sum (2 rho is mu^2) and their bad events (A1).
 
@@ -218,7 +222,7 @@ def _sum_of(curve: Curve) -> tuple[Curve, Curve, int] | None:
 def _most(curve: Curve) -> int:
     if (kept := _sum_of(curve)) is not None:
         return kept[2]
-    return max(count for count, _ in curve.parts) if isinstance(curve, Composed) else 1
+    return curve._largest if isinstance(curve, Composed) else 1
 
 
 def _settled(curve: Composed) -> tuple[Part, ...]:
