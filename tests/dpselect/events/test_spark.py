@@ -306,10 +306,15 @@ def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_pat
     lines = [f'{user},"{word}, {word}"' for word, many in (("zoo", 4000), ("pier", 3000), ("rare", 1)) for user in range(many)]
     (tmp_path / "visits.csv").write_text("\n".join(["who,where", *lines, ",nobody", '77,""']) + "\n")
     (tmp_path / "places.csv").write_text('where\n"zoo, zoo"\n"moon"\n"pier, pier"\n')
-    session.read.csv(f"{tmp_path}/visits.csv", header=True).createOrReplaceTempView("visits")
+    visits = session.read.csv(f"{tmp_path}/visits.csv", header=True).selectExpr("*", "'x' AS city", "'1.5' AS paid")
+    visits.createOrReplaceTempView("visits")
     asked = ["--user", "who", "--item", "where", "--k", "2", "--json", "--epsilon", "4"]
     public = ["--domain", f"{tmp_path}/places.csv"]
-    for log, more in ((f"{tmp_path}/visits.csv", ["--delta", "1e-6", "--max-items-per-user", "40"]), ("visits", public)):
+    (tmp_path / "cities.csv").write_text("city\nx\n")
+    per_city = [*public, "--group", "city", "--groups", f"{tmp_path}/cities.csv", "--max-groups-per-user", "1"]
+    signed = [*public, "--value", "paid", "--value-clip", "-1,2", "--max-items-per-user", "2"]
+    observed = ["--delta", "1e-6", "--max-items-per-user", "40"]
+    for log, more in ((f"{tmp_path}/visits.csv", observed), *(("visits", each) for each in (public, per_city, signed))):
         released = CliRunner().invoke(app, ["topk", "--engine", "spark", log, *asked, *more])
         assert released.exit_code == 0, released.output
         assert json.loads(released.stdout)["selection"]["labels"] == ["zoo, zoo", "pier, pier"]
