@@ -54,6 +54,8 @@ def follow(
     earlier = entries_of_key(connection, declared, key)
     if not earlier:
         raise InvalidTransition(f"key={key!r} has no charge in dataset={declared.dataset.name!r}: reserve or charge it first")
+    if action == "commit" and any(entry.action == "release" and entry.curve is not None for entry in earlier):
+        raise InvalidTransition(f"key={key!r} was settled, and what it did not use given back: nothing more is drawn under it")
     if is_done(action, earlier):
         done = tuple(entry for entry in earlier if entry.action == action)
         if action == "release" and not _is_same(done[0], label, ran):

@@ -95,6 +95,17 @@ def test_only_reservations_are_settled_and_only_once(ledger: Ledger) -> None:
     assert ledger.verify().ok
 
 
+def test_nothing_is_drawn_under_what_was_settled(ledger: Ledger) -> None:
+    """A commit that is repeated finds itself, until the rest was given back: then a plan that has runs left draws no more."""
+    ledger.create_dataset("views", BUDGETS[0], "add_remove")
+    for key, spent in (("open", None), ("settled", picks(3))):
+        reserved(ledger, "views", key)
+        ledger.release("views", key, spent=spent)
+    assert ledger.commit("views", "open").replayed
+    with pytest.raises(InvalidTransition, match="settled"):
+        ledger.commit("views", "settled")
+
+
 def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> None:
     """Each period and each quota's account ends at what the part costs there; an export of it verifies elsewhere."""
     quota = acc.Budget(rho=0.1, delta=1e-6)
