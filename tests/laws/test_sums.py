@@ -54,6 +54,9 @@ def test_one_user_changes_what_the_sensitivity_says(low: float, high: float, lim
 
     attained(stated.linf, max(max(map(abs, d)) for d in found))
     assert stated.l0 == max(sum(x != 0 for x in d) for d in found)
+    unlimited = dps.Sensitivity.of_sums(low, high, relation)
+    assert (unlimited.linf, unlimited.l0) == (stated.linf, None)
+    assert unlimited.monotone == (relation == "add_remove" and low == 0)
     attained(stated.l1_of(None), float(max(sum(map(abs, d)) for d in found)))
     attained(stated.l2_of(None), math.sqrt(max(sum(x * x for x in d) for d in found)))
     assert stated.monotone == all(min(d) >= 0 or max(d) <= 0 for d in found)
@@ -61,6 +64,13 @@ def test_one_user_changes_what_the_sensitivity_says(low: float, high: float, lim
     assert spread <= stated.range
     if low in (0.0, -high):
         attained(stated.range, spread)
+
+
+def test_ends_that_are_no_floats_are_rounded_outwards() -> None:
+    """An integer between two floats counts as the larger: a bound on sums is never below what was stated."""
+    end = 2**53 + 1
+    assert dps.Sensitivity.of_sums(0, end).linf > end
+    assert dps.Sensitivity.of_sums(-end, 1).linf > end
 
 
 def test_a_tighter_clip_is_covered_and_a_wider_is_not() -> None:
