@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,9 @@ def main() -> None:
             ledger.create_dataset(NAME, acc.Budget(rho=1e6), "add_remove")
             for entries in map(int, arguments.entries.split(",")):
                 if arguments.direct:
-                    fill_directly(ledger, url, entries)
+                    apart = get_context("fork").Process(target=fill_directly, args=(ledger, url, entries))
+                    apart.start()  # in a process of its own, whose memory is not counted
+                    apart.join()
                 else:
                     fill(ledger, entries)
                 print(f"{entries:>9,} entries: {batches(ledger, url, entries)}", flush=True)
