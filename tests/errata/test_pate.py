@@ -117,9 +117,9 @@ def test_ep1_gumbel_noise_costs_what_they_hoped_for(relation: acc.Relation, scal
     assert programme(relation, scale) == pytest.approx(expected[1], rel=1e-3)
 
 
-@pytest.mark.slow
-def test_ep1_the_table_has_every_row() -> None:
-    """One line for what is published and three for each relation."""
+def test_ep1_the_table_has_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line for what is published and three for each relation. What the programme finds has a test of its own."""
+    monkeypatch.setitem(globals(), "programme", lambda *_: 1.0)
     lines = list(table())
     assert len(lines) == 3 + 1 + 2 * 3
     assert any("Gaussian gap noise, replace_one" in line and "51.97" in line for line in lines)
