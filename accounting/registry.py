@@ -63,7 +63,7 @@ class Registry(Generic[M]):
             The family's error: no member has it, or its package cannot be loaded.
         """
         for home in self._homes:
-            if isinstance(kind, str) and kind not in self._known:
+            if not isinstance(kind, str) or kind not in self._known:
                 _import_all(home)
         if isinstance(kind, str) and kind not in self._known:
             for point in _points(self._group, tuple(sys.path)).select(name=kind):
@@ -79,7 +79,9 @@ class Registry(Generic[M]):
         Raises:
             The family's error: an unknown kind, or values outside their domain.
         """
-        return self.member(data.get("kind") if isinstance(data, Mapping) else None).model_validate(data)
+        if not isinstance(data, Mapping):
+            raise self._error(f"<{type(data).__name__}> is no {self._what}: give one, or an object with its kind")
+        return self.member(data.get("kind")).model_validate(data)
 
     def _load(self, point: EntryPoint) -> None:
         if point.name in self._known:

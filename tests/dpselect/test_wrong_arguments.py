@@ -54,6 +54,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
         dps.InvalidRequest,
         "confidence='x' must be a number in",
     ),
+    "WithValues": (
+        lambda: D.WithValues(mechanism="x", noise="laplace", scale=1.0),
+        dps.InvalidMechanism,
+        "<str> is no mechanism: give one",
+    ),
     "Scores, labels": (
         lambda: D.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=3),
         dps.InvalidScores,
