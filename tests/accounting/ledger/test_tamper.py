@@ -231,7 +231,7 @@ def test_a_charge_beyond_the_budget_is_found(kept: Ledger, action: Opening) -> N
 def test_edited_sums_are_found(kept: Ledger, url: str, edit: Executable) -> None:
     """The sums by curve and label, which reports show in place of the entries, are derived anew as well."""
     with intruder(url) as connection:
-        assert connection.execute(edit).rowcount > 0
+        assert connection.execute(edit).rowcount != 0  # -1 where the driver does not count what was inserted
     found = kept.verify().problems
     assert [(one.seq, one.kind) for one in found] == [(None, "total")]
     assert "label" in found[0].message
