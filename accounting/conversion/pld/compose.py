@@ -29,6 +29,7 @@ _MOST_SCALE = 500.0
 # up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
 _FINE, _COARSE = 1e-9, 1e-5
 _CELLS, _MOST_CELLS, _WORK = 2**16, 2**20, 2**22
+_WIDEST = 2**53  # cells of a window that is only measured
 _MOST_READ = 2**22  # cells of one step's law on the coarsest grid, which is only looked at
 _TAIL = 1e-10  # share of delta that cut-off tails may add in all
 # Mass left outside the window, in the tilted law: e^-32 on either side, found by Chernoff's bound at these multiples of 1/spread.
@@ -189,14 +190,14 @@ def _gridded(losses: Losses, theta: float, tail: float) -> tuple[Parts, _Window]
     finest, coarsest = choose_interval(losses, _FINE), choose_interval(losses, _COARSE)
     rough = Parts.of(losses, coarsest, tail)
     # Cells are spent on the window of the sum, and on the steps' own laws.
-    width = max(_window(rough, theta).size, rough.size) * coarsest
+    width = max(_window(rough, theta, _WIDEST).size, rough.size) * coarsest
     least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
     interval = aligned(losses, max(least, min(coarsest, max(finest, width / _CELLS))))
     parts = Parts.of(losses, interval, tail)
     return parts, _window(parts, theta)
 
 
-def _window(parts: Parts, theta: float) -> _Window:
+def _window(parts: Parts, theta: float, most: int = 2 * _MOST_CELLS) -> _Window:
     base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
     steps = [multiple / spread for multiple in _MULTIPLES]
     rises = [parts.cumulant(theta + s) - base for s in steps]
@@ -204,7 +205,7 @@ def _window(parts: Parts, theta: float) -> _Window:
     bottom = max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta))
     low, high = max(parts.least, math.floor(bottom / parts.interval)), min(parts.most, math.ceil(top / parts.interval))
     # Any window is valid; where rounding left none, one cell stands for it, and where it left too many, some of them.
-    size = scipy.fft.next_fast_len(min(max(1, high - low + 1), 2 * _MOST_CELLS), real=True)
+    size = scipy.fft.next_fast_len(min(max(1, high - low + 1), most), real=True)
     if low + size > parts.most:
         return _Window(low, size, 0.0)
     last = (low + size - 1) * parts.interval
