@@ -10,7 +10,7 @@ from typing import Literal
 from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.model import ACTIONS, Dataset, Entry
-from accounting.ledger.settling import SLACK, returned
+from accounting.ledger.settling import SLACK, doubt, returned
 from accounting.ledger.states import Openings
 from accounting.spending.budget import NOTHING, Budget, Price
 
@@ -112,12 +112,13 @@ class Chain:
         if opening is None:
             yield "price", "the release gives back a part of what no reservation set aside"
             return
+        limit = self.dataset.budget
         try:
-            back = returned(self.dataset.budget, opening, entry.curve)
+            most = returned(limit, opening, entry.curve, entry.package).main + doubt(limit, entry, opening)
         except AccountingError as error:
             yield "price", f"what the release says was used cannot be priced ({type(error).__name__})"
             return
-        if entry.failure != 0 or not -back.main - 1 - opening.main // SLACK <= entry.main <= 0:
+        if entry.failure != 0 or not -most <= entry.main <= 0:
             yield "price", "the release gives back more than what it says was not used"
 
     def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:

@@ -12,10 +12,9 @@ from sqlalchemy import Connection, bindparam, select
 from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Dataset, Entry
-from accounting.ledger.origin import package_version
 from accounting.ledger.quota import Quota, Who, read_quota
 from accounting.ledger.rows import Declared, checked_types, entries_after, put
-from accounting.ledger.settling import SLACK, price_in, returned
+from accounting.ledger.settling import doubt, price_in, returned
 from accounting.ledger.states import Openings
 from accounting.ledger.tables import IS_QUOTA, entries, scopes
 from accounting.spending.budget import NOTHING, Budget, Price
@@ -89,13 +88,13 @@ def hold(connection: Connection, dataset_id: int, held: list[Held]) -> None:
     put(connection, scopes, [{**mine, "quota": seq, "account": account, **spent._asdict()} for seq, account, spent in held])
 
 
-def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, ...], ran: str | None) -> None:
-    """Take a voided reservation, or what did not run of one, out of the accounts that it counts to."""
+def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, ...], by: Entry) -> None:
+    """Take a voided reservation, or what did not run of one, out of the accounts that it counts to; `by` says which."""
     periods = [entry.period for entry in opening]
     for revision, limit in in_force(revisions(connection, declared.id)):
         accounts = revision.quota.accounts(declared.dataset.window, who_of(opening[0]), periods)
         spent = spent_of(connection, declared.id, revision.seq, accounts)
-        back = returned(limit, opening[0], ran).times(-1)
+        back = _moved(limit, by, opening[0])
         hold(connection, declared.id, [Held(revision.seq, account, spent[account].plus(back)) for account in accounts])
 
 
@@ -108,6 +107,11 @@ def who_of(entry: Entry) -> Who:
 class _Account:
     spent: Price = NOTHING
     doubt: int = 0
+
+    @property
+    def least(self) -> Price:
+        """What it may have stood at when another version of the package charged."""
+        return Price(*(max(0, part - self.doubt) for part in self.spent))
 
 
 @dataclass
@@ -139,14 +143,14 @@ class Replay:
             return
         try:
             new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, who_of(first), [entry.period])]
-            price = _moved(limit, entry, first)
+            price, unsure = _moved(limit, entry, first), doubt(limit, entry, first)
         except (AccountingError, ValueError) as error:  # a period that is none, in an entry that was edited
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
         for place in set(new) - self._touched:
             account = self.accounts[place]
-            account.spent, account.doubt = account.spent.plus(price), account.doubt + _doubt(first, price)
-            if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not limit.fits(NOTHING, account.spent):
+            account.spent, account.doubt = account.spent.plus(price), account.doubt + unsure
+            if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not limit.fits(NOTHING, account.least):
                 yield f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
         self._touched |= set(new)
 
@@ -167,13 +171,8 @@ class Replay:
 def _moved(limit: Budget, entry: Entry, first: Entry) -> Price:
     """What an entry adds to an account, as it opens a charge, takes it back, or settles it."""
     if entry.action in ("void", "release"):
-        return returned(limit, first, entry.curve).times(-1)
+        return returned(limit, first, entry.curve, entry.package).times(-1)
     return price_in(limit, first.curve or "", first.count)
-
-
-def _doubt(opening: Entry, price: Price) -> int:
-    """How much another version of the package may have priced it otherwise; the same one prices exactly so."""
-    return 0 if opening.package == package_version() else 1 + max(map(abs, price)) // SLACK
 
 
 def replay(connection: Connection, declared: Declared, wanted: list[Revision]) -> Replay:

@@ -37,17 +37,25 @@ def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
     return limit.unused(whole, part)
 
 
-def returned(limit: Budget, opening: Entry, ran: str | None) -> Price:
-    """What a void, or a release of which `ran` is the curve, takes out: never more than another version of the package put in.
+def returned(limit: Budget, opening: Entry, ran: str | None, package: str) -> Price:
+    """What a void, or a release of which `ran` is the curve, takes out by this package: never more than another one put in.
 
     Raises:
         InvalidEntry: what ran is no part of what was reserved.
     """
     full = price_in(limit, opening.curve or "", opening.count)
     back = full if ran is None else _unused(limit, opening.curve or "", opening.count, ran)
-    if opening.package == package_version():
+    if opening.package == package:
         return back
     return Price(*(max(0, part - 1 - of // SLACK) for part, of in zip(back, full, strict=True)))
+
+
+def doubt(limit: Budget, entry: Entry, opening: Entry) -> int:
+    """How much more or less of `opening` other versions of the package may have moved by `entry` than this one would."""
+    if entry.package == opening.package == package_version():
+        return 0
+    # Twice: what another version gives back is a little less as well.
+    return 2 * (1 + max(price_in(limit, opening.curve or "", opening.count)) // SLACK)
 
 
 def require_part(ran: Curve, whole: Curve) -> None:

@@ -70,10 +70,11 @@ def follow(
     opening = openings(earlier)
     if ran is not None and opening[0].action != "reserve":
         raise InvalidTransition(f"key={key!r} was charged for good: what did not run is given back of a reservation only")
-    steps = [Step(action, key, one.period, _price(declared, action, one, ran), label, ran, opening=one) for one in opening]
+    prices = [_price(declared, action, one, ran, origin.package) for one in opening]
+    steps = [Step(action, key, one.period, due, label, ran, opening=one) for one, due in zip(opening, prices, strict=True)]
     written = append(connection, declared, steps, origin)
     if action == "void" or ran is not None:
-        give_back(connection, declared, opening, None if ran is None else ran.curve_json)
+        give_back(connection, declared, opening, written[0])
     return Receipt(declared.dataset.name, key, state_of(written), tuple(written), replayed=False)
 
 
@@ -101,7 +102,7 @@ def _is_same(done: Entry, label: str | None, ran: Item | None) -> bool:
     return (label is None or done.label == label) and (ran is None or done.curve == ran.curve_json)
 
 
-def _price(declared: Declared, action: Following, opening: Entry, ran: Item | None) -> Price:
+def _price(declared: Declared, action: Following, opening: Entry, ran: Item | None, by: str) -> Price:
     if ran is not None:
-        return returned(declared.dataset.budget, opening, ran.curve_json).times(-1)
+        return returned(declared.dataset.budget, opening, ran.curve_json, by).times(-1)
     return opening.price.times(-1) if action == "void" else NOTHING

@@ -198,3 +198,21 @@ def test_a_package_that_knows_no_settling_is_refused(url: str, monkeypatch: pyte
         patch.setattr("accounting.ledger.store.STEPS", migrations.STEPS)
         with pytest.raises(SchemaMismatch):
             Ledger.open(url)
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["voided", "settled"])
+def test_a_later_version_takes_a_full_quota_as_it_stands(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: bool
+) -> None:
+    """What was given back and charged again up to the limit is no problem to the next version, nor is it to an import by it."""
+    whole, half = acc.Budget(epsilon=2.0, delta=1e-6, order="inf"), acc.Approximate(curve=5 * PICK, delta0=1e-8)
+    ledger.create_dataset("views", whole, "add_remove")
+    ledger.quotas("views").declare(Quota(name="all", limit=acc.Budget(epsilon=1.0, delta=1e-6, order="inf")))
+    reserved(ledger, "views", "a") if settled else ledger.reserve("views", WHOLE, relation="add_remove", key="a")
+    ledger.release("views", "a", spent=half) if settled else ledger.void("views", "a", actor="ana", reason="a mistake")
+    ledger.charge("views", half if settled else WHOLE, relation="add_remove", key="b")
+    ledger.export(tmp_path / "ledger.jsonl")
+    for module in ("origin", "settling"):
+        monkeypatch.setattr(f"accounting.ledger.{module}.package_version", lambda: "99.0")
+    assert ledger.verify().problems == ()
+    Ledger.open(f"sqlite:///{tmp_path}/copy.db").import_(tmp_path / "ledger.jsonl")
