@@ -98,7 +98,11 @@ def migrate(connection: Connection) -> None:
     """Bring the store to the current version, in the transaction of `connection`."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
-    for version in range(version_of(connection), len(STEPS)):
+    found = version_of(connection)
+    if connection.dialect.name == "postgresql" and 0 < found < len(STEPS):
+        # Every writer has read the version first: those of the old one are waited for, and later ones find the new one.
+        connection.execute(text(f"LOCK TABLE {tables.meta.name} IN ACCESS EXCLUSIVE MODE"))
+    for version in range(found, len(STEPS)):
         STEPS[version](connection)
         connection.execute(tables.meta.update().values(schema_version=version + 1))
 

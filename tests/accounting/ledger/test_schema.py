@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from time import sleep
 
 import pytest
-from sqlalchemy import create_engine, inspect, select, text
+from sqlalchemy import Connection, create_engine, inspect, select, text
 
 import accounting as acc
 from accounting.ledger import Ledger, LedgerUnavailable, SchemaMismatch, migrations
@@ -61,6 +63,33 @@ def test_an_older_ledger_moves_forward(url: str) -> None:
         assert [(share.label, share.runs) for share in summary.shares] == [("first", 1), ("second", 0)]
         ledger.charge("clicks", acc.PureDP(epsilon=0.75), relation="add_remove", fingerprint="rows")
         assert ledger.verify().ok
+
+
+def test_a_charge_of_the_old_version_under_way_is_in_the_sums(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of version 4 that was let in before the upgrade, and writes after it began, is waited for: nothing is missed."""
+    let_in, go = Event(), Event()
+
+    def required(connection: Connection) -> None:
+        assert connection.execute(select(meta.c.schema_version)).scalar_one() == 4
+        let_in.set()
+        assert go.wait(20)
+
+    with Ledger.open(url) as old, ThreadPoolExecutor(2) as pool:
+        old.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        run(url, "DROP TABLE dpledger_sums")
+        run(url, "UPDATE dpledger_meta SET schema_version = 4")
+        with monkeypatch.context() as patched:
+            patched.setattr("accounting.ledger.store.require_current", required)
+            patched.setattr("accounting.ledger.book.Sums.write", lambda *_: None)
+            late = pool.submit(old.charge, "clicks", acc.PureDP(epsilon=0.25), relation="add_remove", label="late")
+            assert let_in.wait(20)
+            upgraded = pool.submit(Ledger.open, url)
+            sleep(0.3)  # the upgrade has begun, and would be over if it did not wait
+            go.set()
+            late.result()
+        with upgraded.result() as ledger:
+            assert [(share.label, share.runs) for share in ledger.summary("clicks").shares] == [("late", 1)]
+            assert ledger.verify().ok
 
 
 def test_a_step_that_fails_leaves_the_old_version(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
