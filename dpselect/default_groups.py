@@ -145,6 +145,7 @@ def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:
 
 
 def _part(budget: Budget, share: float) -> Budget:
-    """So much of a budget, delta included."""
+    """So much of a budget, delta included, and a little less: all parts together are no more than the whole in floats either."""
     stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta or None, "failure": budget.failure}
-    return Budget(**{name: share * value for name, value in stated.items() if value is not None})
+    order = {"order": budget.order} if isinstance(budget.order, str) else {}  # the best one for a part is another one
+    return Budget(**order, **{name: share * (1 - 2**-40) * value for name, value in stated.items() if value is not None})

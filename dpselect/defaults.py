@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, NoReturn, cast, final
 
 from accounting import AccountingError, Budget
+from accounting.arguments import shown
 from dpselect.calibration import calibrated, fitted
 from dpselect.counts import without_counts
 from dpselect.errors import InvalidRequest
@@ -110,8 +112,8 @@ def require_ways(request: TopKRequest, limit: int | None, clip: float | None, it
     Raises:
         InvalidRequest: it does not.
     """
-    if items is not None and not 1 <= items < math.inf:
-        raise InvalidRequest(f"items_per_user={items!r} must be a number >= 1: how many items users have on average")
+    if items is not None and not (isinstance(items, Real) and 1 <= items < math.inf):
+        raise InvalidRequest(f"items_per_user={shown(items)} must be a number >= 1: how many items users have on average")
     if clip is not None and request.candidates is None and limit is None:
         raise InvalidRequest(
             "--clip without a catalogue needs --max-items-per-user (max_items_per_user in the library), which may be generous "

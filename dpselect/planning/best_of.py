@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import final
 
 from accounting import AccountingError, Budget, CalibrationError, Curve, InvalidCurve, Relation, calibrate
+from accounting.arguments import shown
 from accounting.curves import NumberOfRuns, PoissonRuns, TruncatedNegativeBinomial
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, RepeatAndSelect
@@ -72,8 +74,8 @@ def plan_runs(
         >>> round(first.reach, 3), all(first.parameter < other.parameter for other in others)
         (0.9, True)
     """
-    if not 0 < best < reach < 1:
-        raise InvalidRequest(f"best={best!r} and reach={reach!r} must be shares with 0 < best < reach < 1")
+    if not all(isinstance(share, Real) for share in (best, reach)) or not 0 < best < reach < 1:
+        raise InvalidRequest(f"best={shown(best)} and reach={shown(reach)} must be shares with 0 < best < reach < 1")
     found, why = [], None
     for law in _laws(best, reach):
         whole = partial(_whole, family, law, relation)

@@ -11,6 +11,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect.planning import plan_runs
 
 # The winners of three towns, 300 users apart; one user alone is in a fourth.
 WINNERS = {"Rome": ["hit", "fair"], "Oslo": ["fair", "hit"], "Bern": ["rare", "hit"]}
@@ -157,3 +158,24 @@ def test_groups_without_a_column_are_refused(ask: Any, towns: Path) -> None:
     result = ask("--k", 2, "--epsilon", 1, "--max-groups-per-user", 2)
     assert result.exit_code == 2
     assert "--group: name it" in result.stderr
+
+
+@pytest.mark.parametrize("most", [1, 3, 7])
+@pytest.mark.parametrize(
+    "budget",
+    [acc.Budget(rho=0.1, delta=1e-6), acc.Budget(epsilon=1.0, delta=1e-6, order="inf")],
+    ids=["zcdp", "pure sums"],
+)
+def test_discovered_groups_fit_a_budget_all_of_whose_delta_is_for_failures(budget: acc.Budget, most: int) -> None:
+    """The parts of delta add up to no more than it: a rounding above it would leave no mechanism at all."""
+    request = dps.TopKRequest(k=5, sensitivity=dps.Sensitivity())
+    chosen = dps.default_group_choice(budget, request, most, discover=True).mechanism
+    assert budget.admits(chosen.curve)
+
+
+def test_a_guess_that_is_no_number_is_refused() -> None:
+    """By name, without a raw error."""
+    with pytest.raises(dps.InvalidRequest, match="items_per_user=<str>"):
+        dps.default_choice(acc.Budget(epsilon=1.0), dps.TopKRequest(k=5, candidates=9), items_per_user="x")  # type: ignore[arg-type]
+    with pytest.raises(dps.InvalidRequest, match="best=<str>"):
+        plan_runs(acc.PureDP, acc.Budget(epsilon=1.0), best="x")  # type: ignore[arg-type]
