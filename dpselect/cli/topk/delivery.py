@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,7 +29,9 @@ from dpselect.mechanisms import Mechanism
 from dpselect.selection import Selection
 
 _WIDTH = 100
-_FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last ones are those of East Asian keyboards
+# What a cell that is calculated begins with, the last ones as on East Asian keyboards; also after what parts cells or rows where
+# a comma does not, as in countries that write decimals with one.
+_FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
 
 
 def _as_text(answer: Answer) -> str:
@@ -51,7 +54,7 @@ def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> byt
 
 def _defused(cell: object) -> object:
     """Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell
+    return _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell
 
 
 def _as_parquet(selection: Selection, margin: float | None, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
