@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 
 from sqlalchemy import Connection, inspect, select, text
 
 from accounting.ledger import tables, triggers
-from accounting.ledger.errors import SchemaMismatch
+from accounting.ledger.errors import LedgerCorrupt, SchemaMismatch
 from accounting.ledger.model import LATER
 from accounting.ledger.rows import all_datasets
 from accounting.ledger.sums import rebuild
@@ -54,7 +55,9 @@ def _sums(connection: Connection) -> None:
     for statement in triggers.no_deletion(connection.dialect.name, tables.sums.name):
         connection.exec_driver_sql(statement)
     for declared in all_datasets(connection):
-        rebuild(connection, declared)
+        # An entry that was edited is for `verify` to name: a ledger that cannot be opened could not be looked at.
+        with suppress(LedgerCorrupt):
+            rebuild(connection, declared)
 
 
 STEPS: tuple[Step, ...] = (_base, _shared_rows, _quotas, _settled, _sums)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from sqlalchemy import Connection, Select, select
 from accounting.curves import Composed, Curve
 from accounting.ledger.model import Dataset, Total
 from accounting.ledger.rows import Declared, all_totals
-from accounting.ledger.sums import read_sum
+from accounting.ledger.sums import NO_RUNS, read_sum
 from accounting.ledger.tables import entries, sums
 from accounting.spending.budget import Price
 from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT
@@ -63,24 +62,26 @@ class Summary:
 def summarise(connection: Connection, declared: Declared) -> Summary:
     """The summary of one dataset, from one state of the store."""
     budget, name = declared.dataset.budget, declared.dataset.name
+    totals = tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id))
     return Summary(
         dataset=declared.dataset,
         entries=declared.seq,
         head=declared.head,
-        totals=tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id)),
-        curves=_curves(connection, declared),
+        totals=totals,
+        curves=_curves(connection, declared, [total.period for total in totals]),
         points=_points(connection, declared),
         shares=_shares(connection, declared),
     )
 
 
-def _curves(connection: Connection, declared: Declared) -> dict[str, Curve] | None:
-    rows = connection.execute(_sums(declared, "curve").limit(MOST_CURVES + 1)).all()
+def _curves(connection: Connection, declared: Declared, periods: list[str]) -> dict[str, Curve] | None:
+    # Sums of no runs, which somebody may have made up, are nothing to verify either.
+    rows = connection.execute(_sums(declared, "curve").where(sums.c.runs != NO_RUNS).limit(MOST_CURVES + 1)).all()
     if len(rows) > MOST_CURVES:
         return None
-    parts: dict[str, list[tuple[int, Curve]]] = defaultdict(list)
+    parts: dict[str, list[tuple[int, Curve]]] = {period: [] for period in periods}
     for place, amounts in map(read_sum, rows):
-        parts[place.period].append((amounts.runs, Curve.from_json(place.content or "")))
+        parts.setdefault(place.period, []).append((amounts.runs, Curve.from_json(place.content or "")))
     return {period: Composed.of(counted) for period, counted in sorted(parts.items())}
 
 

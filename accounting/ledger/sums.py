@@ -22,6 +22,7 @@ from accounting.ledger.tables import sums
 
 _BLOCK = 2_000
 _DIGITS = 36  # text of equal length is in order of size, and an amount is below the prime
+NO_RUNS = "0" * _DIGITS
 _FIELD = 2**127 - 1  # a prime
 _AMOUNT = re.compile(rf"\d{{{_DIGITS}}}|-\d{{{_DIGITS - 1}}}", re.ASCII)
 _AT = select(sums).where(

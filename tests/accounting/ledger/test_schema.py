@@ -9,6 +9,7 @@ from threading import Event
 from time import sleep
 
 import pytest
+from intruders import intruder
 from sqlalchemy import Connection, create_engine, inspect, select, text
 
 import accounting as acc
@@ -63,6 +64,20 @@ def test_an_older_ledger_moves_forward(url: str) -> None:
         assert [(share.label, share.runs) for share in summary.shares] == [("first", 1), ("second", 0)]
         ledger.charge("clicks", acc.PureDP(epsilon=0.75), relation="add_remove", fingerprint="rows")
         assert ledger.verify().ok
+
+
+def test_an_older_ledger_with_an_edited_entry_can_be_looked_at(sqlite_url: str) -> None:
+    """It opens, and `verify` names the entry: an upgrade does not stand in the way of an audit."""
+    with Ledger.open(sqlite_url) as old:
+        old.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        old.charge("clicks", acc.PureDP(epsilon=0.25), relation="add_remove")
+    with intruder(sqlite_url) as connection:
+        connection.exec_driver_sql("UPDATE dpledger_entries SET main = 'much'")
+        connection.exec_driver_sql("DROP TABLE dpledger_sums")
+        connection.exec_driver_sql("UPDATE dpledger_meta SET schema_version = 4")
+    with Ledger.open(sqlite_url) as ledger:
+        assert version(sqlite_url) == len(migrations.STEPS)
+        assert not ledger.verify().ok
 
 
 def test_a_charge_of_the_old_version_under_way_is_in_the_sums(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

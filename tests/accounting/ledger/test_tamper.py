@@ -21,7 +21,8 @@ from accounting.ledger.item import read_item
 from accounting.ledger.model import Entry
 from accounting.ledger.origin import origin, utc_now
 from accounting.ledger.request import Opening
-from accounting.ledger.rows import lock_dataset, read_entry
+from accounting.ledger.rows import find_dataset, lock_dataset, read_entry
+from accounting.ledger.sums import Amounts, Place, _row
 from accounting.ledger.tables import datasets, entries, fingerprints, sums, totals
 from accounting.spending.budget import Price
 
@@ -235,6 +236,16 @@ def test_edited_sums_are_found(kept: Ledger, url: str, edit: Executable) -> None
     found = kept.verify().problems
     assert [(one.seq, one.kind) for one in found] == [(None, "total")]
     assert "label" in found[0].message
+
+
+def test_a_sum_of_nothing_says_nothing(kept: Ledger, url: str) -> None:
+    """A row of no runs at no price, which somebody made up, changes no report; `verify` has nothing to compare it with."""
+    before = kept.summary("clicks")
+    with intruder(url) as connection:
+        made_up = _row(find_dataset(connection, "clicks").id, Place("curve", "", "no curve"), Amounts())
+        assert connection.execute(sums.insert().values(**made_up)).rowcount != 0
+    assert kept.summary("clicks") == before
+    assert kept.verify().ok
 
 
 def test_a_lowered_total_is_found(kept: Ledger, url: str) -> None:
