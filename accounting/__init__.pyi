@@ -6,11 +6,11 @@ from .accountant import Breakdown as Breakdown
 from .accountant import Share as Share
 from .calibration import calibrate as calibrate
 from .calibration import calibrate_count as calibrate_count
-from .conversion.adaptive import AdaptiveBound as AdaptiveBound
-from .conversion.adaptive import DeltaBounds as DeltaBounds
-from .conversion.adaptive import GridTooCoarse as GridTooCoarse
-from .conversion.adaptive import adaptive_composition as adaptive_composition
-from .conversion.adaptive import delta_bounds as delta_bounds
+from .conversion.adaptive.bound import AdaptiveBound as AdaptiveBound
+from .conversion.adaptive.bound import DeltaBounds as DeltaBounds
+from .conversion.adaptive.bound import GridTooCoarse as GridTooCoarse
+from .conversion.adaptive.bound import adaptive_composition as adaptive_composition
+from .conversion.adaptive.bound import delta_bounds as delta_bounds
 from .conversion.bounds import Bound as Bound
 from .conversion.bounds import best_delta as best_delta
 from .conversion.bounds import best_epsilon as best_epsilon
@@ -55,15 +55,15 @@ from .interop import to_dp_event as to_dp_event
 from .ledger import Ledger as Ledger
 from .ledger import LedgerError as LedgerError
 from .relation import Relation as Relation
-from .spending.affordable import Affordable as Affordable
 from .spending.budget import Budget as Budget
 from .spending.budget import Price as Price
 from .spending.budget import Remaining as Remaining
-from .spending.equivalent import Equivalent as Equivalent
 from .spending.filter import Charge as Charge
 from .spending.filter import PrivacyFilter as PrivacyFilter
-from .spending.odometer import PrivacyOdometer as PrivacyOdometer
+from .spending.filter import PrivacyOdometer as PrivacyOdometer
 from .spending.price import BudgetExceeded as BudgetExceeded
+from .spending.standing import Affordable as Affordable
+from .spending.standing import Equivalent as Equivalent
 from .subsampling import poisson_sampled as poisson_sampled
 
 DISTRIBUTION: str

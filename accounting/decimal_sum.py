@@ -44,6 +44,17 @@ def float_up(units: int, unit: Decimal, more: Decimal = _ZERO) -> float:
     return _up(_EXACT.fma(Decimal(units), unit, more))
 
 
+def of_unit(units: int, unit: Decimal) -> Decimal:
+    """`units` of `unit`, exactly: the caller's decimal context may have any precision."""
+    return _EXACT.multiply(Decimal(units), unit)
+
+
+def float_down(value: Decimal) -> float:
+    """The greatest float that stands for at most `value`, which is >= 0."""
+    nearest = float(value)
+    return nearest if exact(nearest) <= value else math.nextafter(nearest, 0.0)
+
+
 def _up(total: Decimal) -> float:
     nearest = float(total)
     return nearest if exact(nearest) >= total else math.nextafter(nearest, math.inf)

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from accounting.arguments import MOST_COUNT
@@ -36,7 +28,7 @@ class Frozen(BaseModel):
         return core_schema.no_info_wrap_validator_function(cls._own_error, handler(source))
 
     @classmethod
-    def _own_error(cls, data: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    def _own_error(cls, data: Any, validate: Callable[[Any], Any]) -> Any:
         try:
             return validate(data)
         except ValidationError as error:

@@ -14,26 +14,13 @@ from typing import Any, cast, overload
 
 import numpy as np
 
+from accounting import curves
 from accounting.arguments import whole
-from accounting.curves import (
-    ZCDP,
-    ApproxDP,
-    Approximate,
-    BoundedRange,
-    Composed,
-    Curve,
-    GaussianDP,
-    LaplaceDP,
-    PureDP,
-    RenyiTable,
-    Tighter,
-    tighter,
-)
-from accounting.curves.base import Floats
+from accounting.curves.base import Curve, Floats
+from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
-from accounting.profile_points import as_table, sampled_profile
 from accounting.relation import Relation
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
@@ -70,30 +57,30 @@ def _times(size: int, value: float) -> float:
     return decimal_sum([(size, value)])
 
 
-def _composed(curve: Composed, size: int) -> Curve:
-    return Composed.of([(count, group_privacy(part, size)) for count, part in curve.parts])
+def _composed(curve: curves.Composed, size: int) -> Curve:
+    return curves.Composed.of([(count, group_privacy(part, size)) for count, part in curve.parts])
 
 
-def _tighter(curve: Tighter, size: int) -> Curve:
-    return tighter(*(group_privacy(member, size) for member in curve.curves))
+def _tighter(curve: curves.Tighter, size: int) -> Curve:
+    return curves.tighter(*(group_privacy(member, size) for member in curve.curves))
 
 
 def _general(curve: Curve, size: int) -> Curve:
     """Any curve: by Renyi divergences and the pure epsilon if it has no bad event, else by its (epsilon, delta) guarantees."""
     if curve.delta0 > 0:
         return _by_profile(curve, size)
-    known: list[Curve] = [] if math.isinf(curve.rho) else [ZCDP(rho=_times(size * size, curve.rho))]
+    known: list[Curve] = [] if math.isinf(curve.rho) else [curves.ZCDP(rho=_times(size * size, curve.rho))]
     if math.isfinite(curve.core_epsilon):
-        known.append(PureDP(epsilon=_times(size, curve.core_epsilon)))
+        known.append(curves.PureDP(epsilon=_times(size, curve.core_epsilon)))
     known += [] if (chained := _chain(curve, size)) is None else [chained]
     if not known:
         raise NoEquivalent(
             f"a group of {size} is beyond the orders of {type(curve).__name__}: give it larger orders, or take a smaller group"
         )
-    return tighter(*known)
+    return curves.tighter(*known)
 
 
-def _chain(curve: Curve, size: int) -> RenyiTable | None:
+def _chain(curve: Curve, size: int) -> curves.RenyiTable | None:
     """The triangle inequality of Theorem G3 along the path, every intermediate order on one grid."""
     orders = np.unique(np.append(_ORDERS, [a for a in curve.table_orders if a > 1.01]))
     step = _step(curve, orders)
@@ -103,7 +90,7 @@ def _chain(curve: Curve, size: int) -> RenyiTable | None:
     finite = np.isfinite(total)
     # Renyi divergence does not decrease with the order: a smaller bound at a larger order holds at the smaller one too.
     values = np.minimum.accumulate((total[finite] * _OUTWARD ** min(size, len(orders)))[::-1])[::-1]
-    return RenyiTable(orders=orders[finite].tolist(), values=values.tolist()) if np.any(finite) else None
+    return curves.RenyiTable(orders=orders[finite].tolist(), values=values.tolist()) if np.any(finite) else None
 
 
 def _step(curve: Curve, orders: Floats) -> Floats:
@@ -134,23 +121,23 @@ def _ratio(epsilon: float, size: int) -> float:
     return math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf
 
 
-def _approximate_dp(curve: ApproxDP, size: int) -> Curve:
+def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
     delta = _grown(curve.failure, curve.epsilon0, size)
     if delta >= 1:
         raise NoEquivalent(
             f"a group of {size} has no guarantee from {curve!r}: its delta grows to {delta:g}; take a smaller group"
         )
-    return ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
+    return curves.ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
 
 
 _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
-    PureDP: lambda curve, size: PureDP(epsilon=_times(size, curve.epsilon0)),
-    BoundedRange: lambda curve, size: BoundedRange(epsilon=_times(size, curve.epsilon0)),
-    GaussianDP: lambda curve, size: GaussianDP(mu=_times(size, curve.mu)),
-    LaplaceDP: lambda curve, size: LaplaceDP(epsilon=_times(size, curve.epsilon0)),
-    ZCDP: lambda curve, size: ZCDP(rho=_times(size * size, curve.rho0)),
-    ApproxDP: _approximate_dp,
-    Approximate: _by_profile,
-    Composed: _composed,
-    Tighter: _tighter,
+    curves.PureDP: lambda curve, size: curves.PureDP(epsilon=_times(size, curve.epsilon0)),
+    curves.BoundedRange: lambda curve, size: curves.BoundedRange(epsilon=_times(size, curve.epsilon0)),
+    curves.GaussianDP: lambda curve, size: curves.GaussianDP(mu=_times(size, curve.mu)),
+    curves.LaplaceDP: lambda curve, size: curves.LaplaceDP(epsilon=_times(size, curve.epsilon0)),
+    curves.ZCDP: lambda curve, size: curves.ZCDP(rho=_times(size * size, curve.rho0)),
+    curves.ApproxDP: _approximate_dp,
+    curves.Approximate: _by_profile,
+    curves.Composed: _composed,
+    curves.Tighter: _tighter,
 }

@@ -17,8 +17,7 @@ from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from accounting.arguments import whole
 from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, SampledGaussianDP, zero
 from accounting.curves.profile_table import ProfileTable
-from accounting.curves.repeat_and_select import RepeatAndSelectDP
-from accounting.curves.runs import PoissonRuns, TruncatedNegativeBinomial
+from accounting.curves.repeat_and_select import PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.relation import Relation, same_relation
 from accounting.subsampling import poisson_sampled
@@ -75,18 +74,6 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
 # -- events to curves -------------------------------------------------------------------------------------------------
 
 
-def _gaussian(event: dp_event.GaussianDpEvent, relation: Relation) -> Curve:
-    return GaussianDP(mu=_shift(event.noise_multiplier, relation))
-
-
-def _laplace(event: dp_event.LaplaceDpEvent, relation: Relation) -> Curve:
-    return LaplaceDP(epsilon=_shift(event.noise_multiplier, relation))
-
-
-def _discrete_laplace(event: dp_event.DiscreteLaplaceDpEvent, relation: Relation) -> Curve:
-    return discrete_laplace(event.noise_parameter, event.sensitivity * _moves(relation))
-
-
 def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Relation) -> Curve:
     if relation != "replace_one":
         raise NoEquivalent(
@@ -100,10 +87,6 @@ def _zcdp(event: dp_event.ZCDpEvent, _: Relation) -> Curve:
     if event.xi == 0:
         return ZCDP(rho=event.rho)
     return RenyiTable(orders=_ORDERS, values=[up(event.xi + event.rho * order) for order in _ORDERS])
-
-
-def _composed(event: dp_event.ComposedDpEvent, relation: Relation) -> Curve:
-    return Composed.of([(1, from_dp_event(part, relation)) for part in event.events])
 
 
 def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
@@ -142,12 +125,8 @@ def _moves(relation: Relation) -> int:
 # -- curves to events -------------------------------------------------------------------------------------------------
 
 
-def _from_gaussian(curve: GaussianDP, relation: Relation) -> dp_event.DpEvent:
-    return dp_event.GaussianDpEvent(down(_moves(relation) / curve.mu)) if curve.mu > 0 else dp_event.NoOpDpEvent()
-
-
-def _from_laplace(curve: LaplaceDP, relation: Relation) -> dp_event.DpEvent:
-    return dp_event.LaplaceDpEvent(down(_moves(relation) / curve.epsilon0)) if curve.epsilon0 > 0 else dp_event.NoOpDpEvent()
+def _noisy(event: Callable[[float], dp_event.DpEvent], shift: float, relation: Relation) -> dp_event.DpEvent:
+    return event(down(_moves(relation) / shift)) if shift > 0 else dp_event.NoOpDpEvent()
 
 
 def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
@@ -156,10 +135,6 @@ def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
     if relation == "add_remove":
         return dp_event.DiscreteLaplaceDpEvent(curve.epsilon0, 1)
     return dp_event.RandomizedResponseDpEvent(down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2)
-
-
-def _from_zcdp(curve: ZCDP, _: Relation) -> dp_event.DpEvent:
-    return dp_event.ZCDpEvent(curve.rho0) if curve.rho0 > 0 else dp_event.NoOpDpEvent()
 
 
 def _from_sampled(curve: SampledGaussianDP, relation: Relation) -> dp_event.DpEvent:
@@ -179,12 +154,9 @@ def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_
 
 
 def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
-    parts = [_repeated(to_dp_event(part, relation), count) for count, part in curve.parts]
+    events = [(count, to_dp_event(part, relation)) for count, part in curve.parts]
+    parts = [event if count == 1 else dp_event.SelfComposedDpEvent(event, count) for count, event in events]
     return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(parts) if parts else dp_event.NoOpDpEvent()
-
-
-def _repeated(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
-    return event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
 
 
 def _instead(curve: Curve) -> str:
@@ -197,24 +169,26 @@ def _instead(curve: Curve) -> str:
 
 _READERS: dict[type[dp_event.DpEvent], Callable[[Any, Relation], Curve]] = {
     dp_event.NoOpDpEvent: lambda _event, _relation: zero(),
-    dp_event.GaussianDpEvent: _gaussian,
-    dp_event.LaplaceDpEvent: _laplace,
-    dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
+    dp_event.GaussianDpEvent: lambda event, relation: GaussianDP(mu=_shift(event.noise_multiplier, relation)),
+    dp_event.LaplaceDpEvent: lambda event, relation: LaplaceDP(epsilon=_shift(event.noise_multiplier, relation)),
+    dp_event.DiscreteLaplaceDpEvent: lambda event, relation: discrete_laplace(
+        event.noise_parameter, event.sensitivity * _moves(relation)
+    ),
     dp_event.RandomizedResponseDpEvent: _randomised_response,
     dp_event.ZCDpEvent: _zcdp,
     dp_event.PoissonSampledDpEvent: _poisson_sampled,
     dp_event.RepeatAndSelectDpEvent: _repeat_and_select,
-    dp_event.ComposedDpEvent: _composed,
+    dp_event.ComposedDpEvent: lambda event, relation: Composed.of([(1, from_dp_event(part, relation)) for part in event.events]),
     dp_event.SelfComposedDpEvent: _self_composed,
 }
 
 _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
-    GaussianDP: _from_gaussian,
-    LaplaceDP: _from_laplace,
+    GaussianDP: lambda curve, relation: _noisy(dp_event.GaussianDpEvent, curve.mu, relation),
+    LaplaceDP: lambda curve, relation: _noisy(dp_event.LaplaceDpEvent, curve.epsilon0, relation),
     PureDP: _from_pure,
     SampledGaussianDP: _from_sampled,
     RepeatAndSelectDP: _from_repeat_and_select,
-    ZCDP: _from_zcdp,
+    ZCDP: lambda curve, _: dp_event.ZCDpEvent(curve.rho0) if curve.rho0 > 0 else dp_event.NoOpDpEvent(),
     Composed: _from_composed,
 }
 

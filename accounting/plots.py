@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from accounting.conversion.bounds import best_delta, best_epsilon
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, MissingExtra
-from accounting.page.amounts import shares
+from accounting.page.spent import shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from accounting.ledger import Ledger
-    from accounting.ledger.summary import Summary
+    from accounting.ledger.sums import Summary
 
 MOST_PERIODS = 60
 Floats = NDArray[np.float64]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from inspect import isabstract
 from typing import Generic, TypeVar, final
 
 from accounting.errors import AccountingError
@@ -39,8 +40,12 @@ class Registry(Generic[M]):
         """Register a class under its kind.
 
         Raises:
-            TypeError: another one has that kind.
+            TypeError: another one has that kind, or the class lacks what each of them states.
         """
+        if isabstract(member):
+            raise TypeError(
+                f"{member.__name__} lacks {', '.join(sorted(member.__abstractmethods__))}: every {self._what} states them"
+            )
         kind = kind_of(member)
         if self._known.setdefault(kind, member) is not member:
             raise TypeError(f"{self._what} kind {kind!r} is already taken by {self._known[kind].__name__}")

@@ -12,10 +12,7 @@ from accounting.errors import InvalidArgument, RelationMismatch
 
 Relation = Literal["add_remove", "replace_one"]
 
-WORDS: dict[Relation, str] = {
-    "add_remove": "adding or removing any one user",
-    "replace_one": "replacing any one user's data",
-}
+WORDS: dict[Relation, str] = {"add_remove": "adding or removing any one user", "replace_one": "replacing any one user's data"}
 
 
 def same_relation(first: Relation | None, second: Relation | None) -> Relation | None:

@@ -10,9 +10,8 @@ from typing import IO, Any
 from accounting.errors import InvalidArgument, OutputError
 from accounting.files import new_file
 from accounting.ledger.ledger import Ledger
-from accounting.ledger.model import ACTIONS
-from accounting.ledger.origin import package_version
-from accounting.ledger.verify import Verification
+from accounting.ledger.model import ACTIONS, package_version
+from accounting.ledger.verification import Verification
 from accounting.page.dataset import section
 from accounting.page.proofs import Proofs, curve_proofs, stated
 from accounting.page.templates import asset, template

@@ -7,9 +7,9 @@ import numbers
 from typing import cast, overload
 
 from accounting.curves import ApproxDP, Composed, Curve, GaussianDP, PureDP, SampledGaussianDP
+from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.errors import InvalidArgument, NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
-from accounting.profile_points import as_table, sampled_profile
 from accounting.relation import Relation
 
 

@@ -52,14 +52,8 @@ class Counted:
     ) -> Self:
         """The noise that spends `share` of the budget: of squared epsilons (Gaussian noise adds up in these), or of epsilons.
 
-        A choice only: what is charged is the curve of the selection and the counts together.
-
-        Args:
-            budget: of all releases.
-            share: in (0, 1).
-            parts: (releases, k) pairs, all with the same noise.
-            sensitivity: what one user may change.
-            separately: whether the releases are charged one by one.
+        A choice only: what is charged is the curve of the selection and the counts together. The budget is that of all releases,
+        `parts` are (releases, k) pairs, and `separately` is whether releases are charged one by one.
         """
         pure = budget.measure == "epsilon"
         noise: Literal["gaussian", "laplace"] = "laplace" if pure else "gaussian"

@@ -1,4 +1,4 @@
-"""Errors of `dpselect`. None of their messages carries a score, a count, a user, or a label read from private data."""
+"""Errors of `dpselect`. Their messages carry no score, count, vote, outcome or user, and no label read from private data."""
 
 from __future__ import annotations
 
@@ -39,3 +39,11 @@ class RunFailed(DpSelectError):
 
 class EventLogError(DpSelectError):
     """An event log or a catalogue cannot be read as asked."""
+
+
+class InvalidBallots(DpSelectError):
+    """Votes that cannot be read as ballots, or ballots that a mechanism's guarantee does not cover."""
+
+
+class InvalidComparisons(DpSelectError):
+    """Comparisons that cannot be read, or that do not have the public shape that a mechanism was configured for."""

@@ -1,19 +1,24 @@
-"""`Outcome`: what a release shows, in the one form in which laws, audits and the command line read it."""
+"""`Outcome`: what a release shows, as laws, audits and the command line read it, and as the columns of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import importlib
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from accounting import MissingExtra
 from dpselect.errors import InvalidRequest
 
 Floats = NDArray[np.float64]
 Cell = tuple[float, float]
+Columns = dict[str, tuple[Any, ...]]
 
 
 @final
@@ -50,6 +55,67 @@ class Outcome:
             return self.chosen
         held = [self.values[place] for place in places if place < len(self.values)]
         return self.chosen, tuple(cell_of(value, edges) for value in held)
+
+    def columns(self, margin: float | None) -> Columns:
+        """Columns of one row per item, in their order; None where nothing was released. See `Selection.columns`."""
+        nothing: tuple[Any, ...] = (None,) * len(self.items)
+        ends = {"low": nothing, "high": nothing}
+        if margin is not None:
+            half, values = self._checked(margin), self.values or ()
+            ends = {"low": tuple(value - half for value in values), "high": tuple(value + half for value in values)}
+        return {
+            **({} if self.groups is None else {"group": self.groups}),
+            "rank": _ranks(self.groups or nothing) if self.ordered else nothing,
+            "item": self.items,
+            "value": nothing if self.values is None else self.values,
+            **ends,
+        }
+
+    def _checked(self, margin: object) -> float:
+        if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
+            raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
+        if self.values is None:
+            raise InvalidRequest("margin is of values, and this selection has none: release them, with WithValues for example")
+        return float(margin)
+
+
+def _ranks(groups: Sequence[object]) -> tuple[int, ...]:
+    seen, ranks = Counter[object](), list[int]()
+    for group in groups:
+        seen[group] += 1
+        ranks.append(seen[group])
+    return tuple(ranks)
+
+
+def table(held: Columns) -> Any:
+    """A pyarrow Table of columns. See `Selection.to_arrow`."""
+    arrow = needed("pyarrow", "arrow")
+    types = {"rank": arrow.int64()} | dict.fromkeys(("value", "low", "high"), arrow.float64())
+    return arrow.table(
+        [arrow.array(cells, types[name]) if name in types else _named(arrow, cells, name) for name, cells in held.items()],
+        names=list(held),
+    )
+
+
+def needed(module: str, extra: str) -> Any:
+    """A library, or MissingExtra, which names the extra that brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtra(f"this table needs {module}: install it with pip install 'dpselect[{extra}]'") from None
+
+
+def _named(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
+    """Labels as integers if all are, and as text otherwise."""
+    fitting: Mapping[Any, tuple[int, int]] = {arrow.int64(): (-(2**63), 2**63), arrow.uint64(): (0, 2**64)}
+    if names and all(isinstance(name, int) for name in names):
+        for kind, (low, high) in fitting.items():
+            if all(low <= int(name) < high for name in names):
+                return arrow.array(names, kind)
+    texts = [str(name) for name in names]
+    if len(set(texts)) < len(set(names)):
+        raise InvalidRequest(f"{what} holds an integer and a text that are written alike: a table holds one type, use to_json")
+    return arrow.array(texts, arrow.string())
 
 
 def cells(edges: ArrayLike) -> tuple[Floats, list[Cell]]:

@@ -20,11 +20,7 @@ _MOST_POINTS, _MOST_PARTS = 2**53, 10**6
 
 
 def share_of(q: float) -> Fraction:
-    """The decimal that prints a share.
-
-    Raises:
-        ValueError: it has more than six digits.
-    """
+    """The decimal that prints a share; ValueError if it has more than six digits."""
     share = Fraction(repr(q))
     if share.denominator > _MOST_PARTS:
         raise ValueError(f"q={q} has more than six decimals: round it")
@@ -32,11 +28,7 @@ def share_of(q: float) -> Fraction:
 
 
 def points_of(low: float, high: float, step: float) -> int:
-    """How many points low, low + step, ... there are up to high.
-
-    Raises:
-        ValueError: the bounds are in the wrong order, or there are more than 2^53 points.
-    """
+    """How many points low, low + step, ... there are up to high; ValueError for none, and for more than 2^53."""
     if not low < high:
         raise ValueError(f"low={low} must be less than high={high}: they are public bounds of the numbers")
     if Fraction(high) - Fraction(low) >= Fraction(step) * (_MOST_POINTS - 1):
@@ -45,11 +37,7 @@ def points_of(low: float, high: float, step: float) -> int:
 
 
 def places_of(values: ArrayLike, low: float, high: float, step: float) -> NDArray[np.int64]:
-    """(users,) the last point that is not above each number, numbers outside moved to the bounds: a map of each number alone.
-
-    Raises:
-        InvalidScores: not a one-dimensional array of finite numbers.
-    """
+    """(users,) the last point that is not above each number, numbers outside moved to the bounds: a map of each number alone."""
     try:
         numbers = np.asarray(values if np.size(values) else np.empty(0), dtype=np.float64)
     except (ValueError, TypeError, OverflowError):

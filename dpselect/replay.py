@@ -8,20 +8,32 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.combine.grouped_scores import GroupedScores
-from dpselect.replayable import EVERYBODY, InMemory, Replayable
+from dpselect.mechanisms.combine.per_group import GroupedScores
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 
-Pipeline = Callable[[Any], Scores | GroupedScores]
+Scored = Scores | GroupedScores
+Pipeline = Callable[[Any], Scored]
+EVERYBODY: Final = object()  # stands for nobody who is left out
 _PRESENCE: Final = object()
 _ROUNDING = 1e-9  # of a declared bound, for scores that are sums of floats
+
+
+@runtime_checkable
+class Replayable(Protocol):
+    """A log that leaves out one user at a time by itself, `dpselect.events.replayed.ReplayedLog` for example."""
+
+    def users(self) -> Mapping[Any, int]:
+        """How many events every user has."""
+
+    def without(self, user: Any) -> Any:
+        """What the pipeline is given: the log without one user; all of it for `EVERYBODY`."""
 
 
 @final
@@ -108,10 +120,12 @@ def replay(
         >>> found.offender == dps.verify.salted_name("ana", "s")
         True
     """
-    held = log if isinstance(log, Replayable) else InMemory(log, user)
+    held = log if isinstance(log, Replayable) else _InMemory(log, user)
     tried = _chosen(held.users(), users, seed)
     whole = _run(pipeline, held.without(EVERYBODY))
-    _require_repeatable(whole, _run(pipeline, held.without(EVERYBODY)))
+    again = _Pair(whole, _run(pipeline, held.without(EVERYBODY)))
+    if again.moved or again.parts:
+        raise InvalidRequest("pipeline returned different scores for the same log: fix its salt or its seed, then replay it")
     changes = []
     for done, (name, first, second) in enumerate(_neighbours(pipeline, held, tried, whole), 1):
         changes.append((name, _Pair(first, second)))
@@ -120,9 +134,7 @@ def replay(
     return _summary(changes, salt)
 
 
-def _neighbours(
-    pipeline: Pipeline, log: Replayable, tried: list[Any], whole: Scores | GroupedScores
-) -> Iterator[tuple[Any, Scores | GroupedScores, Scores | GroupedScores]]:
+def _neighbours(pipeline: Pipeline, log: Replayable, tried: list[Any], whole: Scored) -> Iterator[tuple[Any, Scored, Scored]]:
     """A user, and the scores of two logs that differ by that user."""
     without = ((name, _run(pipeline, log.without(name))) for name in tried)
     if _relation(whole) == "replace_one":
@@ -136,11 +148,10 @@ def _neighbours(
 class _Pair:
     """How far two results are apart, group by group."""
 
-    def __init__(self, first: Scores | GroupedScores, second: Scores | GroupedScores) -> None:
+    def __init__(self, first: Scored, second: Scored) -> None:
         before, after = _parts(first), _parts(second)
         names = list(dict.fromkeys([*before, *after]))
-        every = ((name, _Change(before.get(name), after.get(name))) for name in names)
-        self.parts = {name: part for name, part in every if part.differs}
+        self.parts = {name: part for name in names if (part := _Change(before.get(name), after.get(name))).differs}
         self.changed = sum(bool(len(part.size)) for name, part in self.parts.items() if name is not _PRESENCE)
         self.moved = before.keys() != after.keys() or any(part.moved for part in self.parts.values())
         self.groups = isinstance(first, GroupedScores)
@@ -173,21 +184,18 @@ class _Change:
     def broken(self) -> list[str]:
         """What the declaration says and this pair breaks."""
         stated: Sensitivity = self.declared
+        one_user = stated.uniform and stated.relation == "add_remove"
         wrong = [
             ("linf", _above(self.linf, stated.linf)),
             ("l0", stated.l0 is not None and self.l0 > stated.l0),
             ("l1", _above(self.l1, stated.l1_of(None))),
             ("l2", _above(self.l2, stated.l2_of(None))),
             ("monotone", stated.monotone and not self.one_way),
-            ("uniform", self._uneven()),
+            ("uniform", one_user and self.l0 > 1 and _above(self.linf, float(self.size.min()))),
             ("domain", self.breach_of_domain),
             ("sensitivity", not self.stable),
         ]
         return [name for name, is_wrong in wrong if is_wrong]
-
-    def _uneven(self) -> bool:
-        one_user = self.declared.uniform and self.declared.relation == "add_remove"
-        return one_user and self.l0 > 1 and _above(self.linf, float(self.size.min()))
 
 
 def _summary(changes: list[tuple[Any, _Pair]], salt: str) -> Replay:
@@ -210,11 +218,11 @@ def _above(value: float, bound: float) -> bool:
     return value > bound * (1 + _ROUNDING)
 
 
-def _relation(scores: Scores | GroupedScores) -> str:
+def _relation(scores: Scored) -> str:
     return next(iter(_parts(scores).values())).sensitivity.relation
 
 
-def _parts(scores: Scores | GroupedScores) -> Mapping[Any, Scores]:
+def _parts(scores: Scored) -> Mapping[Any, Scores]:
     """Scores by group, each made when it is asked for, and users per group; of one group under no name."""
     if isinstance(scores, Scores):
         return {None: scores}
@@ -238,19 +246,13 @@ def _by_name(scores: Scores) -> dict[Any, Any]:
     return dict(zip(range(len(values)) if scores.labels is None else scores.labels, values, strict=True))
 
 
-def _run(pipeline: Pipeline, log: Any) -> Scores | GroupedScores:
+def _run(pipeline: Pipeline, log: Any) -> Scored:
     scores = pipeline(log)
-    if not isinstance(scores, Scores | GroupedScores):
+    if not isinstance(scores, Scored):
         raise InvalidRequest(
             f"pipeline must return dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}"
         )
     return scores
-
-
-def _require_repeatable(first: Scores | GroupedScores, second: Scores | GroupedScores) -> None:
-    pair = _Pair(first, second)
-    if pair.moved or pair.parts:
-        raise InvalidRequest("pipeline returned different scores for the same log: fix its salt or its seed, then replay it")
 
 
 def _chosen(events: Mapping[Any, int], users: int | None, seed: int) -> list[Any]:
@@ -263,3 +265,34 @@ def _chosen(events: Mapping[Any, int], users: int | None, seed: int) -> list[Any
     most = (users + 1) // 2
     others = np.random.default_rng(seed).choice(len(heaviest) - most, users - most, replace=False)
     return heaviest[:most] + [heaviest[most + place] for place in sorted(others.tolist())]
+
+
+class _InMemory:
+    """A table or a sequence of events, of which one user's are left out."""
+
+    def __init__(self, log: Any, user: Any) -> None:
+        self._log, self._names = log, _users(log, user)
+
+    def users(self) -> Mapping[Any, int]:
+        return Counter(self._names)
+
+    def without(self, user: Any) -> Any:
+        if user is EVERYBODY:
+            return self._log
+        kept = [name != user for name in self._names]  # not by an array: a user may be a tuple, which that would take apart
+        if hasattr(self._log, "loc"):
+            return self._log.loc[kept]
+        if hasattr(self._log, "filter"):
+            return self._log.filter(kept)
+        return [event for event, is_kept in zip(self._log, kept, strict=True) if is_kept]
+
+
+def _users(log: Any, user: Any) -> list[Any]:
+    """The user of every event."""
+    if callable(user):
+        return [user(event) for event in log]
+    columns: Any = getattr(log, "column_names", getattr(log, "columns", ()))  # pyarrow's `columns` are the data
+    if user not in list(columns):
+        raise InvalidRequest(f"user={user!r} is no column of the log: for a sequence of events pass a function event -> user")
+    column: Any = log[user]
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())

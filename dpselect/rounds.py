@@ -32,14 +32,10 @@ class Rounds(ABC, Generic[M]):
 
     @abstractmethod
     def only(self, mechanism: M) -> Scores:
-        """The scores of the single round that these are, once `check` has passed.
-
-        Raises:
-            InvalidRequest: there are more rounds.
-        """
+        """The scores of the single round that these are, once `check` has passed; InvalidRequest if there are more."""
 
     @abstractmethod
-    def settled(self, mechanism: M) -> M:
+    def settled(self, mechanism: M) -> Any:
         """The mechanism with what the rounds state publicly filled in where it leaves that open."""
 
     def require(self, mechanism: M, source: Sampler) -> None:
@@ -47,20 +43,17 @@ class Rounds(ABC, Generic[M]):
         whoever: Any = mechanism
         whoever._check_size(self.candidates)
         self.check(mechanism)
-        self._settled(mechanism)._require(self.only(mechanism), source)
+        self.settled(mechanism)._require(self.only(mechanism), source)
 
     def release(self, mechanism: M, source: Sampler) -> Selection:
         """The one selection that a single round is released as, once `require` has passed."""
-        chosen: Selection = self._settled(mechanism)._select(self.only(mechanism), source)
+        chosen: Selection = self.settled(mechanism)._select(self.only(mechanism), source)
         return chosen
 
     def law(self, mechanism: M) -> dict[Any, float]:
         """The exact law of `release`."""
-        law: dict[Any, float] = self._settled(mechanism)._probabilities(self.only(mechanism))
+        law: dict[Any, float] = self.settled(mechanism)._probabilities(self.only(mechanism))
         return law
-
-    def _settled(self, mechanism: M) -> Any:
-        return self.settled(mechanism)
 
     @abstractmethod
     def draw(self, mechanism: M, source: Sampler) -> Selections:

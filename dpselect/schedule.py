@@ -11,22 +11,16 @@ from accounting import Composed, Curve, Guarantee
 from accounting.kept import Kept
 from accounting.ledger import Ledger, Receipt
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.base import Mechanism, Scores, Selection, Selections
 from dpselect.mechanisms.combine.repeat_and_select import require_no_run
 from dpselect.mechanisms.traits import Pay
 from dpselect.rounds import Rounds
-from dpselect.scores import Scores
-from dpselect.selection import Selection, Selections
 
 Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
 
 def require_mechanism(given: object) -> Mechanism:
-    """`given`, if it is a mechanism.
-
-    Raises:
-        InvalidRequest: it is something else.
-    """
+    """`given`, if it is a mechanism; InvalidRequest if it is something else."""
     if not isinstance(given, Mechanism):
         raise InvalidRequest(
             f"a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for example, not {type(given).__name__}"
@@ -35,11 +29,7 @@ def require_mechanism(given: object) -> Mechanism:
 
 
 def settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections], Curve] | None:
-    """What a release is settled at, where it is.
-
-    Raises:
-        InvalidRequest: the mechanism costs the same whatever comes out, or `pay` is neither of the two.
-    """
+    """What a release is settled at, where it is. InvalidRequest where nothing could be given back."""
     if pay not in get_args(Pay):
         raise InvalidRequest(f"pay={str(pay)[:30]!r} must be one of {', '.join(get_args(Pay))}")
     if pay == "curve":
@@ -58,12 +48,7 @@ def settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections]
 
 
 def as_plan(plan: Plan) -> Guarantee:
-    """What a ledger is charged for a plan, (count, mechanism) pairs or `n * mechanism + ...`.
-
-    Raises:
-        InvalidRequest: no pair, or something else.
-        RelationMismatch: the mechanisms' relations differ.
-    """
+    """What a ledger is charged for a plan, (count, mechanism) pairs or `n * mechanism + ...`. InvalidRequest if it is none."""
     parts = plan.parts if isinstance(plan, Guarantee) else tuple(plan) if isinstance(plan, Iterable) else ()
     if not parts or not all(_is_part(part) for part in parts):
         raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1, or a sum like 30 * mechanism")

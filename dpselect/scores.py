@@ -20,6 +20,7 @@ Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 _LARGEST_EXPANSION = 50_000_000
 _BLOCK = 16  # candidates under one maximum in a search for the highest
+_AT_ONCE = 1 << 20  # values that are looked through for ties
 
 
 @final
@@ -27,9 +28,8 @@ class Scores:
     """The input of every mechanism. Immutable; its repr shows no value.
 
     Args:
-        values: (m,) integers or floats in score units. Integers are kept as such, so no precision is lost above 2^53. An array of
-            int64 or float64 that nobody can write to (itself and what it is a view of are read-only) is held as it is; anything
-            else is copied.
+        values: (m,) integers, kept as such, or floats, in score units. An array of int64 or float64 that nobody can write to
+            (itself and what it is a view of are read-only) is held as it is; anything else is copied.
         sensitivity: what one user may change.
         labels: (m,) names of the candidates, all different, int or str. With None their positions are their names: in an observed
             domain the caller then vouches that a candidate has the same position whatever the data.
@@ -81,9 +81,9 @@ class Scores:
             raise InvalidScores("second must be a dpselect.SecondLook, and candidates need labels to be looked up by")
         numbers = _numbers(values, kind, owned=owned)
         names = None if labels is None else _labels(labels, len(numbers))
-        self._set(_values=numbers, _multiplicities=None, domain=domain, kind=kind, sensitivity=sensitivity, labels=names)
-        self._set(second=second)
-        self._set(_tie_rank=_label_rank(names) if domain == "observed" and names is not None else None)
+        rank = _label_rank(names) if domain == "observed" and names is not None else None
+        self._set(_values=numbers, _multiplicities=None, _tie_rank=rank, domain=domain, kind=kind, labels=names)
+        self._set(sensitivity=sensitivity, second=second)
 
     @classmethod
     def grouped(
@@ -145,8 +145,7 @@ class Scores:
         """Raise as `dense` would."""
         if self._multiplicities is not None and self.size > _LARGEST_EXPANSION:
             raise InvalidScores(
-                f"these grouped scores imply more than {_LARGEST_EXPANSION:,} candidates: this mechanism expands them; "
-                "give it fewer"
+                f"these scores imply more than {_LARGEST_EXPANSION:,} candidates, and this mechanism expands them: give it fewer"
             )
 
     def ranked(self, count: int) -> tuple[NDArray[np.int64], Numbers]:
@@ -180,38 +179,42 @@ class Scores:
             object.__setattr__(self, name, value)
 
 
-def centred(values: Numbers) -> NDArray[np.float64]:
-    """(m,) values minus their maximum as float64: rankings do not see a common shift, and large integers keep their gaps."""
-    if values.dtype == np.int64:
-        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
-        return -(values.max().astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
-    return np.asarray(values - values.max(), dtype=np.float64)
-
-
 def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) -> NDArray[np.int64]:
     if count >= len(values):
         candidates = np.arange(len(values))
     else:
-        candidates = _reaching(values, count)
-        kept = values[candidates]
-        threshold = np.partition(kept, len(kept) - count)[len(kept) - count]
-        above, level = candidates[kept > threshold], candidates[kept == threshold]
-        if tie_rank is not None:
-            level = level[np.argsort(tie_rank[level])]
-        candidates = np.concatenate([above, level[: count - len(above)]])
+        bound = _reached(values, count)
+        above = np.flatnonzero(values > bound)
+        if len(above) >= count:
+            kept = values[above]
+            bound = np.partition(kept, len(kept) - count)[len(kept) - count]
+            above = above[kept > bound]
+        candidates = np.concatenate([above, _equal(values, bound, count - len(above), tie_rank)])
     ties = candidates if tie_rank is None else tie_rank[candidates]
     # Ascending order read backwards: -x would overflow at the smallest integer.
-    return candidates[np.lexsort((-ties, values[candidates]))[::-1]][:count].astype(np.int64)
+    return candidates[np.lexsort((-ties, values[candidates]))[::-1]].astype(np.int64)
 
 
-def _reaching(values: Numbers, count: int) -> NDArray[np.int64]:
-    """Positions, ascending, of all that reach a bound which at least `count` values reach: that of the best of many blocks."""
+def _reached(values: Numbers, count: int) -> Any:
+    """A bound that at least `count` values reach and not very many exceed: that of the best of many blocks."""
     blocks = len(values) // _BLOCK
     if blocks <= _BLOCK * count:
-        return np.arange(len(values))
+        return np.partition(values, len(values) - count)[len(values) - count]
     # Interleaved blocks: their maxima are found at the speed of memory.
     maxima = values[: blocks * _BLOCK].reshape(_BLOCK, blocks).max(axis=0)
-    return np.flatnonzero(values >= np.partition(maxima, blocks - count)[blocks - count])
+    return np.partition(maxima, blocks - count)[blocks - count]
+
+
+def _equal(values: Numbers, bound: Any, count: int, tie_rank: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Positions of the first `count` values that equal the bound."""
+    if tie_rank is not None:
+        tied = np.flatnonzero(values == bound)
+        return tied[np.argsort(tie_rank[tied])[:count]]
+    tied, start = np.empty(0, dtype=np.int64), 0
+    while len(tied) < count:
+        tied = np.append(tied, start + np.flatnonzero(values[start : start + _AT_ONCE] == bound))
+        start += _AT_ONCE
+    return tied[:count]
 
 
 def _numbers(values: ArrayLike, kind: Kind, *, owned: bool) -> Numbers:
@@ -291,10 +294,5 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
 
 def _label_rank(names: tuple[Label, ...]) -> NDArray[np.int64] | None:
     """Rank of every label, numbers before strings; None where the labels are in that order already."""
-    keys = [(isinstance(name, str), name) for name in names]
-    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
-    if np.all(order[1:] > order[:-1]):
-        return None
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return rank
+    order = np.array(sorted(range(len(names)), key=lambda place: (isinstance(names[place], str), names[place])), dtype=np.int64)
+    return None if np.all(order[1:] > order[:-1]) else np.argsort(order)

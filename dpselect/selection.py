@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_serializer, model_validator
 
 from accounting.frozen import Frozen
-from dpselect import frames
 from dpselect.errors import DomainMismatch, DpSelectError
-from dpselect.outcome import Outcome
+from dpselect.outcome import Outcome, needed, table
 
 if TYPE_CHECKING:
     import pandas
@@ -129,8 +128,7 @@ class Selection(Frozen):
             InvalidRequest: the margin is not a finite number > 0, or there are no values for it.
             DomainMismatch: the items have neither labels nor public positions.
         """
-        items = self.indices if self.labels is None else self.labels
-        return frames.columns(items, self.values, self.groups, margin, ranked=self.ordered)
+        return self.outcome.columns(margin)
 
     def to_arrow(self, margin: float | None = None) -> pyarrow.Table:
         """`columns` as a pyarrow Table: rank int64; item (and group) int64, uint64 or text; value, low and high float64.
@@ -139,7 +137,7 @@ class Selection(Frozen):
             MissingExtra: pyarrow is not installed.
             InvalidRequest: as `columns`; or items are integers and text, of which two would be written alike.
         """
-        return frames.table(self.columns(margin))
+        return table(self.columns(margin))
 
     def to_pandas(self, margin: float | None = None) -> pandas.DataFrame:
         """`to_arrow` as a pandas DataFrame.
@@ -148,7 +146,7 @@ class Selection(Frozen):
             MissingExtra: pandas or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        frames.needed("pandas", "pandas")
+        needed("pandas", "pandas")
         return self.to_arrow(margin).to_pandas()
 
     def to_polars(self, margin: float | None = None) -> polars.DataFrame:
@@ -158,10 +156,10 @@ class Selection(Frozen):
             MissingExtra: Polars or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        return frames.needed("polars", "polars").from_arrow(self.to_arrow(margin))
+        return needed("polars", "polars").from_arrow(self.to_arrow(margin))
 
     def _repr_html_(self) -> str:
-        from accounting.page.card import card  # notebooks only
+        from accounting.page.templates import card  # notebooks only
 
         cells = {name: held for name, held in self.columns().items() if set(held) != {None}}
         rows = list(zip(*cells.values(), strict=True))
@@ -210,14 +208,7 @@ class Selections(Sequence[Selection]):
     def __getitem__(self, item: slice) -> Self: ...
     def __getitem__(self, item: int | slice) -> Selection | Self:
         if isinstance(item, slice):
-            return type(self)(
-                self.indices[item],
-                ordered=self._ordered,
-                requested=self._requested,
-                complete=self.complete[item],
-                reason=self._reason,
-                values=None if self.values is None else self.values[item],
-            )
+            return self._rows(item, None if self.values is None else self.values[item])
         row, complete = self.indices[item], bool(self.complete[item])
         return Selection(
             indices=tuple(row[row >= 0].tolist()),
@@ -230,14 +221,11 @@ class Selections(Sequence[Selection]):
 
     def with_values(self, values: NDArray[np.float64]) -> Self:
         """The same selections with (rounds, at most k) noisy scores, one beside every index."""
-        return type(self)(
-            self.indices,
-            ordered=self._ordered,
-            requested=self._requested,
-            complete=self.complete,
-            reason=self._reason,
-            values=values,
-        )
+        return self._rows(slice(None), values)
+
+    def _rows(self, rows: slice, values: NDArray[np.float64] | None) -> Self:
+        stated: Any = {"ordered": self._ordered, "requested": self._requested, "reason": self._reason}
+        return type(self)(self.indices[rows], complete=self.complete[rows], values=values, **stated)
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -108,12 +108,12 @@ class Sensitivity(Frozen):
         most, spread = max(greatest, -least), greatest - least
         if relation != "replace_one":
             monotone = least == 0 or items_per_user == 1
-            return cls(linf=_up(most), monotone=monotone, l0=items_per_user, relation=cast(Relation, relation))
+            return cls(linf=fraction_up(most), monotone=monotone, l0=items_per_user, relation=cast(Relation, relation))
         if items_per_user is None:
-            return cls(linf=_up(spread), relation="replace_one")
+            return cls(linf=fraction_up(spread), relation="replace_one")
         items = _checked(items_per_user)
         l2 = sqrt_up(items * max(spread**2, 2 * most**2))
-        return cls(linf=_up(spread), l0=2 * items, relation="replace_one", l1=_up(2 * items * most), l2=l2)
+        return cls(linf=fraction_up(spread), l0=2 * items, relation="replace_one", l1=fraction_up(2 * items * most), l2=l2)
 
     @model_validator(mode="before")
     @classmethod
@@ -140,7 +140,7 @@ class Sensitivity(Frozen):
     def l1_of(self, count: int | None) -> float:
         """The most that the changes of any `count` scores (all if None) add up to; inf if nothing bounds it. Rounded up."""
         touched = self._touched(count)
-        bounds = [math.inf if touched is None else _up(touched * Fraction(self.linf))]
+        bounds = [math.inf if touched is None else fraction_up(touched * Fraction(self.linf))]
         if self.l1 is not None:
             bounds.append(self.l1)
         if self.l2 is not None and touched is not None:
@@ -253,7 +253,7 @@ def _checked(items: int) -> int:
     return Sensitivity(l0=items).l0 or 1
 
 
-def _up(value: Fraction) -> float:
+def fraction_up(value: Fraction) -> float:
     """The least float that is not below; inf beyond them."""
     try:
         nearest = float(value)
@@ -266,6 +266,6 @@ def sqrt_up(square: Fraction) -> float:
     """A float that is not below the root, nor more than two units in the last place above it; inf beyond them."""
     places = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
     scaled = square / Fraction(4) ** places  # near 1, whatever the size
-    root = math.sqrt(_up(scaled))
+    root = math.sqrt(fraction_up(scaled))
     above = root if Fraction(root) ** 2 >= scaled else math.nextafter(root, math.inf)
-    return _up(Fraction(above) * Fraction(2) ** places)
+    return fraction_up(Fraction(above) * Fraction(2) ** places)

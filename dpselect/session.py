@@ -11,15 +11,13 @@ from accounting import Curve
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.relation import same_relation
-from accounting.spending.affordable import Affordable, affordable
+from accounting.spending.standing import Affordable, affordable
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Best, Mechanism, RepeatAndSelect
-from dpselect.mechanisms.combine.repeat_and_select import Run, require_no_run
+from dpselect.mechanisms.base import Mechanism, Scores, Selection, Selections
+from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run, require_no_run
 from dpselect.mechanisms.traits import Pay
 from dpselect.rounds import Rounds
 from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism, settled
-from dpselect.scores import Scores
-from dpselect.selection import Selection, Selections
 
 T = TypeVar("T")
 

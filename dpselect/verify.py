@@ -34,6 +34,7 @@ ORDERS = (1.1, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 EPSILONS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 View = Callable[[Outcome], Any]
 _CELLS = 16  # that one released value is told apart by
 
@@ -216,7 +217,7 @@ def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
     return few and by_user and squares and touched * linf <= sensitivity.l1_of(None)
 
 
-def _laws(mechanism: Mechanism, vectors: NDArray[np.int64], domain: Domain, edges: ArrayLike) -> Floats:
+def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLike) -> Floats:
     sensitivity = mechanism.covers
     scores = [Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain) for vector in vectors]
     laws = [_law(mechanism, one, edges) for one in scores]
@@ -237,9 +238,7 @@ def _law(mechanism: Mechanism, scores: Scores, edges: ArrayLike) -> Mapping[Any,
     return law
 
 
-def _neighbours(
-    sensitivity: Sensitivity, vectors: NDArray[np.int64], highest: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _neighbours(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tuple[Indices, Indices]:
     """Rows of all ordered pairs that differ by an extreme change, both inside the box."""
     weights = (highest + 1) ** np.arange(vectors.shape[1])[::-1]
     firsts, seconds = [], []
@@ -252,9 +251,7 @@ def _neighbours(
     return np.concatenate([first, second]), np.concatenate([second, first])
 
 
-def _compare(
-    laws: Floats, first: NDArray[np.int64], second: NDArray[np.int64], orders: tuple[float, ...], epsilons: tuple[float, ...]
-) -> WorstCase:
+def _compare(laws: Floats, first: Indices, second: Indices, orders: tuple[float, ...], epsilons: tuple[float, ...]) -> WorstCase:
     rdp, delta, pure = np.zeros(len(orders)), np.zeros(len(epsilons)), 0.0
     for start in range(0, len(first), 4096):
         p, q = laws[first[start : start + 4096]], laws[second[start : start + 4096]]

@@ -62,13 +62,7 @@ def test_no_import_cycles() -> None:
 
 # Modules under 60 lines that one module imports, each with the reason why it is not merged into its user.
 SMALL = {
-    "accounting.ledger.triggers": "what the database itself refuses, in SQL",
-    "accounting.ledger.transitions": "the other half of a charge; the ledger is at its limit of lines",
     "dpselect.divergence": "the slow oracle of the laws, which import it too",
-    "dpselect.planning.evaluate": "which law judges which family",
-    "dpselect.events.source": "the list of doors",
-    "dpselect.cli.plan.shape": "a shape in the words of a command line",
-    "dpselect.cli.ledger.file": "the command module is at its limit of lines",
 }
 
 
@@ -128,3 +122,27 @@ def test_a_curve_touches_three_places(kind: str) -> None:
 def test_files_stay_short(module: str) -> None:
     """No source file is longer than 300 lines."""
     assert len(SOURCES[module].read_text().splitlines()) <= 300
+
+
+# One idea in two rooms, or one part of several commands.
+TWICE = {
+    *("__init__.py", "base.py", "errors.py"),  # of a package
+    *("command.py", "request.py", "view.py"),  # of a command
+    *("quantile.py", "verify.py", "guarantee.py", "calibration.py"),  # a command or an answer, and what it calls
+    *("gaussian.py", "laplace.py", "repeat_and_select.py"),  # a curve, and the noise or the mechanism that has it
+    "top_k.py",  # canonical and joint
+}
+
+
+def test_two_files_have_one_name_only_for_one_idea() -> None:
+    """A name stands for one thing: who looks for `chain.py` finds one."""
+    names = [path.name for path in SOURCES.values()]
+    assert {name for name in names if names.count(name) > 1} <= TWICE
+
+
+def test_imports_are_a_small_part_of_the_code() -> None:
+    """Less than 8 % of the lines: what belongs together stands together."""
+    texts = [path.read_text() for path in SOURCES.values()]
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in nodes)
+    assert imports < 0.08 * sum(len(text.splitlines()) for text in texts)

@@ -10,6 +10,8 @@ import pytest
 
 # What takes longest to import of all that the packages use.
 HEAVY = (
+    "scipy.fft",
+    "scipy.linalg",
     "scipy.special",
     "scipy.stats",
     "scipy.signal",
@@ -23,6 +25,7 @@ HEAVY = (
 )
 CURVES = "acc.LaplaceDP(epsilon=1.0), acc.BoundedRange(epsilon=1.0), acc.GaussianDP(mu=1.0), acc.ZCDP(rho=0.1)"
 RELEASE = "dps.OneshotTopK(k=1, noise='gumbel', scale=1.0).select(dps.Scores([5, 1], sensitivity=dps.Sensitivity()))"
+DEFAULT = "dps.default_choice(acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=10))"
 
 
 def _loaded(code: str) -> set[str]:
@@ -38,11 +41,12 @@ def _loaded(code: str) -> set[str]:
         ("import accounting, dpselect, dpselect.cli", set()),
         (f"import accounting as acc\n{CURVES}", set()),
         (f"import dpselect as dps\n{RELEASE}", set()),
-        ("import accounting as acc\nacc.ZCDP(rho=0.1).epsilon(1e-6)", {"scipy.special"}),
+        ("import accounting as acc\nacc.ZCDP(rho=0.1).epsilon(1e-6)", set()),
+        (f"import accounting as acc, dpselect as dps\n{DEFAULT}", set()),
         ("import accounting as acc\nacc.Ledger", {"sqlalchemy"}),
         ("import dpselect.cli.ledger.command", {"sqlalchemy"}),
     ],
-    ids=["import", "curves", "a release", "a conversion", "ledger", "ledger show"],
+    ids=["import", "curves", "a release", "a conversion", "a default", "ledger", "ledger show"],
 )
 def test_an_import_loads_no_more_than_is_used(code: str, allowed: set[str]) -> None:
     """Heavy dependencies are loaded by what needs them: an import by none, dp-accounting only where it converts."""

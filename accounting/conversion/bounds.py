@@ -15,24 +15,19 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld import Dominated, Hull, Losses, composable, condensed, directed, pld_delta, pld_epsilon
-from accounting.conversion.renyi import (
-    check_delta,
-    check_epsilon,
-    invert_profile,
-    rdp_to_delta,
-    rdp_to_epsilon,
-    through_dp_accounting,
-)
+from accounting.conversion import renyi
+from accounting.conversion.adaptive.solution import Solution, range_solution
+from accounting.conversion.pld.compose import composable, pld_delta, pld_epsilon
+from accounting.conversion.pld.grid import condensed
+from accounting.conversion.pld.hull import Hull
+from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.normal import directed
 from accounting.errors import GridEdgeWarning
-
-if TYPE_CHECKING:
-    from accounting.conversion.adaptive.solution import Solution
 
 Floats = NDArray[np.float64]
 Route = Literal["pure", "basic", "rdp", "profile", "pld", "adaptive"]
@@ -52,6 +47,7 @@ class Bounded(Protocol):
     def table_orders(self) -> tuple[float, ...]: ...
     def rdp(self, orders: Floats) -> Floats: ...
     def profile(self, epsilon: float) -> float | None: ...
+    def losses(self) -> Losses | None: ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ def best_epsilon(curve: Bounded, delta: float, *, thorough: bool = False) -> Bou
     Raises:
         InvalidArgument: delta is not in [0, 1).
     """
-    found = _winner(_epsilons(curve, check_delta(delta)))
+    found = _winner(_epsilons(curve, renyi.check_delta(delta)))
     if thorough and found.value > 0 and (recursion := _recursion(curve, delta)) is not None:
         return _winner(iter((found, Bound(recursion[0].epsilon_upper(_rounded_down(delta, recursion[1])), "adaptive"))))
     return found
@@ -89,7 +85,7 @@ def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bou
     Raises:
         InvalidArgument: epsilon is negative or not finite.
     """
-    found = _winner(_deltas(curve, check_epsilon(epsilon)))
+    found = _winner(_deltas(curve, renyi.check_epsilon(epsilon)))
     if thorough and found.value > curve.delta0 and (recursion := _recursion(curve, 1.0)) is not None:
         value = (recursion[0].upper_at(epsilon) + recursion[1]) * (1 + 1e-15)
         return _winner(iter((found, Bound(max(_LEAST, value), "adaptive"))))
@@ -101,7 +97,7 @@ def confirmed(curve: Bounded, delta: float, bound: Bound) -> Bound:
     if bound.order is None or not math.isfinite(bound.value):
         return bound
     divergence = float(_renyi(curve)(np.array([bound.order]))[0])
-    other = through_dp_accounting(bound.order, divergence, _rounded_down(delta, curve.delta0))
+    other = renyi.through_dp_accounting(bound.order, divergence, _rounded_down(delta, curve.delta0))
     return replace(bound, value=max(bound.value, other))
 
 
@@ -130,12 +126,12 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
         return
     yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
     if _worth_converting(curve.core_epsilon) and delta > curve.delta0:
-        found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
+        found = renyi.rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
         if (losses := _composable(curve)) is not None:
             yield _pld_epsilon(losses, delta)
     if (profile := _closed_form(curve)) is not None:
-        yield Bound(invert_profile(profile, delta), "profile")
+        yield Bound(renyi.invert_profile(profile, delta), "profile")
 
 
 def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
@@ -145,7 +141,7 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
         if (losses := _failing(curve)) is not None:
             yield _pld_delta(losses, epsilon)
         return
-    found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
+    found = renyi.rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
     value = max(_LEAST, min(1.0, curve.delta0 + found.value))
     yield Bound(value, "rdp", found.order, found.at_edge and value > _LEAST)
     if (losses := _composable(curve)) is not None:
@@ -171,8 +167,6 @@ def _composable(curve: Bounded) -> Losses | None:
     """The plan as privacy losses, where their composition is worth computing: a closed-form profile is as good, unless it is a
     minimum of profiles, which the pair's convex hull beats.
     """
-    if not isinstance(curve, Dominated):
-        return None
     found = curve.losses()
     if found is None or not composable(losses := condensed(found)):
         return None
@@ -189,9 +183,7 @@ def _failing(curve: Bounded) -> Losses | None:
 
 def _recursion(curve: Bounded, delta: float) -> tuple[Solution, float] | None:
     """The optimal recursion, whatever the order of the steps, and the bad events outside it; None where it is not tried."""
-    from accounting.conversion.adaptive.ranges import range_solution  # its neighbours know curves, which know this module
-
-    losses = curve.losses() if isinstance(curve, Dominated) else None
+    losses = curve.losses()
     if losses is None or losses.added >= delta:
         return None
     solution = range_solution(losses, _renyi(curve), curve.table_orders)

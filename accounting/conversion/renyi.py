@@ -126,10 +126,7 @@ def _number(name: str, value: float) -> float:
 
 
 def _best(
-    rdp: Callable[[Floats], Floats],
-    table_orders: tuple[float, ...],
-    convert: Callable[[Floats, Floats], Floats],
-    outward: float,
+    rdp: Callable[[Floats], Floats], table_orders: tuple[float, ...], convert: Callable[[Floats, Floats], Floats], outward: float
 ) -> Conversion:
     orders = np.unique(np.concatenate([_TABLE if table_orders else _COARSE, [a for a in table_orders if a > 1 + _LEAST]]))
     values = _convert(rdp, orders, convert)

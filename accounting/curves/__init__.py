@@ -11,8 +11,7 @@ from accounting.curves.laplace import LaplaceDP
 from accounting.curves.profile_table import ProfileTable
 from accounting.curves.pure_dp import PureDP
 from accounting.curves.renyi_table import RenyiTable
-from accounting.curves.repeat_and_select import RepeatAndSelectDP
-from accounting.curves.runs import NumberOfRuns, PoissonRuns, TruncatedNegativeBinomial
+from accounting.curves.repeat_and_select import NumberOfRuns, PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.curves.sampled_gaussian import SampledGaussianDP
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.curves.tighter import Tighter, tighter

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 
 from accounting.conversion.pld.banded import Banded, two_atoms
-from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.base import Curve, Floats
 from accounting.curves.pure_dp import PureDP
 from accounting.frozen import NonNegative
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 @final
@@ -53,15 +50,10 @@ class ApproxDP(Curve):
     def core_epsilon(self) -> float:
         return self.epsilon0
 
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return ()
-
     def profile(self, epsilon: float) -> float:
         return self.failure + (1 - self.failure) * self._core.profile(epsilon)
 
     def losses(self) -> Losses:
-        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         if self.epsilon0 == 0:
             return Losses(added=self.failure)
         return Losses(((1, Banded.pure(self.epsilon0, self.failure)),))

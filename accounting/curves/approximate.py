@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 
-from accounting.conversion.pld.loss import Dominated, Losses, failing
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, failing
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import NonNegative
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 @final
@@ -59,7 +56,7 @@ class Approximate(Curve):
 
     def losses(self) -> Losses | None:
         """The losses of the inner curve, delta0 being added to their divergence (Theorem P1)."""
-        inner = self.curve.losses() if isinstance(self.curve, Dominated) else None
+        inner = self.curve.losses()
         return None if inner is None else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:

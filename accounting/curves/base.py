@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, BeforeValidator, SerializeAsAny
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
 from pydantic.fields import FieldInfo
 
-from accounting.arguments import MOST_COUNT
 from accounting.conversion import bounds
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.errors import InvalidArgument, InvalidCurve
 from accounting.frozen import Frozen, NonNegative
 from accounting.registry import Registry
@@ -22,14 +22,13 @@ from accounting.relation import Relation
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Floats = NDArray[np.float64]
 # What a validator sets on an instance, for instances whose values are valid already.
-SET_FIELDS, SET_NAMES, SET_EXTRA, SET_PRIVATE = (
-    BaseModel.__dict__[name].__set__
-    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
+_SET = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+SETTERS = tuple(BaseModel.__dict__[name].__set__ for name in _SET)
+_SET_NAMES, _SET_EXTRA, _SET_PRIVATE = SETTERS[1:]
+_SET_ATTRIBUTE = object.__setattr__
 GET_FIELDS = BaseModel.__dict__["__dict__"].__get__
 _NON_NEGATIVE = FieldInfo.from_annotation(NonNegative).metadata
 _INFINITE = math.inf
@@ -53,10 +52,8 @@ class Curve(Frozen, ABC):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        if "kind" in cls.model_fields:
+        if "kind" in cls.model_fields and not cls.model_fields["kind"].is_required():
             CURVES.add(cls)
-
-    # -- what a member supplies -------------------------------------------------------------------------------------
 
     @abstractmethod
     def _rdp(self, orders: Floats) -> Floats:
@@ -77,18 +74,22 @@ class Curve(Frozen, ABC):
     def core_epsilon(self) -> float:
         """The pure epsilon (nats) outside the `delta0` event; inf if there is none."""
 
-    @property
-    @abstractmethod
-    def table_orders(self) -> tuple[float, ...]:
-        """Orders at which a tabulated bound is best read; empty for closed forms."""
-
-    @abstractmethod
     def profile(self, epsilon: float) -> float | None:
         """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included; None if there is none."""
+        return None
 
-    @abstractmethod
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         """A pessimistic dp-accounting privacy loss distribution on a grid of `interval` nats; None if there is none."""
+        return None
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        """Orders at which a tabulated bound is best read; empty for closed forms."""
+        return ()
+
+    def losses(self) -> Losses | None:
+        """Dominating pairs as privacy losses, one for each step (docs/theorems/pld.md); None if a step has none."""
+        return None
 
     # -- what every curve can do ------------------------------------------------------------------------------------
 
@@ -138,8 +139,8 @@ class Curve(Frozen, ABC):
 
     @final
     def _repr_html_(self) -> str:
-        from accounting.ledger.words import in_words  # notebooks only
-        from accounting.page.card import card, priced
+        from accounting.page.templates import card, priced
+        from accounting.page.wording import in_words  # notebooks only
 
         return card(type(self).__name__, facts=[("guarantee", in_words(self.to_json()))], **priced(self))
 
@@ -225,10 +226,12 @@ class OneParameter(Undoubted, ABC):
             value = given.get(name)
             if type(value) is float and 0 <= value < _INFINITE:
                 # As the validator would leave it, a quarter of its time: plans are built of hundreds of thousands.
-                SET_FIELDS(self, {"kind": kind, field: value})
-                SET_NAMES(self, names)
-                SET_EXTRA(self, None)
-                SET_PRIVATE(self, None)
+                # Attributes and no dictionary: it is made when somebody asks for it, and the garbage collector has less to see.
+                _SET_ATTRIBUTE(self, "kind", kind)
+                _SET_ATTRIBUTE(self, field, value)
+                _SET_NAMES(self, names)
+                _SET_EXTRA(self, None)
+                _SET_PRIVATE(self, None)
                 return
         super().__init__(**given)
 
@@ -243,11 +246,6 @@ class OneParameter(Undoubted, ABC):
     @abstractmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
         """The Renyi bound of positive parameters at orders, both broadcast against each other."""
-
-    @final
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return ()
 
     @final
     def _rdp(self, orders: Floats) -> Floats:
@@ -266,6 +264,23 @@ class OneParameter(Undoubted, ABC):
         return total
 
 
+class OneEpsilon(OneParameter, ABC):
+    """A one-parameter curve whose parameter is its pure epsilon."""
+
+    kind: str
+    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
+
+    @final
+    @property
+    def parameter(self) -> float:
+        return self.epsilon0
+
+    @final
+    @property
+    def core_epsilon(self) -> float:
+        return self.epsilon0
+
+
 def counts_up(counts: Floats) -> Floats:
     """Integers that were rounded to floats, none of them down."""
     return np.where(counts >= _EXACT_COUNT, np.nextafter(counts, np.inf), counts)
@@ -281,5 +296,3 @@ def _composed(parts: Sequence[tuple[int, Curve]]) -> Curve:
 
 
 AnyCurve = Annotated[SerializeAsAny[Curve], BeforeValidator(from_data)]
-
-__all__ = ["CURVES", "MOST_COUNT", "AnyCurve", "Curve", "Floats", "OneParameter", "Undoubted", "counts_up", "from_data"]

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
 import numpy as np
-from pydantic import Field
 
 from accounting.conversion.pld.banded import Banded
-from accounting.conversion.pld.loss import Losses, failing, to_dp_accounting
-from accounting.curves.base import Floats, OneParameter
-from accounting.frozen import NonNegative
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, failing, to_dp_accounting
+from accounting.curves.base import Floats, OneEpsilon
 
 # ln(sinh(z/2)/(z/2)) = sum over n >= 1 of B_2n z^2n / (2n (2n)!), used below |z| = 1.
 _SERIES = (
@@ -31,7 +26,7 @@ _SERIES = (
 
 
 @final
-class BoundedRange(OneParameter):
+class BoundedRange(OneEpsilon):
     """Log-probability ratios of neighbouring outputs span at most epsilon over all outcomes. Theorem C2 (exact worst case).
 
     Args:
@@ -44,11 +39,6 @@ class BoundedRange(OneParameter):
     """
 
     kind: Literal["bounded_range"] = "bounded_range"
-    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
-
-    @property
-    def parameter(self) -> float:
-        return self.epsilon0
 
     @staticmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
@@ -64,10 +54,6 @@ class BoundedRange(OneParameter):
         x = -e * math.exp(-e) / math.expm1(-e)
         return x - 1 - math.log(e) + e + math.log1p(-math.exp(-e))
 
-    @property
-    def core_epsilon(self) -> float:
-        return self.epsilon0
-
     def profile(self, epsilon: float) -> float:
         if epsilon >= self.epsilon0:
             return 0.0
@@ -76,7 +62,6 @@ class BoundedRange(OneParameter):
         return max(half / math.expm1(-self.epsilon0) * -half, 5e-324)
 
     def losses(self) -> Losses:
-        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, Banded.bounded_range(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

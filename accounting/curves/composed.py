@@ -13,30 +13,16 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from accounting.arguments import MOST_COUNT, whole
-from accounting.conversion.pld.loss import Dominated, Losses
-from accounting.conversion.pld.renyi_loss import RenyiLoss
+from accounting.conversion.pld.hull import RenyiLoss
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.approximate import Approximate
-from accounting.curves.base import (
-    GET_FIELDS,
-    SET_EXTRA,
-    SET_FIELDS,
-    SET_NAMES,
-    SET_PRIVATE,
-    AnyCurve,
-    Curve,
-    Floats,
-    OneParameter,
-    counts_up,
-    from_data,
-)
+from accounting.curves.base import GET_FIELDS, SETTERS, AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
+_SET_FIELDS, _SET_NAMES, _SET_EXTRA, _SET_PRIVATE = SETTERS
 Part = tuple[int, Curve]
 _TIMES = "how many times a curve is repeated"
 _SUM, _NAMES = "sum", {"parts"}
@@ -101,10 +87,10 @@ class Composed(Curve):
     def _made(cls, **fields: Any) -> Composed:
         """A composition of parts that are valid and in normal form, or of a `sum` of two curves whose form is found when used."""
         new = cls.__new__(cls)
-        SET_FIELDS(new, {"kind": "composed", **fields})
-        SET_NAMES(new, _NAMES)
-        SET_EXTRA(new, None)
-        SET_PRIVATE(new, None)
+        _SET_FIELDS(new, {"kind": "composed", **fields})
+        _SET_NAMES(new, _NAMES)
+        _SET_EXTRA(new, None)
+        _SET_PRIVATE(new, None)
         return new
 
     # A sum in a loop would sort all its parts again in each round. So `a + b` keeps the two, and the parts take their normal form
@@ -120,7 +106,7 @@ class Composed(Curve):
 
     @__dict__.setter
     def __dict__(self, fields: dict[str, Any]) -> None:
-        SET_FIELDS(self, fields)
+        _SET_FIELDS(self, fields)
 
     if not TYPE_CHECKING:
 
@@ -176,7 +162,7 @@ class Composed(Curve):
 
     def losses(self) -> Losses | None:
         """The losses of all parts, each counted (Theorem P1); those without any enter as one, by their Renyi bounds (P8)."""
-        found = [(count, curve, curve.losses() if isinstance(curve, Dominated) else None) for count, curve in self.parts]
+        found = [(count, curve, curve.losses()) for count, curve in self.parts]
         known = [(count, losses) for count, _, losses in found if losses is not None]
         if len(known) == len(found):
             return _joined(known)

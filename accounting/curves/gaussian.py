@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Self, final
+from typing import Literal, Self, final
 
 import numpy as np
-import scipy
 from pydantic import Field
 
-from accounting.conversion.pld.loss import Losses, require_bearable
-from accounting.conversion.pld.normal import Normal
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, require_bearable
+from accounting.conversion.pld.normal import PAD, Normal
 from accounting.curves.base import Floats, OneParameter
 from accounting.frozen import NonNegative
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
+_ROOT_HALF, _LOG_ROOT_2PI = math.sqrt(0.5), math.log(2 * math.pi) / 2
+# Beyond, the rounded argument of erfc weighs more than the rounded square, and Laplace's continued fraction is good to an ulp.
+_FAR, _LEVELS = -4.0, 40
 _LEAST_RHO = 1e-300  # more than what underflow takes off a sum of 10^18 squares
 
 
@@ -61,16 +60,17 @@ class GaussianDP(OneParameter):
     def profile(self, epsilon: float) -> float:
         if self.mu == 0:
             return 0.0
-        first = float(scipy.special.log_ndtr(self.mu / 2 - epsilon / self.mu))
-        second = epsilon + float(scipy.special.log_ndtr(-self.mu / 2 - epsilon / self.mu))
+        first = _log_ndtr(self.mu / 2 - epsilon / self.mu)
+        if first == -math.inf:
+            return math.ulp(0.0)
+        second = epsilon + _log_ndtr(-self.mu / 2 - epsilon / self.mu)
         # The two terms are rounded to a few ulps of their logarithms; the pad keeps the difference an upper bound.
-        pad = 4e-16 * (4 + abs(first) + abs(second) + epsilon)
+        pad = PAD * (4 + abs(first) + abs(second) + epsilon)
         value = math.exp(first) * (max(0.0, -math.expm1(min(0.0, second - first))) + pad)
-        # A Gaussian has no pure guarantee: where the product underflows, the least positive float still is an upper bound.
-        return min(1.0, max(value, 5e-324))
+        # One up, for products below the normal floats, 0 among them: a Gaussian has no pure guarantee.
+        return min(1.0, math.nextafter(value, 1.0))
 
     def losses(self) -> Losses:
-        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, Normal(self.mu)),)) if self.mu > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
@@ -80,3 +80,15 @@ class GaussianDP(OneParameter):
         if self.mu == 0:
             return privacy_loss_distribution.identity(interval)
         return privacy_loss_distribution.from_gaussian_mechanism(1 / self.mu, value_discretization_interval=interval)
+
+
+def _log_ndtr(z: float) -> float:
+    """Log P[Z <= z]; not by SciPy, which takes longer to import than most plans to price."""
+    if z > 0:
+        return math.log1p(-math.erfc(z * _ROOT_HALF) / 2)
+    if z > _FAR:
+        return math.log(math.erfc(-z * _ROOT_HALF) / 2)
+    fraction = -z
+    for numerator in range(_LEVELS, 0, -1):
+        fraction = numerator / fraction - z
+    return -z * z / 2 - math.log(fraction) - _LOG_ROOT_2PI

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
 import numpy as np
 from pydantic import Field
 
 from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Loss, Losses, failing, to_dp_accounting
+from accounting.conversion.pld.loss import Loss, Losses, PrivacyLossDistribution, failing, to_dp_accounting
 from accounting.conversion.pld.normal import Normal
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.gaussian import GaussianDP
 from accounting.frozen import Count, NonNegative
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _MOST_ORDER = 1e300  # whose bound serves all smaller ones
 
@@ -61,10 +58,6 @@ class GaussianMax(Undoubted):
     def core_epsilon(self) -> float:
         return 0.0 if self.candidates == 1 or self.mu == 0 else math.inf
 
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return ()
-
     def profile(self, epsilon: float) -> float:
         one = GaussianDP(mu=0.0 if self.candidates == 1 else self.mu).profile(epsilon)
         return min(1.0, self.candidates * one)
@@ -75,7 +68,6 @@ class GaussianMax(Undoubted):
         return Hull(((float(self.candidates), 0.0, Normal(self.mu)),))
 
     def losses(self) -> Losses:
-        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, self._pair),)) if self.mu > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

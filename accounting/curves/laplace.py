@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
 import numpy as np
-from pydantic import Field
 
 from accounting.conversion.pld.banded import Banded
-from accounting.conversion.pld.loss import Losses, require_bearable
-from accounting.curves.base import Floats, OneParameter
-from accounting.frozen import NonNegative
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, require_bearable
+from accounting.curves.base import Floats, OneEpsilon
 
 _SERIES_TERMS = 12  # below |z| = 1/2 the remainder is under 2^-53 of the sum
 
 
 @final
-class LaplaceDP(OneParameter):
+class LaplaceDP(OneEpsilon):
     """No easier to tell apart than Laplace(0, 1/epsilon) from Laplace(1, 1/epsilon). Theorem C4 (exact).
 
     Args:
@@ -33,11 +28,6 @@ class LaplaceDP(OneParameter):
     """
 
     kind: Literal["laplace_dp"] = "laplace_dp"
-    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
-
-    @property
-    def parameter(self) -> float:
-        return self.epsilon0
 
     @staticmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
@@ -53,15 +43,10 @@ class LaplaceDP(OneParameter):
         # The Kullback-Leibler divergence; that no order needs more is Theorem C4.
         return float(_excess(np.array(-self.epsilon0)))
 
-    @property
-    def core_epsilon(self) -> float:
-        return self.epsilon0
-
     def profile(self, epsilon: float) -> float:
         return max(0.0, -math.expm1(min(0.0, epsilon - self.epsilon0) / 2))
 
     def losses(self) -> Losses:
-        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, Banded.laplace(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

@@ -5,23 +5,28 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, final
+from typing import Annotated, Literal, NamedTuple, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.conversion.pld.atoms import Atoms
-from accounting.conversion.pld.loss import Losses
+from accounting.conversion.bounds import best_delta
+from accounting.conversion.pld.banded import Atoms
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, on_grid
+from accounting.curves.approx_dp import ApproxDP
 from accounting.curves.base import Curve, Floats
 from accounting.curves.pure_dp import PureDP
+from accounting.errors import NoEquivalent
 from accounting.frozen import NonNegative
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _RHO_ORDERS = 1 + np.geomspace(1e-6, 1e8, 3000)
 _MOST_EXPONENT = 709.0  # nats: beyond, e^epsilon leaves the floats
 _OUTWARD = 1 + 1e-12  # a sum of at most a few hundred positive terms, each good to a few ulps
+_POINTS = 48  # of a table that stands for another curve
+_LEAST_DELTA = 1e-18  # beyond delta0: smaller ones make the table longer, hardly tighter
+_MOST_EPSILON, _MOST_TABLED = 100.0, 500.0
+
+Points = list[tuple[float, float]]
 
 
 class _Pair(NamedTuple):
@@ -63,12 +68,8 @@ class ProfileTable(Curve):
         excess = top + np.log(np.exp(logs - top[:, None]).sum(axis=1))
         return np.minimum(np.logaddexp(0, excess) / (orders - 1) * _OUTWARD, self.core_epsilon)
 
-    @property
-    def rho(self) -> float:
-        return self._rho
-
     @cached_property
-    def _rho(self) -> float:
+    def rho(self) -> float:
         # Renyi divergence does not decrease with the order: between neighbours of the grid it is at most that of the larger.
         values = self._rdp(_RHO_ORDERS)
         between = float(np.max(values / np.append(1.0, _RHO_ORDERS[:-1])))
@@ -81,10 +82,6 @@ class ProfileTable(Curve):
     @property
     def core_epsilon(self) -> float:
         return self.epsilons[-1]
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return ()
 
     def profile(self, epsilon: float) -> float:
         points = self._hull
@@ -106,8 +103,6 @@ class ProfileTable(Curve):
         return Losses(((1, Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)),))
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        from dp_accounting.pld import privacy_loss_distribution
-
         losses, likely = self._pair
         rounded: dict[int, float] = {}
         unlikely = likely * np.exp(-losses)
@@ -115,9 +110,7 @@ class ProfileTable(Curve):
         for loss, mass in zip([*losses, *-losses, 0.0], [*likely, *unlikely, neutral], strict=True):
             cell = math.ceil(loss / interval)
             rounded[cell] = rounded.get(cell, 0.0) + float(mass)
-        return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(
-            rounded, self.delta0, interval, pessimistic_estimate=True, symmetric=True
-        )
+        return on_grid(rounded, self.delta0, interval)
 
     @cached_property
     def _hull(self) -> list[tuple[float, float]]:
@@ -155,3 +148,39 @@ def _slope_after(first: tuple[float, float], second: tuple[float, float]) -> flo
 
 def _log_sinh(x: Floats) -> Floats:
     return x + np.log(-np.expm1(-2 * x)) - math.log(2)
+
+
+def sampled_profile(curve: Curve) -> Points:
+    """(epsilon, delta)-DP pairs of `curve`, epsilons increasing from 0; the last is the pure epsilon where there is one."""
+    end = curve.core_epsilon if math.isfinite(curve.core_epsilon) else _far(curve)
+    if end == 0:
+        return [(0.0, curve.delta0)]
+    epsilons = [0.0, *np.geomspace(end / 1000, end, _POINTS).tolist()]
+    epsilons[-1] = end
+    return [(epsilon, best_delta(curve, epsilon).value) for epsilon in epsilons]
+
+
+def as_table(points: Points, name: str) -> Curve:
+    """The curve that guarantees all `points`: dominated ones and deltas of 1 dropped.
+
+    Raises:
+        NoEquivalent: no point has a delta below 1.
+    """
+    kept: Points = []
+    for epsilon, delta in sorted(points):
+        if delta < 1 and epsilon <= _MOST_TABLED and (not kept or (delta < kept[-1][1] and epsilon > kept[-1][0])):
+            kept.append((epsilon, delta))
+    if not kept:
+        raise NoEquivalent(f"{name} has no guarantee left below delta = 1: lower the cost of the mechanism first")
+    if len(kept) == 1:
+        epsilon, delta = kept[0]
+        return ApproxDP(epsilon=epsilon, delta=delta) if delta > 0 else PureDP(epsilon=epsilon)
+    return ProfileTable(epsilons=[e for e, _ in kept], deltas=[d for _, d in kept])
+
+
+def _far(curve: Curve) -> float:
+    """An epsilon at which delta is its bad event and little more."""
+    epsilon = 0.01
+    while epsilon < _MOST_EPSILON and best_delta(curve, epsilon).value > curve.delta0 + _LEAST_DELTA:
+        epsilon *= 1.25
+    return min(epsilon, _MOST_EPSILON)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
 import numpy as np
-from pydantic import Field
 
 from accounting.conversion.pld.banded import Banded, two_atoms
-from accounting.conversion.pld.loss import Losses
-from accounting.curves.base import Floats, OneParameter
-from accounting.frozen import NonNegative
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
+from accounting.curves.base import Floats, OneEpsilon
 
 # sinh(x) sinh(y) stays far from overflow below this sum of arguments.
 _DIRECT = 60.0
 
 
 @final
-class PureDP(OneParameter):
+class PureDP(OneEpsilon):
     """No output's probability changes by more than a factor exp(epsilon). Theorem C1 (exact worst case).
 
     Args:
@@ -34,11 +29,6 @@ class PureDP(OneParameter):
     """
 
     kind: Literal["pure_dp"] = "pure_dp"
-    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
-
-    @property
-    def parameter(self) -> float:
-        return self.epsilon0
 
     @staticmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
@@ -54,15 +44,10 @@ class PureDP(OneParameter):
     def rho(self) -> float:
         return self.epsilon0 * math.tanh(self.epsilon0 / 2)
 
-    @property
-    def core_epsilon(self) -> float:
-        return self.epsilon0
-
     def profile(self, epsilon: float) -> float:
         return max(0.0, -math.expm1(min(0.0, epsilon - self.epsilon0)) / (1 + math.exp(-self.epsilon0)))
 
     def losses(self) -> Losses:
-        """The dominating pair as a privacy loss (docs/theorems/pld.md)."""
         return Losses(((1, Banded.pure(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:

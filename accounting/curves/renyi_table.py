@@ -55,9 +55,3 @@ class RenyiTable(Undoubted):
     @property
     def table_orders(self) -> tuple[float, ...]:
         return self.orders
-
-    def profile(self, epsilon: float) -> None:
-        return None
-
-    def pld(self, interval: float = 1e-4) -> None:
-        return None

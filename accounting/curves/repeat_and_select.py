@@ -1,23 +1,143 @@
-"""The best of a random number of runs, of which nothing else is released."""
+"""The best of a random number of runs, of which nothing else is released: laws of that number, and what it costs. Theorem W4."""
 
 from __future__ import annotations
 
 import math
+import numbers
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, final
+from typing import Annotated, ClassVar, Literal, Self, final
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from accounting.conversion.pld.loss import Losses
+from accounting.arguments import shown
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
+from accounting.conversion.renyi import rdp_to_delta
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.curves.pure_dp import PureDP
-from accounting.curves.runs import NumberOfRuns
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from accounting.errors import InvalidCurve
+from accounting.frozen import Frozen, Positive, Probability, Real
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e6, 81)
+_MOST_RUNS = 1e6  # expected; beyond it nobody runs anything
+_UP = 1 + 1e-13  # sums of a few terms and logarithms, each good to a few ulps
+_HATS = 1 + np.geomspace(1e-2, 1e6, 161)
+
+
+@final
+class TruncatedNegativeBinomial(Frozen):
+    """At least one run; k of them with probability proportional to (1-gamma)^k Gamma(k+eta)/(k! Gamma(eta)).
+
+    eta = 1 is the geometric law, eta = 0 the logarithmic one; below 0 tails are heavier and the price is lower.
+
+    Args:
+        eta: shape, > -1.
+        gamma: in (0, 1), the smaller the more runs.
+
+    Raises:
+        InvalidCurve: a value is outside its domain, or more than 10^6 runs are expected.
+
+    Example:
+        >>> import accounting as acc
+        >>> round(acc.TruncatedNegativeBinomial(eta=1.0, gamma=0.05).mean, 9)
+        20.0
+    """
+
+    error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
+    kind: Literal["truncated_negative_binomial"] = "truncated_negative_binomial"
+    eta: Annotated[Real, Field(gt=-1, le=100)] = Field(default=0.0, description="a shape > -1, at most 100")
+    gamma: Probability = Field(description="a number in (0, 1)")
+
+    @model_validator(mode="after")
+    def _is_run(self) -> Self:
+        if not self.mean <= _MOST_RUNS:
+            raise ValueError(f"gamma={self.gamma} expects more than a million runs: take a larger one")
+        return self
+
+    @classmethod
+    def of_mean(cls, mean: float, *, eta: float = 0.0) -> Self:
+        """The law of that shape with so many runs expected, at most 10^6.
+
+        Raises:
+            InvalidCurve: the mean is not a number above 1 and up to 10^6, or eta is outside its domain.
+        """
+        if isinstance(mean, bool) or not isinstance(mean, numbers.Real) or not 1 < mean <= _MOST_RUNS:
+            raise InvalidCurve(f"mean={shown(mean)} must be a number above 1 and at most 10^6: how many runs are expected")
+        eta = cls(eta=eta, gamma=0.5).eta  # refused here if it is none
+        low, high = math.log(1e-300), -1e-15
+        while high - low > 1e-15 * abs(low):
+            middle = (low + high) / 2
+            if not low < middle < high:
+                break
+            low, high = (middle, high) if _mean(eta, math.exp(middle)) > mean else (low, middle)
+        return cls(eta=eta, gamma=math.exp(high))
+
+    @property
+    def mean(self) -> float:
+        """How many runs are expected."""
+        return _mean(self.eta, self.gamma)
+
+    def pure(self, epsilon: float) -> float:
+        """The pure epsilon (nats) of the best of runs of a pure epsilon: exact, rounded up, below (2 + eta) epsilon."""
+        gain = math.log1p(-math.expm1(-epsilon) * (1 - self.gamma) / (self.gamma + math.exp(-epsilon)))
+        return (epsilon + (1 + self.eta) * gain) * _UP
+
+    def renyi(self, base: Curve, orders: Floats) -> Floats:
+        """(n,) Renyi bounds at these orders, nats; Theorem 2 of Papernot and Steinke (2022)."""
+        return (base._rdp(orders) + self.shift(base) + math.log(self.mean * _UP) / (orders - 1)) * _UP
+
+    def shift(self, base: Curve) -> float:
+        """What is added at every order, nats: (1 + eta) min over orders b of (1 - 1/b) rdp(b) + ln(1/gamma)/b."""
+        hats = np.concatenate([_HATS, [order for order in base.table_orders if order > 1]])
+        log = -math.log(self.gamma)
+        found = (1 - 1 / hats) * base._rdp(hats) + log / hats
+        return (1 + self.eta) * min(log, base.core_epsilon, float(found.min())) * _UP
+
+    def rho(self, base: Curve) -> float:
+        """A zCDP parameter: the bounds at the orders from 1 to `best_order`, and beyond it their slope."""
+        rest = math.log(self.mean * _UP)
+        return (base.rho + self.shift(base) + 2 * math.sqrt(rest * base.rho)) * _UP if math.isfinite(base.rho) else math.inf
+
+    def best_order(self, base: Curve) -> float | None:
+        """The order whose bound serves all smaller ones, where `base` is zCDP."""
+        rest = math.log(self.mean * _UP)
+        return 1 + math.sqrt(min(rest / base.rho, 1e300)) if 0 < base.rho < math.inf else None
+
+
+@final
+class PoissonRuns(Frozen):
+    """A Poisson number of runs, none included: then nothing is released.
+
+    Args:
+        mean: how many runs are expected, > 0, at most 10^6.
+    """
+
+    error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
+    kind: Literal["poisson"] = "poisson"
+    mean: Annotated[Positive, Field(le=_MOST_RUNS)] = Field(description="a number > 0, at most 10^6")
+
+    def pure(self, epsilon: float) -> float:
+        """The pure epsilon (nats) of the best of runs of a pure epsilon: exact, rounded up."""
+        return (epsilon + self.mean * math.tanh(epsilon / 2)) * _UP
+
+    def renyi(self, base: Curve, orders: Floats) -> Floats:
+        """(n,) Renyi bounds at these orders, nats; Theorem 6 of Papernot and Steinke (2022) and the chance of no run."""
+        rest, log = orders - 1, math.log(self.mean)
+        hats = np.log1p(1 / rest) * (1 - 1e-15)
+        spent = rest * (base._rdp(orders) + self.mean * np.array([_core_delta(base, float(hat)) for hat in hats]))
+        total = np.logaddexp(-self.mean, spent + log)
+        return (total + 1e-15 * (1 + spent + abs(log) + self.mean)) / rest * _UP
+
+    def rho(self, base: Curve) -> float:
+        """None is known."""
+        return math.inf
+
+    def best_order(self, base: Curve) -> None:
+        """None is known."""
+        return
+
+
+NumberOfRuns = Annotated[TruncatedNegativeBinomial | PoissonRuns, Field(discriminator="kind")]
 
 
 @final
@@ -87,3 +207,20 @@ class RepeatAndSelectDP(Curve):
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         return None if self._pure is None or self.delta0 else self._pure.pld(interval)
+
+
+def _mean(eta: float, gamma: float) -> float:
+    log = math.log(gamma)
+    place = eta * log
+    if place > 700:  # gamma^eta would leave the floats, and 1 is nothing beside it
+        return -eta / math.exp((1 + eta) * log)
+    bent = math.expm1(place) / place if abs(place) > 1e-300 else 1.0  # below, a float has few digits left
+    return (1 - gamma) / (gamma * -log * bent)
+
+
+def _core_delta(base: Curve, epsilon: float) -> float:
+    """A hockey-stick divergence of `base` outside its bad event."""
+    if base.core_epsilon <= epsilon:
+        return 0.0
+    profile = base.profile(epsilon) if base.delta0 == 0 else None
+    return rdp_to_delta(base._rdp, epsilon, base.table_orders).value if profile is None else profile

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal, final
+from typing import Annotated, Literal, final
 
 import numpy as np
 from pydantic import Field
 
-from accounting.conversion.pld.loss import Losses
-from accounting.conversion.pld.sampled import SampledNormal
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
+from accounting.conversion.pld.normal import SampledNormal
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.renyi_table import RenyiTable
 from accounting.frozen import Positive
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8), 160, 192, 256, 384, 512, 768, 1024]
 # dp-accounting adds series in logarithms and stops where a term is below e^-30: far less than one part in 10^9, or 10^-10 nats.

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
 import numpy as np
 from pydantic import Field
 
-from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.laplace import LaplaceDP
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 # Cells over which the place of the worst comparison is bounded: a cell adds at most a share 2/_CELLS to the excess.
 _CELLS = 256
@@ -101,10 +98,6 @@ class SparseVectorDP(Undoubted):
     @property
     def core_epsilon(self) -> float:
         return decimal_sum([(1, self.epsilon1), (1, self.epsilon2)])
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return ()
 
     def profile(self, epsilon: float) -> float:
         whole = self._whole.profile(epsilon)

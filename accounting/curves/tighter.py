@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Dominated, Losses
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.base import AnyCurve, Curve, Floats
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 @final
@@ -57,7 +54,7 @@ class Tighter(Curve):
 
     def losses(self) -> Losses | None:
         """Of single steps the hull of their profiles (Theorem P4), else the member's whose steps are the smallest."""
-        known = [found for c in self.curves if isinstance(c, Dominated) and (found := c.losses()) is not None]
+        known = [found for c in self.curves if (found := c.losses()) is not None]
         if len(known) < 2:
             return next(iter(known), None)
         if all(len(losses.steps) == 1 and losses.steps[0][0] == 1 for losses in known):

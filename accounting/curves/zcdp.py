@@ -42,9 +42,3 @@ class ZCDP(OneParameter):
     @property
     def core_epsilon(self) -> float:
         return 0.0 if self.rho0 == 0 else math.inf
-
-    def profile(self, epsilon: float) -> None:
-        return None
-
-    def pld(self, interval: float = 1e-4) -> None:
-        return None

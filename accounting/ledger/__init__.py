@@ -1,6 +1,5 @@
 """A persistent ledger of privacy charges: who spent what on which data, within which budget."""
 
-from accounting.ledger.chain import Problem
 from accounting.ledger.errors import (
     AlreadyCharged,
     ClaimConflict,
@@ -17,17 +16,17 @@ from accounting.ledger.errors import (
     SharedRows,
     UnknownDataset,
 )
-from accounting.ledger.heads import Head, Heads, Signature
+from accounting.ledger.heads import Head, Heads, Rotation, Signature, SigningKey, Trust
 from accounting.ledger.item import Chargeable, Terms
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.mirror import Mirror
 from accounting.ledger.model import Action, Dataset, Entry, Receipt, State, Total
+from accounting.ledger.periods import Window
 from accounting.ledger.quota import Quota, Scope
 from accounting.ledger.quotas import Quotas, Standing
-from accounting.ledger.signatures import Rotation, SigningKey, Trust
-from accounting.ledger.summary import Share, Summary
-from accounting.ledger.verify import Verification
-from accounting.ledger.windows import Window
+from accounting.ledger.rules import Problem
+from accounting.ledger.sums import Share, Summary
+from accounting.ledger.verification import Verification
 
 __all__ = [
     "Action",

@@ -8,13 +8,12 @@ from functools import cached_property
 
 from sqlalchemy import Connection
 
-from accounting.ledger import canonical
 from accounting.ledger.item import Item
-from accounting.ledger.model import LATER, Action, Entry
-from accounting.ledger.origin import Origin
-from accounting.ledger.rows import Declared, claim_rows, entries_of_keys, insert_entries, set_head, set_total, spent_in
+from accounting.ledger.lifecycle import moves
+from accounting.ledger.model import LATER, Action, Entry, Origin
 from accounting.ledger.scopes import Held, Revision, hold, in_force, revisions, spent_of
-from accounting.ledger.states import moves
+from accounting.ledger.statements import Declared, claim_rows, entries_of_keys, insert_entries, set_head, set_total, spent_in
+from accounting.ledger.stored_text import canonical_json, digest
 from accounting.ledger.sums import Sums
 from accounting.spending.budget import NOTHING, Budget, Price
 
@@ -48,7 +47,7 @@ class Book:
         self._changed: set[str] = set()
         self._held: dict[tuple[int, str], Price] = {}
         self._moved: set[tuple[int, str]] = set()
-        self._earlier: dict[str, list[Entry]] = {}
+        self.earlier: dict[str, list[Entry]] = {}
         self._claims: dict[tuple[str, tuple[str, ...]], bool] = {}
         self._prices: dict[tuple[str, int], Price] = {}
         self._sums = Sums()
@@ -60,14 +59,8 @@ class Book:
         return in_force(revisions(self.connection, self.declared.id))
 
     def learn(self, keys: Iterable[str]) -> None:
-        """Read what was entered under these keys, at once."""
-        self._earlier |= entries_of_keys(self.connection, self.declared, list(keys))
-
-    def earlier(self, key: str) -> list[Entry]:
-        """The steps that were entered under a key, in order."""
-        if key not in self._earlier:
-            self.learn([key])
-        return self._earlier[key]
+        """Read the steps that were entered under these keys before, at once: they are `earlier`."""
+        self.earlier |= entries_of_keys(self.connection, self.declared, list(keys))
 
     def spent(self, period: str) -> Price:
         """What a period has been charged so far."""
@@ -90,11 +83,7 @@ class Book:
             self._moved.add((one.seq, one.account))
 
     def price(self, item: Item) -> Price:
-        """What the dataset's budget charges for an item.
-
-        Raises:
-            Unaffordable: it can never pay for it.
-        """
+        """What the dataset's budget charges for an item; Unaffordable if it can never pay for it."""
         known = (item.curve_json, item.count)
         if known not in self._prices:
             self._prices[known] = self.dataset.budget.price(item.whole)
@@ -123,7 +112,7 @@ class Book:
         return written
 
     def close(self) -> None:
-        """Write entries, totals, sums, quotas' accounts and the head."""
+        """Write entries, totals, sums, quotas' accounts and the head, once."""
         if not self._waiting:
             return
         mine = self.declared.id
@@ -133,7 +122,6 @@ class Book:
         hold(self.connection, mine, [Held(*place, self._held[place]) for place in sorted(self._moved)])
         self._sums.write(self.connection, mine)
         set_head(self.connection, mine, self.declared.seq, self.declared.head)
-        self._waiting, self._changed, self._moved = [], set(), set()
 
 
 def append(connection: Connection, declared: Declared, steps: list[Step], origin: Origin) -> list[Entry]:
@@ -147,27 +135,12 @@ def append(connection: Connection, declared: Declared, steps: list[Step], origin
 def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, prev: str) -> Entry:
     item = step.item
     fields = {
-        "dataset": dataset,
-        "seq": seq,
-        "period": step.period,
-        "action": step.action,
-        "key": step.key,
+        **{"dataset": dataset, "seq": seq, "period": step.period, "action": step.action, "key": step.key, "label": step.label},
         "curve": item.curve_json if item else None,
         "mechanism": item.mechanism_json if item else None,
         "count": item.count if item else 0,
-        "main": step.price.main,
-        "failure": step.price.failure,
-        "spent_main": spent.main,
-        "spent_failure": spent.failure,
-        "label": step.label,
-        "actor": origin.actor,
-        "host": origin.host,
-        "at": origin.at,
-        "package": origin.package,
-        "fingerprint": step.fingerprint,
-        "salt": step.salt,
-        "prev": prev,
+        **{"main": step.price.main, "failure": step.price.failure, "spent_main": spent.main, "spent_failure": spent.failure},
+        **{"fingerprint": step.fingerprint, "salt": step.salt, **vars(origin), "prev": prev},
     }
-    later = {name: value for name in LATER if (value := getattr(step, name)) is not None}
-    digest = canonical.digest(canonical.dumps(fields | later))
-    return Entry(**fields, **later, hash=digest)  # type: ignore[arg-type]
+    fields |= {name: value for name in LATER if (value := getattr(step, name)) is not None}
+    return Entry(**fields, hash=digest(canonical_json(fields)))

@@ -1,4 +1,4 @@
-"""Engines whose transactions do what the ledger needs: see everything committed before, and let nobody in between.
+"""Engines whose transactions see everything committed before and let nobody in between, and whose failures say what to do.
 
 SQLAlchemy's own transactions do not: with them eight processes overspent a budget of 20 to 26 on SQLite, and to 25 on PostgreSQL.
 """
@@ -8,28 +8,48 @@ from __future__ import annotations
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from accounting.ledger.errors import LedgerUnavailable
+from accounting.ledger.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
 
 WRITES = "dpledger_writes"
 # EXTRA also syncs the directory: a charge must survive a power cut, or its noise would be out without it.
 _SETTINGS = ("synchronous = EXTRA", "foreign_keys = ON", "trusted_schema = OFF")
 
+_LOCKED = "the ledger is locked by another process for longer than the timeout: try again, or raise timeout="
+_FULL = "the disk that holds the ledger is full: free some space"
+_READ_ONLY = "the ledger is read-only: charging needs write permission on the file and its directory, or a writing role"
+_MISSING = "the ledger cannot be opened: check that the file and its directory exist and may be read"
+_WRITE = "the ledger's disk failed to read or write: check the disk and its quota, then run verify"
+_CORRUPT = "the ledger's file is damaged or no SQLite database: restore a backup and hold it against an exported head"
+_UNREACHABLE = "the ledger's database server cannot be reached or ended the connection"
+_REFUSED = "the database refused the operation"
+_NOT_THERE = ". Nothing was charged: check its name, or make a new one with `dpselect ledger init`"
+_NOTHING = ". Nothing may be released: if the charge was being written, repeat it with the same key"
+
+# By SQLite's code, or by SQLSTATE or its class.
+_CODES: dict[str, tuple[int | str, ...]] = {
+    _LOCKED: (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, "55P03", "57014", "40P01"),
+    _FULL: (sqlite3.SQLITE_FULL, "53"),
+    _READ_ONLY: (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, "25006", "42501"),
+    _MISSING: (sqlite3.SQLITE_CANTOPEN,),
+    _WRITE: (sqlite3.SQLITE_IOERR, "58"),
+    _CORRUPT: (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, "XX"),
+    _UNREACHABLE: ("08", "57", "28", "3D"),
+}
+_REASONS = {code: reason for reason, codes in _CODES.items() for code in codes}
+
 
 def checked_url(url: str) -> URL:
-    """The parsed URL, with the driver that the ledger uses.
-
-    Raises:
-        LedgerUnavailable: not a URL of a SQLite file or a PostgreSQL database.
-    """
+    """The URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses; LedgerUnavailable if it is none."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -82,11 +102,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def postgresql_engine(url: URL, *, timeout: float) -> Engine:
-    """An engine on PostgreSQL: READ COMMITTED, so that a row that was waited for is read as it is then.
-
-    Raises:
-        LedgerUnavailable: the driver is not installed.
-    """
+    """An engine on PostgreSQL: READ COMMITTED, so that a row that was waited for is read as it is then."""
     try:
         engine = create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True, pool_size=2, pool_pre_ping=True)
     except ModuleNotFoundError:
@@ -119,3 +135,40 @@ def _forget_inherited() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_inherited)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`.
+
+    The original is dropped, because its text holds statements, file names and sometimes credentials.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        raise _explained(error) from None
+    except SQLAlchemyError as error:
+        raise LedgerUnavailable(f"{_REFUSED} ({type(error).__name__}){_NOTHING}") from None
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        raise LedgerCorrupt(_CORRUPT + _NOTHING) from None
+
+
+def _explained(error: DBAPIError) -> LedgerError:
+    reason, code = _sqlite_reason(error.orig) if isinstance(error.orig, sqlite3.Error) else _postgresql_reason(error)
+    kind = LedgerCorrupt if reason == _CORRUPT else LedgerUnavailable
+    return kind(f"{reason} ({code}){_NOT_THERE if reason == _MISSING else _NOTHING}")
+
+
+def _sqlite_reason(error: sqlite3.Error) -> tuple[str, str]:
+    # The low byte is the primary code; the extended ones only add where it happened.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if not code and "decode" in str(error):  # the driver's own: text that is no UTF-8 was not written by it
+        return _CORRUPT, type(error).__name__
+    return _REASONS.get(code, _REFUSED), getattr(error, "sqlite_errorname", type(error).__name__)
+
+
+def _postgresql_reason(error: DBAPIError) -> tuple[str, str]:
+    state = getattr(error.orig, "sqlstate", None) or ""
+    if not state and (error.connection_invalidated or type(error.orig).__name__ == "OperationalError"):
+        return _UNREACHABLE, "no connection"
+    return _REASONS.get(state) or _REASONS.get(state[:2]) or _REFUSED, state or type(error.orig).__name__

@@ -1,21 +1,25 @@
-"""What is charged: a curve, or anything that has one."""
+"""What is charged, a curve or anything that has one, and what a caller asks: checked before the store is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypedDict
+from datetime import UTC, datetime, timedelta
+from typing import Literal, Protocol, TypedDict
 
 from accounting.arguments import whole
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
 from accounting.guarantee import read_item as priced
-from accounting.ledger import canonical
-from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.stored_text import LONGEST_JSON
+from accounting.ledger.errors import InvalidEntry, KeyConflict
+from accounting.ledger.stored_text import LONGEST_JSON, checked_name, optional_name, optional_text, read_json
 from accounting.relation import Relation
 
 MOST_RUNS = 10**12
+_LONGEST_WAIT = 366 * 86_400.0
+
+Opening = Literal["charge", "reserve"]
 
 
 class Chargeable(Protocol):
@@ -62,11 +66,7 @@ class Terms(TypedDict, total=False):
 
 
 def require_known(given: Iterable[str], known: type) -> None:
-    """Refuse a keyword that nobody reads: a mistyped `period` or `count` would be charged wrongly.
-
-    Raises:
-        InvalidArgument: `known`, a TypedDict, does not list it.
-    """
+    """Refuse a keyword that the TypedDict `known` does not list: a mistyped `period` or `count` would be charged wrongly."""
     names = known.__annotations__
     for name in given:
         if name not in names:
@@ -104,13 +104,13 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
     if not hasattr(item, "to_json"):
         raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
     mechanism = _short("mechanism", item.to_json())
-    canonical.loads(mechanism)
+    read_json(mechanism)
     return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism)
 
 
 def binding_of(mechanism_json: str | None) -> str | None:
     """What a description binds its charge to: one job's draw, say, that no other job may make under the same key."""
-    bound = None if mechanism_json is None else canonical.loads(mechanism_json).get("binding")
+    bound = None if mechanism_json is None else read_json(mechanism_json).get("binding")
     return bound if isinstance(bound, str) else None
 
 
@@ -118,3 +118,86 @@ def _short(field: str, text: str) -> str:
     if len(text) > LONGEST_JSON:
         raise InvalidEntry(f"the {field}'s JSON has {len(text):,} characters: at most {LONGEST_JSON:,} are stored")
     return text
+
+
+def new_key() -> str:
+    """A key for a charge whose caller has none."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller asks to be charged; everything in it is checked already, apart from the relation and the period."""
+
+    item: Item
+    action: Opening
+    key: str
+    period: str | Iterable[str] | None
+    label: str | None
+    actor: str | None
+    fingerprint: str | None
+    salt: str | None
+    team: str | None
+    purpose: str | None
+    expires: str | None
+
+
+Reader = Callable[[Curve | Chargeable, int, Relation | None], Item]
+
+
+def read_requests(
+    action: Opening, charges: Iterable[tuple[Curve | Chargeable, Terms]], expires_in: float | None, now: datetime
+) -> list[Request]:
+    """What is asked, checked as far as that goes without the dataset; reservations lapse `expires_in` seconds after `now`.
+
+    Raises:
+        InvalidArgument, InvalidEntry, RelationMismatch: a keyword is unknown, or a value is none that can be charged.
+        KeyConflict: a key pays for two charges of one batch.
+    """
+    read, expires = _reader(), _expiry(expires_in, now)
+    found = [_read_request(action, item, terms, expires, read) for item, terms in charges]
+    keys = [request.key for request in found]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise KeyConflict(f"key={twice!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged")
+    return found
+
+
+def _read_request(action: Opening, item: Curve | Chargeable, terms: Terms, expires: str | None, read: Reader) -> Request:
+    require_known(terms, Terms)
+    key, period = terms.get("key"), terms.get("period")
+    return Request(
+        item=read(item, terms.get("count", 1), terms.get("relation")),
+        action=action,
+        key=new_key() if key is None else checked_name("key", key),
+        period=tuple(period) if isinstance(period, Iterator) else period,  # it is read anew when a charge is tried again
+        label=optional_text("label", terms.get("label")),
+        actor=optional_name("actor", terms.get("actor")),
+        fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
+        salt=optional_text("salt", terms.get("salt")),
+        team=optional_name("team", terms.get("team")),
+        purpose=optional_name("purpose", terms.get("purpose")),
+        expires=expires,
+    )
+
+
+def _reader() -> Reader:
+    """`read_item` that reads what a batch charges many times once; it keeps each object, so that no other takes its id."""
+    known: dict[tuple[int, object, object], tuple[Curve | Chargeable, Item]] = {}
+
+    def read(item: Curve | Chargeable, count: int, relation: Relation | None) -> Item:
+        if type(count) is not int or not isinstance(relation, str | None):
+            return read_item(item, count, relation)  # which says what is wrong with them
+        if (place := (id(item), count, relation)) not in known:
+            known[place] = item, read_item(item, count, relation)
+        return known[place][1]
+
+    return read
+
+
+def _expiry(seconds: float | None, now: datetime) -> str | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_WAIT:
+        raise InvalidEntry(f"expires_in={seconds!r} must be seconds above 0, at most {_LONGEST_WAIT:.0f} (a year)")
+    return (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")

@@ -10,36 +10,22 @@ from typing import IO, Self, Unpack, final
 from sqlalchemy import select
 
 from accounting.curves import Curve
-from accounting.ledger.chain import Problem
-from accounting.ledger.declaring import declare, new_dataset
+from accounting.ledger import statements
+from accounting.ledger.charging import expire, follow, open_charges, require_charge, room
+from accounting.ledger.ddl import meta
 from accounting.ledger.errors import LedgerCorrupt
-from accounting.ledger.export import export_lines
-from accounting.ledger.heads import Heads, heads_of
+from accounting.ledger.export import export_lines, import_lines
+from accounting.ledger.heads import Heads, SigningKey, Trust, heads_of
 from accounting.ledger.item import Chargeable, Terms, read_item
-from accounting.ledger.model import Dataset, Entry, Receipt, Total
-from accounting.ledger.opening import expire, open_charges, require_charge, room
-from accounting.ledger.origin import Clock, origin, utc_now
+from accounting.ledger.lifecycle import Following, openings, state_of
+from accounting.ledger.model import Clock, Dataset, Entry, Receipt, Total, new_dataset, origin, utc_now
+from accounting.ledger.periods import Window, checked_periods
 from accounting.ledger.quotas import Quotas
-from accounting.ledger.restore import import_lines
-from accounting.ledger.rows import (
-    Declared,
-    all_datasets,
-    all_totals,
-    entries_of_key,
-    find_dataset,
-    latest_entries,
-    lock_dataset,
-    spent_in,
-)
-from accounting.ledger.signatures import SigningKey, Trust
-from accounting.ledger.states import openings, state_of
+from accounting.ledger.rules import Problem
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import checked_name, optional_text
-from accounting.ledger.summary import Summary, summarise
-from accounting.ledger.tables import meta
-from accounting.ledger.transitions import Following, follow
-from accounting.ledger.verify import Verification, stream, verify
-from accounting.ledger.windows import Window, checked_periods
+from accounting.ledger.sums import Summary, summarise
+from accounting.ledger.verification import Verification, stream, verify
 from accounting.relation import Relation
 from accounting.spending.budget import Budget
 
@@ -107,13 +93,13 @@ class Ledger:
         """
         dataset = new_dataset(name, budget, relation, unit, window, data_period, origin(actor, self._clock))
         with self._store.writer() as connection:
-            declare(connection, dataset)
+            statements.declare(connection, dataset)
         return dataset
 
     def datasets(self) -> list[Dataset]:
         """All declared datasets, in the order of declaration."""
         with self._store.reader() as connection:
-            return [row.dataset for row in all_datasets(connection)]
+            return [row.dataset for row in statements.all_datasets(connection)]
 
     def dataset(self, name: str) -> Dataset:
         """One declaration.
@@ -122,7 +108,7 @@ class Ledger:
             UnknownDataset: there is none.
         """
         with self._store.reader() as connection:
-            return find_dataset(connection, name).dataset
+            return statements.find_dataset(connection, name).dataset
 
     # -- spending -----------------------------------------------------------------------------------------------------
 
@@ -199,8 +185,7 @@ class Ledger:
         self, action: Following, dataset: str, key: str, label: str | None, actor: str | None, ran: Curve | None = None
     ) -> Receipt:
         item, by = None if ran is None else read_item(ran, 1, None), origin(actor, self._clock)
-        with self._store.writer() as connection:
-            declared = lock_dataset(connection, checked_name("dataset", dataset))
+        with self._store.writer_on(dataset) as (connection, declared):
             return follow(connection, declared, action, checked_name("key", key), label, by, item)
 
     def quotas(self, dataset: str) -> Quotas:
@@ -215,16 +200,17 @@ class Ledger:
         Raises:
             InvalidEntry: the dataset has a window and no single period is named, or the other way round.
         """
-        with self._store.reader() as connection:
-            declared = find_dataset(connection, checked_name("dataset", dataset))
+        with self._store.reader_on(dataset) as (connection, declared):
             (account,) = checked_periods(declared.dataset.window, period)
-            return Total(declared.dataset.name, account, declared.dataset.budget, spent_in(connection, declared.id, account))
+            spent = statements.spent_in(connection, declared.id, account)
+        return Total(declared.dataset.name, account, declared.dataset.budget, spent)
 
     def totals(self, dataset: str) -> list[Total]:
         """Where every period stands that was charged, in order."""
-        with self._store.reader() as connection:
-            mine = find_dataset(connection, checked_name("dataset", dataset))
-            return [Total(mine.dataset.name, one, mine.dataset.budget, spent) for one, spent in all_totals(connection, mine.id)]
+        with self._store.reader_on(dataset) as (connection, declared):
+            found = statements.all_totals(connection, declared.id)
+        name, budget = declared.dataset.name, declared.dataset.budget
+        return [Total(name, period, budget, spent) for period, spent in found]
 
     def room(self, dataset: str, **terms: Unpack[Terms]) -> list[Total]:
         """Where every account stands that a charge on these terms is held against: its periods', then those of quotas."""
@@ -232,9 +218,8 @@ class Ledger:
 
     def find(self, dataset: str, key: str) -> Receipt | None:
         """The charge under an idempotency key, in its present state; None if there is none."""
-        with self._store.reader() as connection:
-            declared = find_dataset(connection, checked_name("dataset", dataset))
-            steps = entries_of_key(connection, declared, checked_name("key", key))
+        with self._store.reader_on(dataset) as (connection, declared):
+            (steps,) = statements.entries_of_keys(connection, declared, [checked_name("key", key)]).values()
         return Receipt(declared.dataset.name, key, state_of(steps), openings(steps), replayed=True) if steps else None
 
     def entries(self, dataset: str) -> Iterator[Entry]:
@@ -246,17 +231,17 @@ class Ledger:
 
     def latest(self, dataset: str, limit: int = 20) -> list[Entry]:
         """The last entries, latest first."""
-        with self._store.reader() as connection:
-            return latest_entries(connection, find_dataset(connection, checked_name("dataset", dataset)), limit)
+        with self._store.reader_on(dataset) as (connection, declared):
+            return statements.latest_entries(connection, declared, limit)
 
     def summary(self, dataset: str) -> Summary:
         """What reports need to know of a dataset, added up by the store."""
-        with self._store.reader() as connection:
-            return summarise(connection, find_dataset(connection, checked_name("dataset", dataset)))
+        with self._store.reader_on(dataset) as (connection, declared):
+            return summarise(connection, declared)
 
-    def _declared(self, dataset: str) -> Declared:
-        with self._store.reader() as connection:
-            return find_dataset(connection, checked_name("dataset", dataset))
+    def _declared(self, dataset: str) -> statements.Declared:
+        with self._store.reader_on(dataset) as (_, declared):
+            return declared
 
     # -- evidence -----------------------------------------------------------------------------------------------------
 
@@ -264,7 +249,7 @@ class Ledger:
         """Where every chain stands. Keep it where the ledger's writers cannot change it, and give it to `verify`."""
         with self._store.reader() as connection:
             identity = connection.execute(select(meta.c.ledger_id)).scalar_one()
-            return heads_of(identity, origin(None, self._clock).at, all_datasets(connection))
+            return heads_of(identity, origin(None, self._clock).at, statements.all_datasets(connection))
 
     def verify(self, heads: Heads | Sequence[Heads] | None = None, trust: Trust | None = None) -> Verification:
         """Re-derive everything from the entries; with `heads`, find also a tail cut off; with `trust`, check who signed them."""

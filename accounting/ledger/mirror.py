@@ -12,11 +12,10 @@ from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Tex
 
 from accounting.errors import OutputError
 from accounting.files import PUBLIC, read_text, sync_folder
-from accounting.ledger.database import WRITES, checked_url, postgresql_engine, sqlite_engine
+from accounting.ledger.database import WRITES, checked_url, postgresql_engine, sqlite_engine, translated
+from accounting.ledger.ddl import append_only
 from accounting.ledger.errors import InvalidEntry, MirrorConflict
-from accounting.ledger.failures import translated
 from accounting.ledger.heads import Heads
-from accounting.ledger.triggers import append_only
 
 _TIMEOUT = 30.0
 _ADVISORY_LOCK = 4_105_281_902
@@ -154,7 +153,8 @@ class _Database:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
             if not inspect(connection).has_table(_kept.name):
-                _make(connection)
+                _kept.create(connection)
+                append_only(connection, _kept)
             yield _lines(connection), lambda line: _insert(connection, line)
 
 
@@ -165,12 +165,6 @@ def _closing(engine: Engine) -> Iterator[None]:
         yield
     finally:
         engine.dispose()
-
-
-def _make(connection: Connection) -> None:
-    _kept.create(connection)
-    for statement in append_only(connection.dialect.name, _kept.name):
-        connection.exec_driver_sql(statement)
 
 
 def _insert(connection: Connection, line: str) -> None:

@@ -1,15 +1,24 @@
-"""What the ledger is made of: declarations, entries, and what a charge gives back."""
+"""What the ledger is made of: declarations, entries and who writes them, and what a charge gives back."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
+import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, get_args
 
-from accounting.ledger import canonical
-from accounting.ledger.windows import Window
+from accounting.errors import InvalidBudget, RelationMismatch
+from accounting.ledger.periods import Window, checked_window
+from accounting.ledger.stored_text import LONGEST_NAME, canonical_json, checked_name, checked_text, digest, optional_text
 from accounting.relation import Relation
 from accounting.spending.budget import Budget, Price, Remaining
-from accounting.spending.equivalent import Equivalent, equivalent
+from accounting.spending.standing import Equivalent, equivalent
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
 State = Literal["reserved", "committed", "released", "void"]
@@ -43,12 +52,34 @@ class Dataset:
 
     def declaration(self) -> str:
         """Canonical JSON of all of it; the budget is text in it, for its numbers are floats."""
-        return canonical.dumps(asdict(self) | {"budget": self.budget.model_dump_json()})
+        return canonical_json(asdict(self) | {"budget": self.budget.model_dump_json()})
 
     @property
     def genesis(self) -> str:
         """The hash that the first entry follows."""
-        return canonical.digest(self.declaration())
+        return digest(self.declaration())
+
+
+def new_dataset(
+    name: str, budget: Budget, relation: Relation, unit: str | None, window: str, data_period: str | None, by: Origin
+) -> Dataset:
+    """A checked declaration; InvalidBudget, RelationMismatch or InvalidEntry if a field is not what it should be."""
+    if not isinstance(budget, Budget):
+        raise InvalidBudget(f"budget must be an accounting.Budget, not {type(budget).__name__}")
+    if relation not in get_args(Relation):
+        raise RelationMismatch(f"relation={relation!r} must be one of {', '.join(get_args(Relation))}")
+    rows = checked_window(window)
+    default = "user" if rows == "whole" else f"user within one {rows}"
+    return Dataset(
+        name=checked_name("name", name),
+        relation=relation,
+        unit=checked_text("unit", default if unit is None else unit),
+        budget=budget,
+        window=rows,
+        data_period=optional_text("data_period", data_period),
+        uid=uuid.uuid4().hex,
+        **vars(by),
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +120,7 @@ class Entry:
         """The hash of everything else in the entry, its predecessor's hash included."""
         said = self.to_dict()
         del said["hash"]
-        return canonical.digest(canonical.dumps(said))
+        return digest(canonical_json(said))
 
     @property
     def price(self) -> Price:
@@ -157,3 +188,50 @@ class Total:
     def equivalent(self) -> Equivalent:
         """The same as epsilon at the dataset's delta, so far and left, and as GDP mu."""
         return equivalent(self.budget, self.spent)
+
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Fields that every entry carries; `at` is informational, the order of entries is their sequence number."""
+
+    actor: str
+    host: str
+    at: str
+    package: str
+
+
+def utc_now() -> datetime:
+    """The host's clock."""
+    return datetime.now(UTC)
+
+
+def origin(actor: str | None, clock: Clock) -> Origin:
+    """This process, now, on behalf of `actor` (by default the operating system's user)."""
+    name = _user() if actor is None else checked_name("actor", actor)
+    return Origin(
+        name, _printable(socket.gethostname()), clock().astimezone(UTC).isoformat(timespec="microseconds"), package_version()
+    )
+
+
+@cache
+def package_version() -> str:
+    """The installed version of the distribution, "0+unknown" in a source tree that is not installed."""
+    try:
+        return version("dpselect")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+@cache
+def _user() -> str:
+    try:
+        return _printable(getpass.getuser())
+    except (ImportError, KeyError, OSError):
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+
+
+def _printable(name: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in name).strip()[:LONGEST_NAME] or "unknown"

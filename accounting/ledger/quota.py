@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field, model_validator
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
+from accounting.ledger.periods import WHOLE, Window, enclosing, ordinal, period_at
 from accounting.ledger.stored_text import checked_name
-from accounting.ledger.windows import WHOLE, Window, enclosing, ordinal, period_at
 from accounting.spending.budget import Budget
 
 Scope = Literal["actor", "team", "purpose"]
@@ -130,11 +130,7 @@ class Quota(Frozen):
 
 @lru_cache(maxsize=256)
 def read_quota(text: str | None) -> Quota:
-    """What an entry declares.
-
-    Raises:
-        InvalidEntry: it is no quota.
-    """
+    """The quota that an entry declares; InvalidEntry if it is none."""
     try:
         return Quota.model_validate_json(text or "")
     except AccountingError:

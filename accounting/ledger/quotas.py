@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import final
 
+from sqlalchemy import Connection
+
 from accounting.errors import InvalidArgument
 from accounting.ledger.book import Step, append
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.model import Entry
-from accounting.ledger.origin import Clock, origin
+from accounting.ledger.model import Clock, Entry, origin
 from accounting.ledger.quota import Quota
-from accounting.ledger.rows import entries_after, find_dataset, lock_dataset
-from accounting.ledger.scopes import Held, Revision, all_held, hold, replay, revisions
+from accounting.ledger.scopes import Revision, all_held, hold, replay, revisions
+from accounting.ledger.statements import Declared, entries_after
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import checked_name
 from accounting.spending.budget import NOTHING, Budget, Price, Remaining
@@ -74,12 +75,11 @@ class Quotas:
         if not isinstance(quota, Quota):
             raise InvalidArgument(f"quota must be an accounting.ledger.Quota, not {type(quota).__name__}")
         by = origin(actor, self._clock)
-        with self._store.writer() as connection:
-            declared = lock_dataset(connection, self._dataset)
+        with self._store.writer_on(self._dataset) as (connection, declared):
             quota.require_for(declared.dataset.window)
-            present = _latest(revisions(connection, declared.id)).get(quota.name)
+            present = _latest(connection, declared).get(quota.name)
             if present is not None and present.quota == quota:
-                return entries_after(connection, declared, present.seq - 1, present.seq, 1)[0]
+                return entries_after(connection, declared, present.seq - 1, limit=1)[0]
             seq = declared.seq + 1
             held = replay(connection, declared, [] if quota.limit is None else [Revision(seq, quota)]).held()
             if any(part > MOST for one in held for part in one.spent):
@@ -102,29 +102,22 @@ class Quotas:
 
     def all(self) -> list[Quota]:
         """Those in force, in the order in which their names were declared first."""
-        with self._store.reader() as connection:
-            found = _latest(revisions(connection, find_dataset(connection, self._dataset).id))
+        with self._store.reader_on(self._dataset) as (connection, declared):
+            found = _latest(connection, declared)
         return [one.quota for one in found.values() if one.quota.limit is not None]
 
     def standing(self, most: int | None = None) -> list[Standing]:
         """Every account of the quotas in force that was charged; with `most`, each quota's fullest ones only."""
-        with self._store.reader() as connection:
-            declared = find_dataset(connection, self._dataset)
-            known = {one.seq: one for one in _latest(revisions(connection, declared.id)).values()}
+        with self._store.reader_on(self._dataset) as (connection, declared):
+            known = {one.seq: one for one in _latest(connection, declared).values()}
             held = sorted(one for one in all_held(connection, declared.id) if one.seq in known)
         found: list[Standing] = []
         for seq, accounts in groupby(held, lambda one: one.seq):
             fullest = sorted(accounts, key=lambda one: one.spent, reverse=True)[:most]
-            found += [_standing(known[seq].quota, one) for one in sorted(fullest)]
+            quota = known[seq].quota
+            found += [Standing(quota, quota.account_in_words(one.account), one.spent) for one in sorted(fullest)]
         return found
 
 
-def _standing(quota: Quota, held: Held) -> Standing:
-    return Standing(quota, quota.account_in_words(held.account), held.spent)
-
-
-def _latest(found: list[Revision]) -> dict[str, Revision]:
-    latest: dict[str, Revision] = {}
-    for one in found:
-        latest[one.quota.name] = one
-    return latest
+def _latest(connection: Connection, declared: Declared) -> dict[str, Revision]:
+    return {one.quota.name: one for one in revisions(connection, declared.id)}

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, select
 
 from accounting.errors import AccountingError
+from accounting.ledger.ddl import IS_QUOTA, entries, scopes
 from accounting.ledger.errors import InvalidEntry
+from accounting.ledger.lifecycle import Openings, doubt, price_in, returned
 from accounting.ledger.model import Dataset, Entry
 from accounting.ledger.quota import Quota, Who, read_quota
-from accounting.ledger.rows import Declared, checked_types, entries_after, put
-from accounting.ledger.settling import doubt, price_in, returned
-from accounting.ledger.states import Openings
-from accounting.ledger.tables import IS_QUOTA, entries, scopes
+from accounting.ledger.statements import Declared, blocks, put, read_price
 from accounting.spending.budget import NOTHING, Budget, Price
-
-_BLOCK = 2_000
 
 
 class Revision(NamedTuple):
@@ -47,11 +45,7 @@ _SPENT = select(scopes.c.account, scopes.c.main, scopes.c.failure).where(
 
 
 def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
-    """Every quota that was ever declared, in order.
-
-    Raises:
-        InvalidEntry: one cannot be read: it was edited.
-    """
+    """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be read."""
     found: list[Revision] = []
     latest: dict[str, int] = {}
     for seq, text in sorted(tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})):
@@ -72,14 +66,14 @@ def in_force(declared: Iterable[Revision]) -> list[tuple[Revision, Budget]]:
 def spent_of(connection: Connection, dataset_id: int, revision: int, accounts: list[str]) -> dict[str, Price]:
     """What the accounts have been charged so far."""
     rows = connection.execute(_SPENT, {"mine": dataset_id, "revision": revision, "accounts": accounts})
-    found = {row.account: Price(**checked_types({"main": row.main, "failure": row.failure})) for row in rows}
+    found = {row.account: read_price(row.main, row.failure) for row in rows}
     return {account: found.get(account, NOTHING) for account in accounts}
 
 
 def all_held(connection: Connection, dataset_id: int) -> list[Held]:
     """Every account of every revision."""
     rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
-    return [Held(row.quota, row.account, Price(**checked_types({"main": row.main, "failure": row.failure}))) for row in rows]
+    return [Held(row.quota, row.account, read_price(row.main, row.failure)) for row in rows]
 
 
 def hold(connection: Connection, dataset_id: int, held: list[Held]) -> None:
@@ -176,15 +170,9 @@ def _moved(limit: Budget, entry: Entry, first: Entry) -> Price:
 
 
 def replay(connection: Connection, declared: Declared, wanted: list[Revision]) -> Replay:
-    """What the entries in the store make of these revisions.
-
-    Raises:
-        InvalidEntry: an entry cannot be counted to one of them, or a charge was beyond it.
-    """
-    book, opened, seq = Replay(declared.dataset, wanted), Openings(), 0
-    while wanted and (batch := entries_after(connection, declared, seq, declared.seq, _BLOCK)):
-        for entry in batch:
-            for problem in book.follow(entry, opened.of(entry)):
-                raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
-        seq = batch[-1].seq
+    """What the entries make of these revisions; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
+    book, opened = Replay(declared.dataset, wanted), Openings()
+    for entry in chain.from_iterable(blocks(connection, declared)) if wanted else ():
+        for problem in book.follow(entry, opened.of(entry)):
+            raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
     return book

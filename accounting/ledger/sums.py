@@ -1,26 +1,30 @@
-"""Running sums of what was charged, by curve and by label: what reports show without reading every entry, derived by `verify`."""
+"""Running sums of what was charged, by curve and label: kept up by each charge, shown by reports, derived anew by `verify`."""
 
 from __future__ import annotations
 
 import re
 import secrets
 from collections import defaultdict
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from operator import mul
 from typing import Any, Literal, NamedTuple, Self
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, Row, Select, bindparam, select
 
-from accounting.ledger import canonical
+from accounting.curves import Composed, Curve
+from accounting.ledger.ddl import entries, sums
 from accounting.ledger.errors import LedgerCorrupt
-from accounting.ledger.model import Entry
-from accounting.ledger.rows import Declared, entries_after, put
-from accounting.ledger.states import Openings
-from accounting.ledger.tables import sums
+from accounting.ledger.lifecycle import Openings
+from accounting.ledger.model import Dataset, Entry, Total
+from accounting.ledger.statements import BLOCK, Declared, all_totals, blocks, put
+from accounting.ledger.stored_text import canonical_json, digest
+from accounting.spending.budget import Price
+from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT
 
-_BLOCK = 2_000
+MOST_CURVES, MOST_POINTS, MOST_LABELS = 5_000, 240, 12  # that a summary lists
 _DIGITS = 36  # text of equal length is in order of size, and an amount is below the prime
 NO_RUNS = "0" * _DIGITS
 _FIELD = 2**127 - 1  # a prime
@@ -88,15 +92,15 @@ class Sums:
             for place in _places(*to):
                 changes[place] = changes[place].plus(*amounts)
         self._changes.clear()
-        for start in range(0, len(changes), _BLOCK):
-            part = list(islice(changes, start, start + _BLOCK))
+        for start in range(0, len(changes), BLOCK):
+            part = list(islice(changes, start, start + BLOCK))
             wanted = connection.execute(_AT, {"mine": dataset_id, "wanted": [_digest(place) for place in part]})
             before = dict(map(read_sum, wanted))
             put(connection, sums, [_row(dataset_id, at, changes[at].plus(*before.get(at, Amounts()))) for at in part])
 
 
 def _digest(place: Place) -> str:
-    return canonical.digest(canonical.dumps([place.period, place.content]))
+    return digest(canonical_json([place.period, place.content]))
 
 
 def _row(dataset_id: int, place: Place, amounts: Amounts) -> dict[str, Any]:
@@ -105,11 +109,7 @@ def _row(dataset_id: int, place: Place, amounts: Amounts) -> dict[str, Any]:
 
 
 def read_sum(row: Row[Any]) -> tuple[Place, Amounts]:
-    """A row of the sums.
-
-    Raises:
-        LedgerCorrupt: it was edited.
-    """
+    """A row of the sums; LedgerCorrupt if it was edited."""
     texts = (row.runs, row.main, row.failure)
     place = Place(row.kind, row.period, row.content)
     if not all(isinstance(text, str) and _AMOUNT.fullmatch(text) for text in texts):
@@ -121,12 +121,11 @@ def read_sum(row: Row[Any]) -> tuple[Place, Amounts]:
 
 def rebuild(connection: Connection, declared: Declared) -> None:
     """Make the sums of a dataset that has none from its entries, a block at a time."""
-    made, opened, seq = Sums(), Openings(), 0
-    while batch := entries_after(connection, declared, seq, declared.seq, _BLOCK):
+    made, opened = Sums(), Openings()
+    for batch in blocks(connection, declared):
         for entry in batch:
             made.add(entry, opened.of(entry))
         made.write(connection, declared.id)
-        seq = batch[-1].seq
 
 
 class Check:
@@ -141,7 +140,7 @@ class Check:
 
         @lru_cache(maxsize=4096)
         def coefficients(*places: Place) -> tuple[int, ...]:
-            hashed = [blake2b(canonical.dumps(place).encode(), key=key, digest_size=60).digest() for place in places]
+            hashed = [blake2b(canonical_json(place).encode(), key=key, digest_size=60).digest() for place in places]
             return tuple(sum(int.from_bytes(one[at : at + 20]) for one in hashed) % _FIELD for at in (0, 20, 40))
 
         self._coefficients = coefficients
@@ -159,14 +158,88 @@ class Check:
 
     @classmethod
     def of(cls, connection: Connection, dataset_id: int) -> Self:
-        """What is stored for a dataset, before its entries are followed.
-
-        Raises:
-            LedgerCorrupt: it cannot be read.
-        """
+        """What is stored for a dataset, before its entries are followed; LedgerCorrupt if it cannot be read."""
         check, query = cls(), select(sums).where(sums.c.dataset_id == dataset_id)
         # A cursor that an error leaves is closed.
-        with connection.execute(query, execution_options={"yield_per": _BLOCK}) as rows:
+        with connection.execute(query, execution_options={"yield_per": BLOCK}) as rows:
             for place, amounts in map(read_sum, rows):
                 check._stored = (check._stored + sum(map(mul, check._coefficients(place), amounts))) % _FIELD
         return check
+
+
+@dataclass(frozen=True)
+class Point:
+    """An entry on the course of spending."""
+
+    seq: int
+    at: str
+    spent: Price
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one label was charged and did not get back: runs, nats of the budget's unit, failure probability."""
+
+    label: str | None
+    runs: int
+    main: float
+    failure: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A dataset as reports show it.
+
+    Attributes:
+        curves: for every period ("" without a window) the composition of what was charged and not voided, all of it where a part
+            was given back, as a plan that is fixed in advance has to; None if there are more than 5,000 different curves in all.
+        points: at most 240 entries, evenly spaced, the last one among them; declarations of quotas left out.
+        shares: of the labels that were charged most.
+    """
+
+    dataset: Dataset
+    entries: int
+    head: str
+    totals: tuple[Total, ...]
+    curves: dict[str, Curve] | None
+    points: tuple[Point, ...]
+    shares: tuple[Share, ...]
+
+
+def summarise(connection: Connection, declared: Declared) -> Summary:
+    """The summary of one dataset, from one state of the store."""
+    budget, name = declared.dataset.budget, declared.dataset.name
+    totals = tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id))
+    curves = _curves(connection, declared, [total.period for total in totals])
+    points, shares = _points(connection, declared), _shares(connection, declared)
+    return Summary(declared.dataset, declared.seq, declared.head, totals, curves, points, shares)
+
+
+def _curves(connection: Connection, declared: Declared, periods: list[str]) -> dict[str, Curve] | None:
+    # Sums of no runs, which somebody may have made up, are nothing to verify either.
+    rows = connection.execute(_sums(declared, "curve").where(sums.c.runs != NO_RUNS).limit(MOST_CURVES + 1)).all()
+    if len(rows) > MOST_CURVES:
+        return None
+    parts: dict[str, list[tuple[int, Curve]]] = {period: [] for period in periods}
+    for place, amounts in map(read_sum, rows):
+        parts.setdefault(place.period, []).append((amounts.runs, Curve.from_json(place.content or "")))
+    return {period: Composed.of(counted) for period, counted in sorted(parts.items())}
+
+
+def _sums(declared: Declared, kind: str) -> Select[Any]:
+    return select(sums).where(sums.c.dataset_id == declared.id, sums.c.kind == kind)
+
+
+def _points(connection: Connection, declared: Declared) -> tuple[Point, ...]:
+    step = max(1, -(-declared.seq // MOST_POINTS))
+    wanted = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
+    columns = (entries.c.seq, entries.c.at, entries.c.spent_main, entries.c.spent_failure)
+    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted) & (entries.c.action != "quota")
+    rows = connection.execute(select(*columns).where(mine).order_by(entries.c.seq))
+    return tuple(Point(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows)
+
+
+def _shares(connection: Connection, declared: Declared) -> tuple[Share, ...]:
+    rows = connection.execute(_sums(declared, "label").order_by(sums.c.main.desc(), sums.c.digest).limit(MOST_LABELS))
+    unit, chance = float(MAIN_UNIT), float(FAILURE_UNIT)
+    return tuple(Share(at.content, had.runs, had.main * unit, had.failure * chance) for at, had in map(read_sum, rows))

@@ -15,25 +15,22 @@ from accounting.errors import AccountingError
 from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.quota import read_quota
 from accounting.ledger.quotas import Standing
-from accounting.ledger.summary import Summary
-from accounting.ledger.words import in_words, plain, rounded_down, rounded_up
-from accounting.page.amounts import failure_up, main_up, percent_up, shares, unit_of
-from accounting.page.card import card
-from accounting.page.figures import Filled, filled, spending
+from accounting.ledger.sums import Summary
 from accounting.page.proofs import Proofs, theorems_of
+from accounting.page.spent import Filled, failure_up, filled, main_up, percent_up, shares, spending, unit_of
+from accounting.page.templates import card
+from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.relation import WORDS
 from accounting.spending.budget import Budget
-from accounting.spending.equivalent import equivalent
+from accounting.spending.standing import equivalent
 
-MOST_PERIODS = 60
-MOST_CURVES = 40
+MOST_PERIODS, MOST_CURVES = 60, 40
 _STEPS = {
     "commit": "data are about to be read",
     "release": "result handed out",
     "void": "reservation given back",
     "quota": "a limit within the budget",
 }
-QUOTA_HEADS = ("Quota", "Limit", "Account", "Spent", "Left", "Part")
 ROUTES: dict[Route, str] = {
     "pure": "sum of pure ε",
     "basic": "sum of ε outside the bad event",
@@ -54,7 +51,8 @@ def section(
     wanted = sorted({*deltas, *_own_deltas(dataset.budget)}, reverse=True)
     return {
         **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
-        **{"promise": promise(dataset), "quota_heads": list(QUOTA_HEADS), "quotas": [_quota(one) for one in quotas]},
+        **{"promise": _promise(dataset), "quota_heads": ["Quota", "Limit", "Account", "Spent", "Left", "Part"]},
+        "quotas": [_quota(one) for one in quotas],
         "tiles": None if windowed else _tiles(dataset.budget, total),
         **{"figure": spending(summary), "window": dataset.window},
         "period_heads": ["Period", f"Spent ({unit})", "Left", "Part", "ε so far (odometer)"],
@@ -80,7 +78,7 @@ def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, st
     return [(in_words(text), f"{count:,}", theorems_of((text,), proofs)) for text, count in found]
 
 
-def promise(dataset: Dataset) -> str:
+def _promise(dataset: Dataset) -> str:
     """What was promised to whom, in sentences."""
     budget = dataset.budget
     if budget.rho is not None:

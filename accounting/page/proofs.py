@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from accounting.curves.base import CURVES
 from accounting.errors import AccountingError
-from accounting.ledger import canonical
+from accounting.ledger.stored_text import read_json
 from accounting.page.templates import asset
 
 Proofs = Mapping[str, tuple[str, ...]]
@@ -50,7 +50,7 @@ def theorems_of(texts: Iterable[str | None], proofs: Proofs) -> list[str]:
 @cache
 def _kinds(text: str) -> tuple[str, ...]:
     try:
-        return tuple(dict.fromkeys(_walk(canonical.loads(text))))
+        return tuple(dict.fromkeys(_walk(read_json(text))))
     except AccountingError:
         return ()
 

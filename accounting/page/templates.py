@@ -1,12 +1,20 @@
-"""The pages' templates: whatever is printed is escaped unless it says otherwise, and an unknown name is an error."""
+"""The pages' templates, and cards: what objects of this library are in a notebook, small tables that run no script.
+
+Whatever is printed is escaped unless it says otherwise, and an unknown name is an error.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+
+from accounting.conversion.bounds import Bounded, best_epsilon
+from accounting.page.wording import plain, rounded_up
 
 
 def asset(package: str, name: str) -> str:
@@ -43,3 +51,26 @@ def _source(content: str) -> str:
     """A Content-Security-Policy source for one inline script or style: nothing else on the page may run."""
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return f"'sha256-{digest}'"
+
+
+_MOST_ROWS = 60
+_DELTAS = (0.0, 1e-9, 1e-6, 1e-5)
+Rows = Sequence[Sequence[object]]
+
+
+def card(
+    title: str, *, facts: Sequence[tuple[str, object]] = (), heads: Sequence[str] = (), rows: Rows = (), note: str = ""
+) -> str:
+    """HTML of names and values, and of one table, of which at most 60 rows are shown."""
+    shown = list(rows[:_MOST_ROWS])
+    return template("accounting.page", "card.html").render(
+        **{"title": title, "facts": facts, "heads": heads, "rows": shown, "more": len(rows) - len(shown), "note": note},
+        style=asset("accounting.page", "card.css"),
+    )
+
+
+def priced(curve: Bounded) -> dict[str, Any]:
+    """The table of a card: what a curve costs at usual deltas, rounded up."""
+    found = [(plain(delta), best_epsilon(curve, delta, thorough=True).value) for delta in _DELTAS]
+    rows = [(delta, "none" if epsilon == float("inf") else f"\u2264 {rounded_up(epsilon)}") for delta, epsilon in found]
+    return {"heads": ["at \u03b4", "\u03b5 (nats)"], "rows": rows}

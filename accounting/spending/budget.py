@@ -12,24 +12,12 @@ from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from accounting.conversion.bounds import best_epsilon
 from accounting.curves import Curve
-from accounting.decimal_sum import exact, float_up, units_up
+from accounting.decimal_sum import exact, float_down, float_up, of_unit, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Frozen, NonNegative, Positive
 from accounting.guarantee import Priced, read_item
 from accounting.spending.order import Order, default_order, halved, less, renyi_capacity, rounded_down, workload
-from accounting.spending.price import (
-    FAILURE_UNIT,
-    MAIN_UNIT,
-    MOST,
-    NOTHING,
-    Measure,
-    Price,
-    Remaining,
-    in_words,
-    instead,
-    itemised,
-    main_cost,
-)
+from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, Remaining, itemised, uncounted
 
 Form = Literal["pure", "approximate", "zcdp"]
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
@@ -223,15 +211,13 @@ class Budget(Frozen):
         return None if curve.delta0 > 0 and self.capacity.failure == 0 else itemised(curve, self.measure)
 
     def _why_not(self, curve: Curve) -> str:
-        name, main = type(curve).__name__, main_cost(curve, self.measure)
         if curve.delta0 > 0 and self.capacity.failure == 0:
             return (
-                f"{name} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of at least "
-                f"{FAILURE_UNIT} to spend. Give the budget a delta (or a larger failure), or choose a mechanism without delta."
+                f"{type(curve).__name__} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of "
+                f"at least {FAILURE_UNIT} to spend. Give the budget a delta (or a larger failure), or choose a mechanism "
+                "without delta."
             )
-        if math.isfinite(main):
-            return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
-        return f"{name} has no finite {in_words(self.measure)}, which is what {self!r} adds up. {instead(self.measure)}"
+        return uncounted(curve, self.measure, self)
 
     def cost_of_each(self, curve: Curve | Priced, charges: int) -> float:
         """What `charges` separate charges of `curve` cost the filter together, in the unit of `limit`, nats.
@@ -277,13 +263,13 @@ class Budget(Frozen):
         price = self.price(curve)
         if price == NOTHING:
             raise InvalidArgument(f"{type(curve).__name__} costs nothing: any number of charges fits")
-        left = (have - used for have, used in zip(self.capacity, spent, strict=True))
-        return max(0, min(have // need for have, need in zip(left, price, strict=True) if need > 0))
+        return min(have // need for have, need in zip(self.capacity.minus(spent), price, strict=True) if need > 0)
 
     def remaining(self, spent: Price) -> Remaining:
         """What is left after `spent`, rounded down, at least 0."""
-        main, failure = (max(0, have - used) for have, used in zip(self.capacity, spent, strict=True))
-        return Remaining(float(main * MAIN_UNIT), float(failure * FAILURE_UNIT), self.measure)
+        left = self.capacity.minus(spent)
+        main, failure = of_unit(left.main, MAIN_UNIT), of_unit(left.failure, FAILURE_UNIT)
+        return Remaining(float_down(main), float_down(failure), self.measure)
 
 
 __all__ = ["NOTHING", "Budget", "Form", "Measure", "Price", "Remaining"]

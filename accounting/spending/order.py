@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.curves import Curve
-from accounting.decimal_sum import exact
+from accounting.decimal_sum import exact, float_down
 
 Floats = NDArray[np.float64]
 Order = float | Literal["inf"]
@@ -28,9 +28,7 @@ _ROUNDS, _POINTS = 4, 17
 
 def halved(delta: float) -> float:
     """Half of `delta`, never above it in decimal."""
-    half = _DOWN.divide(exact(delta), Decimal(2))
-    nearest = float(half)
-    return nearest if exact(nearest) <= half else math.nextafter(nearest, 0.0)
+    return float_down(_DOWN.divide(exact(delta), Decimal(2)))
 
 
 def less(total: float, part: float) -> Decimal:

@@ -29,6 +29,10 @@ class Price(NamedTuple):
         """The two prices together."""
         return Price(self.main + other.main, self.failure + other.failure)
 
+    def minus(self, other: Price) -> Price:
+        """What is left of this price without the other, at least 0."""
+        return Price(max(0, self.main - other.main), max(0, self.failure - other.failure))
+
     def require_charge(self) -> None:
         """Refuse what would give budget back.
 
@@ -65,8 +69,7 @@ def in_words(measure: Measure) -> str:
     return "rho" if measure == "rho" else f"Renyi divergence of order {measure:g}"
 
 
-def instead(measure: Measure) -> str:
-    """What to do where a curve has no finite cost of this kind."""
+def _instead(measure: Measure) -> str:
     if measure == "epsilon":
         return "Give the budget as Budget(epsilon=, delta=) or Budget(rho=, delta=), or choose a mechanism with a pure epsilon."
     if measure == "rho":
@@ -96,6 +99,14 @@ def itemised(curve: Curve, measure: Measure) -> Price | None:
     # A cost that underflows to 0 is no gift: only a curve that reveals nothing is free.
     units = max(units, 1) if curve.core_epsilon > 0 else units
     return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None
+
+
+def uncounted(curve: Curve, measure: Measure, budget: object) -> str:
+    """Why `itemised` finds no price, and what to do instead."""
+    name, main = type(curve).__name__, main_cost(curve, measure)
+    if math.isfinite(main):
+        return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
+    return f"{name} has no finite {in_words(measure)}, which is what {budget!r} adds up. {_instead(measure)}"
 
 
 class BudgetExceeded(AccountingError):

@@ -1,6 +1,4 @@
-"""The command line: `dpselect topk`, `dpselect demo`, `dpselect mechanisms`."""
-
-from __future__ import annotations
+"""The command line: `dpselect topk` and the other verbs."""
 
 from dpselect.cli.app import app, main
 

@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
-from dpselect import events
-from dpselect.cli.choosing import catalogue_of, choice_of, groups_of
-from dpselect.cli.output import told
-from dpselect.cli.question import Answer, Charge, Question
-from dpselect.defaults import Choice
-from dpselect.errors import InvalidRequest
+import accounting as acc
+import dpselect as dps
+from dpselect import Choice, InvalidRequest, Scores, SecondLook, Selection, Sensitivity, events
+from dpselect.cli.payment import charge_of, session_of, told
+from dpselect.cli.question import Answer, Question, catalogue_of, choice_of, groups_of
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.doors import standard_input
-from dpselect.events.doors.files import temporary_folder
+from dpselect.events.doors.paths import temporary_folder
 from dpselect.events.reader import Options
-from dpselect.events.windows import window
 from dpselect.rounds import Rounds
-from dpselect.scores import Scores
-from dpselect.second_look import SecondLook
-from dpselect.selection import Label, Selection
-from dpselect.sensitivity import Sensitivity
-
-if TYPE_CHECKING:
-    from accounting.ledger import Window
-    from dpselect.session import Notes, Session
+from dpselect.selection import Label
 
 
 def answer(
@@ -74,7 +65,7 @@ def _answered(
     question: Question,
     catalogue: list[Label] | None,
     choice: Choice,
-    session: Session | None,
+    session: dps.Session | None,
     key: str,
     progress: ProgressCallback | None,
     keep: Callable[[Answer], None] | None,
@@ -89,7 +80,7 @@ def _answered(
         made: list[Answer] = []
 
         def kept(selection: Selection) -> None:
-            made.append(Answer(question, mechanism, selection, choice, counts.salt, _charge(session, key)))
+            made.append(Answer(question, mechanism, selection, choice, counts.salt, charge_of(session, question.period, key)))
             if keep is not None:
                 keep(made[0])
 
@@ -97,8 +88,8 @@ def _answered(
             kept(mechanism.select(scores))
         else:
             zone = "" if question.time_zone == "UTC" else f", times without a zone in {question.time_zone}"
-            notes: Notes = {"key": key, "label": f"dpselect topk{zone}", "salt": counts.salt}
-            session.select(mechanism, scores, keep=kept, pay=question.pay, **notes)
+            about = {"key": key, "label": f"dpselect topk{zone}", "salt": counts.salt}
+            session.select(mechanism, scores, keep=kept, pay=question.pay, **about)
     return made[0]
 
 
@@ -140,31 +131,14 @@ def _read(
 
 
 def _options(question: Question, choice: Choice, clip: float | None, within: Sequence[Label] | None, *, bounded: bool) -> Options:
-    users: Options = {
-        "clip": clip,
-        "clip_norm": choice.norm,
-        "value": question.value,
-        "value_clip": question.value_clip,
-        "time": question.time,
-        "since": question.since,
-        "until": question.until,
-        "time_zone": question.time_zone,
-        "time_unit": question.time_unit,
-        "within": within,
-    }
+    names = ["value", "value_clip", "time", "since", "until", "time_zone", "time_unit"]
+    if question.engine != "spark":
+        names += ["format", "header", "table", "query", "buckets", "memory_limit"]
+    options: Any = {name: getattr(question, name) for name in names}
+    options |= {"clip": clip, "clip_norm": choice.norm, "within": within}
     if bounded:
-        users |= {"max_items_per_user": choice.max_items_per_user, "salt": question.salt}
-    if question.engine == "spark":
-        return users
-    return {
-        **users,
-        "format": question.format,
-        "header": question.header,
-        "table": question.table,
-        "query": question.query,
-        "buckets": question.buckets,
-        "memory_limit": question.memory_limit,
-    }
+        options |= {"max_items_per_user": choice.max_items_per_user, "salt": question.salt}
+    return options
 
 
 def _looked_at_twice(scores: Scores | HeldScores, question: Question, choice: Choice, clip: float) -> Scores | HeldScores:
@@ -181,14 +155,14 @@ def _looked_at_twice(scores: Scores | HeldScores, question: Question, choice: Ch
     return Scores(scores.values, sensitivity=scores.sensitivity, labels=scores.labels, domain=scores.domain, second=second)
 
 
-def _require_periods(question: Question, of: Window) -> None:
+def _require_periods(question: Question, of: acc.ledger.Window) -> None:
     """Refuse to charge the events of some days to the budget of others."""
-    read = window(question.time, question.since, question.until, question.time_zone, question.time_unit)
+    read = question.window
     if read is None or of == "whole":
         return
     if read.since is None or read.until is None:
         raise InvalidRequest(f"the dataset has a budget for each {of}: give --since and --until, to say which are read")
-    from accounting.ledger.windows import period_of
+    from accounting.ledger.periods import period_of
 
     touched = {period_of(of, day) for day in read.days()}
     if set(question.period) != touched:
@@ -196,21 +170,11 @@ def _require_periods(question: Question, of: Window) -> None:
         raise InvalidRequest(f"--since and --until read {names}, and --period says otherwise: charge what is read, all of it")
 
 
-def _charge(session: Session | None, key: str) -> Charge | None:
-    receipt = None if session is None else session.ledger.find(session.dataset.name, key)
-    return None if receipt is None else Charge(receipt.dataset, key, receipt.seq)
-
-
-def _session(question: Question) -> Session | None:
-    if question.ledger is not None and question.dataset is not None:
-        from dpselect.session import Session  # a release without a ledger does without a database
-
-        terms = {"team": question.team, "purpose": question.purpose}
-        session = Session.open(question.ledger, question.dataset, period=question.period or None, **terms)
-        _require_periods(question, session.dataset.window)
-        return session
-    if question.pay != "curve":
+def _session(question: Question) -> dps.Session | None:
+    if question.pay != "curve" and (question.ledger is None or question.dataset is None):
         raise InvalidRequest("--pay-for-what-came-out needs --ledger and --dataset: without them nothing adds prices up")
-    if question.ledger is not None or question.dataset is not None or question.period or question.key is not None:
-        raise InvalidRequest("--ledger and --dataset go together: name both to charge a ledger (--period and --key are theirs)")
-    return None
+    about = question.ledger, question.dataset, question.period, question.key
+    session = session_of(*about, team=question.team, purpose=question.purpose)
+    if session is not None:
+        _require_periods(question, session.dataset.window)
+    return session

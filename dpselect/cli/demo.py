@@ -12,29 +12,28 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
+from typer import Option, echo
 
 from accounting.files import new_file
-from dpselect.cli import json_output, options, progress, text
+from dpselect import InvalidRequest
+from dpselect.cli import options, out
 from dpselect.cli.answering import answer
 from dpselect.cli.question import Answer, Question
-from dpselect.errors import InvalidRequest
+from dpselect.cli.topk import view
 
 _FILE = "checkins.csv"
 
 
 def demo(
-    users: Annotated[int, typer.Option("--users", min=1, max=10_000_000, help="How many users to make up.")] = 20_000,
-    items: Annotated[int, typer.Option("--items", min=1, max=10_000_000, help="How many places to make up.")] = 2_000,
+    users: Annotated[int, Option(min=1, max=10_000_000, help="How many users to make up.")] = 20_000,
+    items: Annotated[int, Option(min=1, max=10_000_000, help="How many places to make up.")] = 2_000,
     k: options.K = 10,
-    epsilon: Annotated[float, typer.Option("--epsilon", help="Budget of the whole release, in nats.")] = 1.0,
-    delta: Annotated[float, typer.Option("--delta", help="The delta that goes with --epsilon.")] = 1e-6,
-    keep: Annotated[
-        Path | None, typer.Option("--keep", help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted.")
-    ] = None,
+    epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")] = 1.0,
+    delta: Annotated[float, Option(help="The delta that goes with --epsilon.")] = 1e-6,
+    keep: Annotated[Path | None, Option(help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted.")] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
@@ -48,7 +47,7 @@ def demo(
         made_up = check_ins(users, items)
         made_up.write(log)
         question = Question(log=log, user="user_id", item="item_id", k=k, budget=budget)
-        with progress.shown() as callback:
+        with out.reading() as callback:
             released = answer(question, callback)
     if json:
         _print_json(released, made_up)
@@ -85,8 +84,8 @@ def _print_json(released: Answer, made_up: CheckIns) -> None:
         "true_top": list(ranking)[: released.question.k],
         "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
     }
-    data = {**json_output.as_data(released), "command": command(released.question), "synthetic": truth}
-    typer.echo(json_output.as_json(data))
+    data = {**view.as_data(released), "command": command(released.question), "synthetic": truth}
+    echo(out.json_text(data))
 
 
 def _print_text(released: Answer, made_up: CheckIns, *, kept: bool) -> None:
@@ -98,7 +97,7 @@ def _print_text(released: Answer, made_up: CheckIns, *, kept: bool) -> None:
         console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
     console.print()
     ranking = made_up.ranking()
-    console.print(text.shown(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}))
+    console.print(view.as_text(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}))
     console.print()
     console.print(Text("The true ranks can be shown because these people are made up. For real data they are private."))
 

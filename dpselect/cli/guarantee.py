@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 
 from accounting import Bound, Budget, Relation, best_epsilon
 from accounting.conversion.bounds import Route
 from accounting.relation import WORDS
-from dpselect.cli.printable import rounded_up
-from dpselect.mechanisms import Mechanism
+from dpselect import Mechanism
 
 # Where a zCDP budget states no delta: a customary one, so that the price can be compared with others.
 _CUSTOMARY_DELTA = 1e-6
@@ -54,6 +54,12 @@ def guarantee(mechanism: Mechanism, budget: Budget) -> Guarantee:
 def finite(value: float) -> float | None:
     """`value`, or None for infinity, which is no guarantee and no JSON."""
     return value if math.isfinite(value) else None
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """`value` to so many significant digits, never less than it is."""
+    shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value))))
+    return f"{float(shown):.{digits}g}"
 
 
 def relation_in_words(relation: Relation) -> str:

@@ -10,15 +10,16 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from accounting.errors import AccountingError, CalibrationError, InvalidArgument, InvalidBudget, OutputRefused, RelationMismatch
-from dpselect.cli.printable import printable
-from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
+from accounting import AccountingError, CalibrationError, InvalidArgument, InvalidBudget, OutputRefused, RelationMismatch
+from dpselect import DomainMismatch, InvalidMechanism, InvalidRequest
 
 FAILED: Final = 1
 USAGE: Final = 2
 INTERNAL: Final = 70
 INTERRUPTED: Final = 130
 
+# Its tracebacks show local variables, and those are private data.
+PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 _DEBUG = "dpselect.debug"
 _ASKED_WRONGLY = (
     CalibrationError,
@@ -30,6 +31,11 @@ _ASKED_WRONGLY = (
     OutputRefused,
     RelationMismatch,
 )
+
+
+def printable(text: object) -> str:
+    """`text` without anything that a terminal would obey: control characters and their like are shown by their code."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
 
 
 class Note(str):

@@ -8,20 +8,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-import typer
 from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.text import Text
+from typer import Argument, echo
 
 from accounting import Relation
 from accounting.registry import kind_of
+from dpselect import InvalidRequest, Sensitivity, TopKRequest
 from dpselect.calibration import mechanism_class, supports
-from dpselect.cli import json_output, options
-from dpselect.cli.text import facts
-from dpselect.errors import InvalidRequest
+from dpselect.cli import options, out
 from dpselect.mechanisms import Mechanism, members
-from dpselect.request import TopKRequest
-from dpselect.sensitivity import Sensitivity
 
 
 @dataclass(frozen=True)
@@ -50,14 +47,14 @@ class Description:
 
 
 def mechanisms(
-    kind: Annotated[str | None, typer.Argument(help="One mechanism, by its kind or its class. Default: all of them.")] = None,
+    kind: Annotated[str | None, Argument(help="One mechanism, by its kind or its class. Default: all of them.")] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
     """Say what each mechanism is, what it takes and what it guarantees."""
-    chosen = [describe(member) for member in ([mechanism_class(kind)] if kind else _all())]
+    chosen = [describe(member) for member in ([mechanism_class(kind)] if kind else dict(sorted(members().items())).values())]
     if json:
-        typer.echo(json_output.as_json([asdict(description) for description in chosen]))
+        echo(out.json_text([asdict(description) for description in chosen]))
         return
     console = Console(highlight=False)
     for place, description in enumerate(chosen):
@@ -67,7 +64,6 @@ def mechanisms(
 
 
 def describe(member: type[Mechanism]) -> Description:
-    """The description of a mechanism."""
     summary, guarantee, explained = _documented(member)
     return Description(
         kind=kind_of(member),
@@ -80,11 +76,6 @@ def describe(member: type[Mechanism]) -> Description:
         planned=member.traits.planned,
         parameters=tuple(_parameter(name, field, explained) for name, field in member.model_fields.items() if name != "kind"),
     )
-
-
-def _all() -> list[type[Mechanism]]:
-    known = members()
-    return [known[kind] for kind in sorted(known)]
 
 
 def _documented(member: type[Mechanism]) -> tuple[str, str, dict[str, str]]:
@@ -124,13 +115,9 @@ def _for_topk(member: type[Mechanism]) -> bool:
 
 def _show(description: Description, console: Console) -> None:
     console.print(Text.assemble((description.name, "bold"), f"  --mechanism {description.kind}" if description.topk else ""))
-    pairs = [
-        ("what", description.summary),
-        ("guarantee", description.guarantee),
-        ("domain", description.domain),
-        ("relations", ", ".join(description.relations)),
-    ]
-    console.print(facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
+    pairs = [("what", description.summary), ("guarantee", description.guarantee), ("domain", description.domain)]
+    pairs.append(("relations", ", ".join(description.relations)))
+    console.print(out.facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
 
 
 def _words(parameter: Parameter) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
-from accounting.errors import InvalidBudget
+from accounting import InvalidBudget
 from dpselect.cli.guard import remember_debug
 
 if TYPE_CHECKING:
@@ -14,33 +14,26 @@ if TYPE_CHECKING:
 
 Debug = Annotated[
     bool,
-    typer.Option(
-        "--debug",
-        callback=remember_debug,
-        is_eager=True,
-        help="Show the traceback of an error. It may hold private data.",
-    ),
+    Option("--debug", callback=remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-K = Annotated[int, typer.Option("--k", min=1, help="How many items to release.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
+K = Annotated[int, Option("--k", min=1, help="How many items to release.")]
 Epsilon = Annotated[
-    float | None,
-    typer.Option("--epsilon", help="Budget of the whole release, in nats; the noise is chosen to spend it."),
+    float | None, Option("--epsilon", help="Budget of the whole release, in nats; the noise is chosen to spend it.")
 ]
 Delta = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--delta",
         help="Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.",
     ),
 ]
 Rho = Annotated[
-    float | None,
-    typer.Option("--rho", help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon."),
+    float | None, Option("--rho", help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon.")
 ]
 Releases = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--releases",
         min=1,
         help="How many such releases, charged one by one, share the budget; this is one of them. With --ledger and no budget "
@@ -50,7 +43,7 @@ Releases = Annotated[
 
 WithCounts = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--with-counts",
         help="Also release a noisy number of users of every item, with an interval; it takes a part of the budget.",
     ),

@@ -9,25 +9,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
+from typer import Argument, Exit, Option, Typer
 
 from accounting import Relation
-from dpselect.cli import options, progress
+from dpselect import InvalidRequest, Sensitivity, events
+from dpselect.cli import options, out
 from dpselect.cli.config import Config, read
-from dpselect.cli.guard import FAILED
-from dpselect.cli.json_output import as_json
-from dpselect.cli.output import emit
+from dpselect.cli.guard import FAILED, PLAIN
 from dpselect.cli.topk.request import item_columns, value_clip
-from dpselect.errors import InvalidRequest
 from dpselect.events import Format
-from dpselect.events.windows import Unit
+from dpselect.events.doors.base import SHORT, Given, asked_for
+from dpselect.events.time_window import Unit
 
-Option = typer.Option
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Typer(no_args_is_help=True, **PLAIN)
 
 PRIVATE = (
     "These figures are exact, and private: for the data's keeper alone. That no tried user breaks the declaration is no proof: "
@@ -42,68 +39,49 @@ def _verify() -> None:
 
 @app.command()
 def replay(
-    events: Annotated[list[str], typer.Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
-    user: Annotated[
-        str | None, Option("--user", metavar="COLUMN", help="Column of users: its name, or its number from 1.")
-    ] = None,
+    events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
+    user: Annotated[str | None, Option(metavar="COLUMN", help="Column of users: its name, or its number from 1.")] = None,
     item: Annotated[
-        list[str] | None, Option("--item", metavar="COLUMN", help="Column of items, likewise; several make up one item.")
+        list[str] | None, Option(metavar="COLUMN", help="Column of items, likewise; several make up one item.")
     ] = None,
-    domain: Annotated[Path | None, Option("--domain", help="A public catalogue of items.")] = None,
-    domain_column: Annotated[
-        str | None, Option("--domain-column", metavar="COLUMN", help="Column of the catalogue that holds the items.")
-    ] = None,
-    group: Annotated[str | None, Option("--group", metavar="COLUMN", help="Column of groups, likewise.")] = None,
-    groups: Annotated[Path | None, Option("--groups", help="A public list of groups.")] = None,
-    groups_column: Annotated[
-        str | None, Option("--groups-column", metavar="COLUMN", help="Column of that list that holds the groups.")
-    ] = None,
-    max_groups_per_user: Annotated[
-        int | None, Option("--max-groups-per-user", min=1, help="Keep at most so many groups of each user.")
-    ] = None,
-    max_items_per_user: Annotated[
-        int | None, Option("--max-items-per-user", min=1, help="Keep at most so many items of each user (in a group).")
-    ] = None,
-    clip: Annotated[float | None, Option("--clip", metavar="C", help="Scale each user's counts to a norm of at most C.")] = None,
+    domain: Annotated[Path | None, Option(help="A public catalogue of items.")] = None,
+    domain_column: Annotated[str | None, Option(metavar="COLUMN", help="Column of the catalogue that holds the items.")] = None,
+    group: Annotated[str | None, Option(metavar="COLUMN", help="Column of groups, likewise.")] = None,
+    groups: Annotated[Path | None, Option(help="A public list of groups.")] = None,
+    groups_column: Annotated[str | None, Option(metavar="COLUMN", help="Column of that list that holds the groups.")] = None,
+    max_groups_per_user: Annotated[int | None, Option(min=1, help="Keep at most so many groups of each user.")] = None,
+    max_items_per_user: Annotated[int | None, Option(min=1, help="Keep at most so many items of each user (in a group).")] = None,
+    clip: Annotated[float | None, Option(metavar="C", help="Scale each user's counts to a norm of at most C.")] = None,
     clip_norm: Annotated[
-        str | None, Option("--clip-norm", metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")
+        str | None, Option(metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")
     ] = None,
     value: Annotated[
-        str | None, Option("--value", metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
+        str | None, Option(metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
     ] = None,
     value_clip: Annotated[
-        str | None, Option("--value-clip", metavar="[LOW,]HIGH", help="What each user's sum of each item is cut to, as for topk.")
+        str | None, Option(metavar="[LOW,]HIGH", help="What each user's sum of each item is cut to, as for topk.")
     ] = None,
-    time: Annotated[
-        str | None, Option("--time", metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")
-    ] = None,
-    since: Annotated[str | None, Option("--since", metavar="TIME", help="Read events from this time on.")] = None,
-    until: Annotated[str | None, Option("--until", metavar="TIME", help="Read events before this time.")] = None,
-    time_zone: Annotated[str, Option("--time-zone", metavar="ZONE", help="Zone of times that state none.")] = "UTC",
-    time_unit: Annotated[Unit | None, Option("--time-unit", help="Unit of times that are numbers: s, ms or us.")] = None,
-    salt: Annotated[str | None, Option("--salt", help="Salt of these choices. Default: a fresh random one.")] = None,
-    relation: Annotated[
-        Relation | None, Option("--relation", help="add_remove or replace_one, as for topk. Default: add_remove.")
-    ] = None,
-    n_users: Annotated[
-        int, Option("--n-users", min=1, help="How many users to leave out, one at a time; half of them the heaviest.")
-    ] = 100,
-    seed: Annotated[int, Option("--seed", min=0, help="Seed of the choice of the other half. It releases nothing.")] = 0,
+    time: Annotated[str | None, Option(metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")] = None,
+    since: Annotated[str | None, Option(metavar="TIME", help="Read events from this time on.")] = None,
+    until: Annotated[str | None, Option(metavar="TIME", help="Read events before this time.")] = None,
+    time_zone: Annotated[str, Option(metavar="ZONE", help="Zone of times that state none.")] = "UTC",
+    time_unit: Annotated[Unit | None, Option(help="Unit of times that are numbers: s, ms or us.")] = None,
+    salt: Annotated[str | None, Option(help="Salt of these choices. Default: a fresh random one.")] = None,
+    relation: Annotated[Relation | None, Option(help="add_remove or replace_one, as for topk. Default: add_remove.")] = None,
+    n_users: Annotated[int, Option(min=1, help="How many users to leave out, one at a time; half of them the heaviest.")] = 100,
+    seed: Annotated[int, Option(min=0, help="Seed of the choice of the other half. It releases nothing.")] = 0,
     name_salt: Annotated[
-        str | None,
-        Option("--name-salt", help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing."),
+        str | None, Option(help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing.")
     ] = None,
-    format: Annotated[Format | None, Option("--format", help="Format of the log. Default: by the name of the file.")] = None,
+    format: Annotated[Format | None, Option(help="Format of the log. Default: by the name of the file.")] = None,
     header: Annotated[
         bool | None, Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names.")
     ] = None,
-    table: Annotated[str | None, Option("--table", help="Table of a postgresql:// log.")] = None,
-    query: Annotated[str | None, Option("--query", help="Query of a postgresql:// log.")] = None,
-    memory_limit: Annotated[
-        str | None, Option("--memory-limit", metavar="SIZE", help="Memory of the engine before it spills to disk.")
-    ] = None,
+    table: Annotated[str | None, Option(help="Table of a postgresql:// log.")] = None,
+    query: Annotated[str | None, Option(help="Query of a postgresql:// log.")] = None,
+    memory_limit: Annotated[str | None, Option(metavar="SIZE", help="Memory of the engine before it spills to disk.")] = None,
     config: Annotated[
-        Path | None, Option("--config", help="TOML file, that of topk: how the log is read; options override what it says.")
+        Path | None, Option(help="TOML file, that of topk: how the log is read; options override what it says.")
     ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
@@ -115,9 +93,9 @@ def replay(
     """
     asked = _whole({name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}, config)
     found, declared = _replayed(asked)
-    emit(as_json(_as_data(found, declared)) + "\n" if json else _shown(found, declared, asked["relation"]))
+    out.emit(out.json_text(_as_data(found, declared)) + "\n" if json else _shown(found, declared, asked["relation"]))
     if not found.holds:
-        raise typer.Exit(FAILED)
+        raise Exit(FAILED)
 
 
 _USUAL = {"relation": "add_remove", "format": "auto", "clip_norm": "l2"}
@@ -143,25 +121,20 @@ def _given(named: dict[str, Any]) -> dict[str, Any]:
 
 def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
     """The replay, and what was declared."""
-    from dpselect.events.columns import asked_for
     from dpselect.events.replayed import replayed
-    from dpselect.events.rows import Given
     from dpselect.replay import replay  # the help does without an engine
 
     columns = asked_for(*(asked[role] for role in ("user", "item", "group", "value", "time")))
     source = asked["events"][0] if len(asked["events"]) == 1 else asked["events"]
     given = Given(source, columns, asked["format"], asked["header"], table=asked["table"], query=asked["query"])
     pipeline, names = _pipeline(asked, columns.columns), asked["name_salt"] or secrets.token_hex(16)
-    with replayed(given, asked["memory_limit"]) as log, progress.counted("replaying users") as shown:
+    with replayed(given, asked["memory_limit"]) as log, out.counted("replaying users") as shown:
         found = replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=shown)
     return found, _declared(asked)
 
 
 def _pipeline(asked: dict[str, Any], columns: Iterable[str]) -> Callable[[Path], Any]:
     """The reading, as `topk` does it, of the log's columns under their short names."""
-    from dpselect import events
-    from dpselect.events.columns import SHORT
-
     catalogue = asked["domain"] and events.read_catalogue(asked["domain"], asked["domain_column"], item=asked["item"])
     options = {name: asked[name] for name in _READING}
     if asked["group"] is not None:
@@ -180,16 +153,11 @@ def _pipeline(asked: dict[str, Any], columns: Iterable[str]) -> Callable[[Path],
     return scores
 
 
-_READING = (
-    *("max_items_per_user", "clip", "clip_norm", "salt", "value_clip"),
-    *("since", "until", "time_zone", "time_unit"),
-)
+_READING = (*("max_items_per_user", "clip", "clip_norm", "salt", "value_clip"), *("since", "until", "time_zone", "time_unit"))
 
 
 def _declared(asked: dict[str, Any]) -> dict[str, float | None]:
     """What a user may change, None for any amount."""
-    from dpselect.sensitivity import Sensitivity
-
     clip, relation, most = asked["clip"], asked["relation"], asked["max_items_per_user"]
     stated = Sensitivity.of_counts(relation, most)
     if asked["value_clip"] is not None:
@@ -220,15 +188,12 @@ def _as_data(found: Any, declared: dict[str, float | None]) -> dict[str, Any]:
 
 
 def _shown(found: Any, declared: dict[str, float | None], relation: Relation) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    table.add_row(*(Text(word, style="bold") for word in ("", "declared", "largest change")))
+    table = Table.grid(Column(), Column(justify="right"), Column(justify="right"), padding=(0, 2))
+    table.add_row(*map(out.heading, ("", "declared", "largest change")))
     for name, value in declared.items():
         table.add_row(name, "any" if value is None else f"{value:.6g}", f"{getattr(found, name):.6g}")
     return Group(
-        Text(f"Replayed {found.users:,} {'users' if relation == 'add_remove' else 'pairs of users'} ({relation})", style="bold"),
+        out.heading(f"Replayed {found.users:,} {'users' if relation == 'add_remove' else 'pairs of users'} ({relation})"),
         Text(),
         table,
         Text(),

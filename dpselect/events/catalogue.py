@@ -1,26 +1,114 @@
-"""A public list of items, read from a file."""
+"""Public lists of labels, given or read from a file, and how they are matched with those of a log."""
 
 from __future__ import annotations
 
 import csv
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.columns import ambiguous, no_column
-from dpselect.events.domain import joined, require_distinct
+from dpselect.events.doors.base import place_of
 from dpselect.events.doors.delimited import DELIMITERS, QUOTING, Delimited, first_record
-from dpselect.events.doors.files import checked, plain, temporary_folder
+from dpselect.events.doors.paths import checked, plain, temporary_folder
 from dpselect.selection import Label
 
+_DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 # First lines of a one-column file that name the column rather than an item.
 _HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})
-
-
 Names = str | Sequence[str]
+Labels = Sequence[Label] | NDArray[np.generic]
+"""Public labels of items or groups: a list, a range or an array of them."""
+
+
+def named(catalogue: Labels, *, integers: bool, what: str = "catalogue") -> list[Label]:
+    """The labels of a catalogue of items, or of a list of groups, as it writes them and in their order.
+
+    What is released is written as the public list has it, whatever was read: else its type would tell whether anything was.
+    `integers` says that the log's type, not its values, is of integers; one that is none is refused, as is one named twice.
+    """
+    names = _listed(catalogue, what)
+    if integers:
+        for name in names:
+            _require_integer(name, what)
+    require_distinct([str(name) for name in names], what)
+    return names
+
+
+def typed(names: Sequence[Label], *, integers: bool) -> list[Label]:
+    """What such labels are in a log of integers or of text; what can be none in it is left out."""
+    texts = map(str, names)
+    return [int(text) for text in texts if _DECIMAL.fullmatch(text)] if integers else list(texts)
+
+
+def joined(parts: tuple[object, ...]) -> str:
+    """One label of several: a record of CSV, quoted where it has to be, so that no two are written alike."""
+    return ",".join(_quoted(str(part)) for part in parts)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
+
+
+def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
+    """(..., names) what (..., m) sums of items have for these names, 0 for one that is no item."""
+    at = places(labels, names)
+    found = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
+    found[..., at >= 0] = sums[..., at[at >= 0]]
+    return found
+
+
+def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]:
+    """(names,) where each stands among the labels, 7 and "7" being the same; -1 for one that is none."""
+    place = {str(label): at for at, label in enumerate(labels)}
+    return np.fromiter((place.get(str(name), -1) for name in names), dtype=np.int64, count=len(names))
+
+
+def require_distinct(names: Sequence[Label], what: str) -> None:
+    """Refuse a catalogue that names an item twice: it could be selected twice."""
+    seen: set[Label] = set()
+    for name in names:
+        if name in seen:
+            raise EventLogError(f"{what} names {name!r} more than once: every item must appear once; remove the repetitions")
+        seen.add(name)
+
+
+def _listed(catalogue: Labels, what: str) -> list[Label]:
+    if isinstance(catalogue, str):
+        raise EventLogError(f"{what}={catalogue!r} is text, not labels: read a file of them with events.read_catalogue")
+    given = catalogue.tolist() if isinstance(catalogue, np.ndarray) else catalogue
+    if not isinstance(given, Iterable):
+        raise EventLogError(f"{what} is one {type(given).__name__}: pass a list of labels")
+    names = list(given)
+    if not names:
+        raise EventLogError(f"{what} is empty: it must name at least one; leave it out to use what is in the log")
+    return [_plain(name, what) for name in names]
+
+
+def _plain(name: object, what: str) -> Label:
+    value = name.item() if isinstance(name, np.generic) else name
+    if isinstance(value, tuple):
+        return joined(tuple(_plain(part, what) for part in value))
+    if type(value) not in (int, str):
+        raise EventLogError(f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str")
+    return value  # type: ignore[return-value]
+
+
+def _require_integer(name: Label, what: str) -> None:
+    if isinstance(name, str) and not _DECIMAL.fullmatch(name):
+        raise EventLogError(
+            f"{what} holds {name!r}, and those of this log are integers: write its labels as integers, without leading "
+            "zeros or signs, or give the log's as text"
+        )
+    if not -(2**63) <= (number := int(name)) < 2**64:
+        raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
 
 
 def read_catalogue(path: str | os.PathLike[str], column: Names | None = None, *, item: Names | None = None) -> list[Label]:
@@ -56,12 +144,14 @@ def _kind(path: Path) -> Delimited | None:
 
 
 def _read(path: Path, kind: Delimited, column: Names | None, item: Names | None, what: str) -> list[Label]:
-    several = column if column is not None else item
-    if several is None or isinstance(several, str):
-        return _column(path, kind, column if column is None else str(column), several, what)
     names = first_record(path, kind, what)
-    parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in several]
-    return [joined(line) for line in zip(*parts, strict=True)]
+    asked = item if column is None else column
+    if asked is not None and not isinstance(asked, str):
+        parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in asked]
+        return [joined(line) for line in zip(*parts, strict=True)]
+    stated = asked if column is not None or (len(names) > 1 and asked in names) else None
+    labels = _records(path, kind, _place(names, stated, what), len(names), what)
+    return labels if stated is not None or _is_header(names[0], labels, asked) else [*names, *labels]
 
 
 def _lines(path: Path, column: Names | None, what: str) -> list[Label]:
@@ -73,15 +163,6 @@ def _lines(path: Path, column: Names | None, what: str) -> list[Label]:
     except UnicodeDecodeError:
         failure = f"{what} is not valid UTF-8: convert it to UTF-8 first"
     raise EventLogError(failure)
-
-
-def _column(path: Path, kind: Delimited, column: str | None, item: str | None, what: str) -> list[Label]:
-    names = first_record(path, kind, what)
-    if column is None and len(names) > 1 and item in names:
-        column = item
-    place = _place(names, column, what)
-    labels = _records(path, kind, place, len(names), what)
-    return labels if column is not None or _is_header(names[0], labels, item) else [*names, *labels]
 
 
 def _is_header(first: str, rest: list[Label], item: str | None) -> bool:
@@ -111,11 +192,7 @@ def _place(names: list[str], column: str | None, what: str) -> int:
         )
     if column is None:
         return 0
-    if names.count(column) > 1:
-        raise ambiguous("column", column, what)
-    if column not in names:
-        raise no_column("column", column, names, what)
-    return names.index(column)
+    return place_of("column", column, names, what)
 
 
 def _label(record: list[str], place: int, count: int, what: str, line: int) -> str:

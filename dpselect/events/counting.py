@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import final
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.events.amounts import Amount, Measure, summed
-from dpselect.events.bounding import Bound
-from dpselect.events.clipping import Clip
-from dpselect.events.columns import SHORT
-from dpselect.events.domain import typed
+from dpselect.events.catalogue import named, typed
+from dpselect.events.contributions import PRESENT, Bound, Contributions
+from dpselect.events.doors.base import SHORT, Kinds
 from dpselect.events.engine import Engine
-from dpselect.events.rows import Kinds
-from dpselect.events.staging import Staged
+from dpselect.events.private import reported
+from dpselect.events.staging import ProgressCallback, Staged, told
+from dpselect.events.tally import Tally
 from dpselect.selection import Label
-
-PRESENT = Clip(1.0, "l2")  # what a user's presence in groups is clipped to
 
 
 @final
@@ -58,65 +56,57 @@ class CountedGroups:
     pairs: int
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Contributions:
-    """What a user may contribute: to the log or, where there are groups, to each group.
-
-    within: the only items that are looked at, as their list writes them; None for all.
-    groups: the bound on one user's groups; None where the log has none.
-    listed: the only groups that are looked at, likewise; None for all.
-    """
-
-    bound: Bound | None
-    clips: tuple[Measure, ...]
-    within: list[Label] | None = None
-    groups: Bound | None = None
-    listed: list[Label] | None = None
-
-    @property
-    def sums(self) -> list[str]:
-        """Columns of the totals beside the item and its counts."""
-        return [f"w{place}" for place in range(len(self.clips))]
-
-    @property
-    def summed(self) -> Amount | None:
-        """What is summed up of a column, if anything is: the only measure then."""
-        return summed(self.clips)
-
-    @property
-    def owner(self) -> str:
-        """Columns of whose items are bounded and clipped."""
-        return "u" if self.groups is None else "u, g"
-
-    @property
-    def cell(self) -> str:
-        """Columns of what is counted."""
-        return "i" if self.groups is None else "g, i"
+def among(allowed: Contributions, within: Any, groups: Any, kinds: Kinds) -> Contributions:
+    """What users may contribute to these items and groups alone, public lists of labels; None for all."""
+    names = None if within is None else named(within, integers=kinds["item"] == "int")
+    listed = None if groups is None else named(groups, integers=kinds["group"] == "int", what="groups")
+    return replace(allowed, within=names, listed=listed)
 
 
 def count(
-    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, *, buckets: int, after: Callable[[int], None]
+    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None
 ) -> Counted | CountedGroups:
-    """Count every bucket and add up; `after(number)` is called when a bucket is done."""
-    pairs = tally(engine, staged, kinds, allowed, buckets=buckets, after=after)
+    """Count every bucket and add up."""
+    pairs = _tally(engine, staged, kinds, allowed, progress)
     if allowed.groups is not None:
         return _cells(engine, allowed, pairs, staged.what)
     labels, sums = _totals(engine, allowed, staged.what)
     return Counted(labels, sums[0], sums[1:], pairs)
 
 
-def tally(
-    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, *, buckets: int, after: Callable[[int], None]
-) -> int:
+def held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None) -> Tally:
+    """The same counts, which stay in the engine. What drops them is the caller's."""
+    what, numbers = staged.what, itertools.count()
+    pairs = _tally(engine, staged, kinds, allowed, progress)
+    engine.run(f"CREATE TABLE counted AS SELECT i, {_summed(allowed)} FROM totals GROUP BY i HAVING sum(n) > 0", what=what)
+    engine.run("DROP TABLE totals", what=what)
+    kept = int(engine.run("SELECT coalesce(sum(n), 0) FROM counted", what=what)[0][0])
+
+    def listing(labels: Sequence[Label]) -> str:
+        name = f"listed{next(numbers)}"
+        _list(engine, name, "i", labels, "VARCHAR" if kinds["item"] == "str" else "HUGEINT", what)
+        return name
+
+    return Tally(
+        run=lambda sql: engine.run(sql, what=what),
+        listing=listing,
+        bucket="CAST(hash(i) % 4096 AS BIGINT)",  # the engine's own hash: where an item is looked for decides nothing
+        relation="counted",
+        integers=kinds["item"] != "str",
+        typed=kinds["item"] == "int",
+        report=reported(staged.rows, staged.without, staged.left_out, pairs, kept),
+        drop=lambda: None,
+    )
+
+
+def _tally(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None) -> int:
     """Make the table `totals`, in which an item has as many rows as buckets; how many pairs there are."""
     _prepare(engine, kinds, allowed, staged.what)
     pairs = 0
-    for number in range(buckets):
-        relation = staged.bucket(number)
-        if relation is not None:
+    for number in range(staged.buckets):
+        if (relation := staged.bucket(number)) is not None:
             pairs += _add(engine, _distinct(relation, kinds, allowed), allowed, staged.what)
-        after(number)
+        told(progress, number + 2, staged.buckets)
     return pairs
 
 
@@ -128,8 +118,13 @@ def _prepare(engine: Engine, kinds: Kinds, allowed: Contributions, what: str) ->
         engine.run(f"CREATE TABLE presence (g {types['g']}, w BIGINT)", what=what)
     for name, column, labels in (("listed_items", "i", allowed.within), ("listed_groups", "g", allowed.listed)):
         if labels is not None:
-            known = typed(labels, integers=types[column] != "VARCHAR")
-            engine.run(f"CREATE TABLE {name} AS SELECT CAST(unnest(?) AS {types[column]}) AS {column}", [known], what=what)
+            _list(engine, name, column, labels, types[column], what)
+
+
+def _list(engine: Engine, name: str, column: str, labels: Sequence[Label], kind: str, what: str) -> None:
+    """Make a table of those labels that the type can hold."""
+    known = typed(labels, integers=kind != "VARCHAR")
+    engine.run(f"CREATE TABLE {name} AS SELECT CAST(unnest(?) AS {kind}) AS {column}", [known], what=what)
 
 
 def _distinct(relation: str, kinds: Kinds, allowed: Contributions) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accounting.errors import AccountingError
 from dpselect.errors import EventLogError
-from dpselect.events.doors.files import temporary_folder
+from dpselect.events.doors.paths import temporary_folder
 
 # Buckets are cut so that one fits (see buckets.py); what does not is spilled to the temporary folder.
 _DEFAULT_MEMORY = "1GiB"
@@ -73,16 +73,14 @@ class Engine:
         found = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy(), object())
         return {name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()}
 
-    def batches(
-        self, sql: str, parameters: Sequence[object] = (), *, what: str, rows: int = 100_000
-    ) -> Iterator[list[tuple[Any, ...]]]:
+    def batches(self, sql: str, *, what: str, rows: int = 100_000) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a query, at most `rows` at a time.
 
         Raises:
             EventLogError: as for `run`, or another query was run before these rows were fetched.
         """
         query = object()
-        self._alone(what, lambda: self._connection.execute(sql, list(parameters)), query)
+        self._alone(what, lambda: self._connection.execute(sql), query)
         while batch := self._fetched(query, rows, what):
             yield batch
 
@@ -128,13 +126,9 @@ class Engine:
 
 
 def guarded(what: str, work: Callable[[], T]) -> T:
-    """What `work` returns, where whatever an engine raises becomes an error without data.
+    """What `work` returns; whatever an engine, Arrow or a database driver raises in it becomes an error without data.
 
     Not a `with` block: an error that is raised while one ends is chained to the engine's, whose message quotes the data.
-
-    Args:
-        what: how the message names what was being read.
-        work: calls an engine or a library that reads: DuckDB, Arrow, a database driver.
 
     Raises:
         EventLogError: it raised anything but an error of this library's; the message states `what` and the rule, never a value.
@@ -153,11 +147,7 @@ def guarded(what: str, work: Callable[[], T]) -> T:
 
 @contextmanager
 def opened(memory_limit: str | None = None) -> Iterator[Engine]:
-    """An engine with a temporary folder that only this user can read; both are gone afterwards.
-
-    Raises:
-        EventLogError: `memory_limit` is not a size.
-    """
+    """An engine with a temporary folder that only this user can read; both are gone afterwards."""
     memory = _memory(memory_limit)
     with temporary_folder() as folder:
         connection = duckdb.connect(":memory:", config=_configuration(memory, folder))

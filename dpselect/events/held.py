@@ -1,21 +1,35 @@
-"""Scores that stay in the engine that read the log: a mechanism draws from what it needs of them. Theorem X14."""
+"""Counts and scores that stay in the engine that read the log: a mechanism draws from what it needs of them. Theorem X14."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from bisect import bisect_right
-from typing import Any, NoReturn, final
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self, Unpack, cast, final
 
 import numpy as np
 
-from dpselect.errors import DomainMismatch, InvalidRequest, NoClosedForm
-from dpselect.events.tally import Listed, Table
+from accounting import Relation
+from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
+from dpselect.events import counting, spark, staging
+from dpselect.events.catalogue import Labels, named
+from dpselect.events.contributions import Contributions, Measure, bounds, measures, summed
+from dpselect.events.doors.base import Given, asked_for
+from dpselect.events.engine import opened
+from dpselect.events.private import ReadReport
+from dpselect.events.reader import Options
+from dpselect.events.tally import Listed, Table, Tally
+from dpselect.events.time_window import window
+from dpselect.events.user_counts import Measured, signed
 from dpselect.mechanisms.release import label_key
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores
 from dpselect.second_look import SecondLook
-from dpselect.selection import Selection
+from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Sensitivity
 
 
@@ -25,8 +39,7 @@ class HeldScores(Rounds):
 
     Mechanisms for unknown domains get the highest counts (`LimitedDomain`, `TopStable`, gaps and stable sets) or how many items
     have each count (`SparseHistogram`); those for public domains that draw from groups (`OneshotTopK`, `PeelingTopK`,
-    `ReportNoisyMax`, ...) the latter. The items that were drawn are then looked up.
-    The law is that of the dense draw, Theorem X14.
+    `ReportNoisyMax`, ...) the latter. The items that were drawn are then looked up. The law is that of the dense draw.
 
     Attributes:
         sensitivity: what one user may change.
@@ -39,12 +52,11 @@ class HeldScores(Rounds):
         self._table, self.sensitivity, self.second = table, sensitivity, second
 
     def with_second(self, second: SecondLook[Scores]) -> HeldScores:
-        """The same scores, and how to compute those of released candidates anew."""
+        """The same scores with this `second`."""
         return HeldScores(self._table, sensitivity=self.sensitivity, second=second)
 
     def __len__(self) -> int:
-        """One: a log is one round."""
-        return 1
+        return 1  # a log is one round
 
     @property
     def domain(self) -> Domain:
@@ -68,8 +80,7 @@ class HeldScores(Rounds):
         Raises:
             SensitivityMismatch, RelationMismatch, DomainMismatch: as for Scores.
             InvalidRequest: it looks at all scores one by one.
-            EventLogError: the counts are closed.
-            ForeignProcess: the counts were held before a fork.
+            EventLogError, ForeignProcess: the counts are closed, or were held before a fork.
         """
         with self._table.tally.turn():
             pass  # said before anything is charged
@@ -101,16 +112,14 @@ class HeldScores(Rounds):
         if not hasattr(mechanism, "continued"):
             return self._select(mechanism, source)
         found = self._select(mechanism.discovery, source).labels or ()
-        selection: Selection = mechanism.continued(self._local(found), list(range(len(found))), source)
-        return selection
+        return cast(Selection, mechanism.continued(self._local(found), list(range(len(found))), source))
 
     def _select(self, mechanism: Any, source: Sampler) -> Selection:
         reads = self._reads(mechanism)
         with self._table.tally.release():
             if reads is None:
                 return self._grouped(mechanism, source)
-            selection: Selection = mechanism._select(self._scores(*self._table.highest(reads)), source)
-        return selection
+            return cast(Selection, mechanism._select(self._scores(*self._table.highest(reads)), source))
 
     def _grouped(self, mechanism: Any, source: Sampler) -> Selection:
         values, sizes = self._table.histogram()
@@ -136,8 +145,7 @@ class HeldScores(Rounds):
 
     def _reads(self, mechanism: Any) -> int | None:
         """How many of the highest counts the mechanism reads, where it reads no others."""
-        reads: int | None = mechanism.traits.of("reads", mechanism) if self.domain == "observed" else None
-        return reads
+        return cast(int | None, mechanism.traits.of("reads", mechanism)) if self.domain == "observed" else None
 
     def law(self, mechanism: Any) -> NoReturn:
         raise NoClosedForm("exact probabilities are for scores in memory: read the log into memory")
@@ -153,3 +161,133 @@ class HeldScores(Rounds):
 
     def __repr__(self) -> str:
         return f"HeldScores(<hidden>, domain={self.domain!r}, sensitivity={self.sensitivity!r})"
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class HeldCounts(Measured):
+    """What `hold` found, in the engine that found it. Use it in a `with` block: then the engine's tables go.
+
+    Threads may share it, and release one after the other; a fork of its process may not use it. A release that fails or is
+    interrupted closes it.
+
+    Attributes:
+        clips: what clipped counts, or sums, are clipped to.
+        max_items_per_user: the bound on one user's items, or None.
+        salt: what chose the items kept under the bound; None without a bound.
+        within: the only items that were looked at, public; None for all.
+    """
+
+    tally: Tally
+    clips: tuple[Measure, ...]
+    max_items_per_user: int | None
+    salt: str | None
+    within: list[Label] | None
+
+    @property
+    def report(self) -> ReadReport:
+        """What was read and what was left out, for the data's owner. **Private**."""
+        return self.tally.report
+
+    def scores(
+        self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None
+    ) -> HeldScores:
+        """Scores of the items seen, or of a public catalogue, as `EventCounts.scores` gives them; for one release or many.
+
+        Args:
+            catalogue: public labels. A `range` is never listed: 10^9 candidates that nobody touched cost nothing.
+            relation: what a neighbour is.
+            clip: one of those that `hold` was asked for: scores are the clipped counts.
+
+        Raises:
+            EventLogError: as for `EventCounts.scores`, or a range for items that are text, or the counts are closed.
+            ForeignProcess: they were held before a fork.
+        """
+        sensitivity = self._sensitivity(clip, relation)
+        place = self._place(clip)
+        column, measure = ("n", None) if place is None else (f"w{place}", self.clips[place])
+        asked: Any = self.within if catalogue is None else catalogue
+        names, listed = (None, "") if asked is None else self._listed(asked)
+        return HeldScores(Table(self.tally, column, measure, names, listed), sensitivity=sensitivity)
+
+    def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
+        if not isinstance(catalogue, range):
+            names = named(catalogue, integers=self.tally.typed)
+            with self.tally.turn():
+                return names, self.tally.listing(names)
+        if not self.tally.integers or not catalogue:
+            raise EventLogError(f"catalogue={catalogue!r} must have a member, and the items of the log must be integers")
+        return catalogue, ""
+
+    def close(self) -> None:
+        """Drop the engine's tables. Scores of them are of no use afterwards. In a fork it does nothing."""
+        self.tally.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"HeldCounts(<private figures hidden>, max_items_per_user={self.max_items_per_user}, salt={self.salt!r})"
+
+
+def hold(
+    source: str | os.PathLike[str] | object, *, user: str | int, item: str | int | Sequence[str | int], **options: Unpack[Options]
+) -> HeldCounts:
+    """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
+
+    A Spark DataFrame is counted and held on its cluster, anything else in the embedded engine, on disk (TMPDIR) beyond
+    `memory_limit`. A release from `HeldCounts.scores` moves its candidates' counts, and little else, into this process.
+
+    Raises:
+        EventLogError: as for `read`; or groups, or sums that may be negative, are asked for.
+        TypeError: there is no such argument.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import dpselect as dps
+        >>> _ = Path("visits.csv").write_text("who,where\\n" + "".join(f"{n},zoo\\n" for n in range(5000)))
+        >>> mechanism = dps.LimitedDomain(k=1, kbar=10, epsilon=1.0, delta=1e-6)
+        >>> with dps.events.hold("visits.csv", user="who", item="where") as held:
+        ...     mechanism.select(held.scores()).labels
+        ('zoo',)
+    """
+    _require_known(options)
+    said = options.get("format", "auto"), options.get("header"), options.get("table"), options.get("query")
+    value, time = options.get("value"), options.get("time")
+    weights = measures(options.get("clip"), options.get("clip_norm", "l2"), value, options.get("value_clip"))
+    if signed(weights):
+        raise EventLogError("sums that may be negative are for events.read: what stays in the engine is counted from 0 up")
+    zone, unit = options.get("time_zone", "UTC"), options.get("time_unit")
+    stretch = window(time, options.get("since"), options.get("until"), zone, unit)
+    given = Given(source, asked_for(user, item, None, value, time), *said, amount=summed(weights), window=stretch)
+    limited, _ = bounds(options.get("max_items_per_user"), None, options.get("salt"))
+    allowed = Contributions(limited, weights)
+    if spark.accepts(given):
+        held, allowed = spark.tally(given, allowed, options.get("within"))
+    else:
+        held, allowed = _embedded(given, allowed, options)
+    limit, salt = (None, None) if limited is None else (limited.limit, limited.salt)
+    return HeldCounts(held, weights, limit, salt, allowed.within)
+
+
+def _require_known(options: Mapping[str, object]) -> None:
+    if about := [name for name in ("group", "groups", "max_groups_per_user") if name in options]:
+        raise EventLogError(
+            f"{about[0]}= is for events.read, which counts groups in memory: a release of groups needs the counts of all of them"
+        )
+    if unknown := options.keys() - Options.__annotations__.keys():
+        raise TypeError(f"hold() got an unexpected keyword argument {min(unknown)!r}")
+
+
+def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[Tally, Contributions]:
+    buckets, progress = options.get("buckets"), options.get("progress")
+    staging.number_of_buckets(buckets, 0)
+    with ExitStack() as stack:
+        engine = stack.enter_context(opened(options.get("memory_limit")))
+        staged, kinds = staging.prepared(engine, given, buckets, progress)
+        asked = counting.among(allowed, options.get("within"), None, kinds)
+        held = counting.held(engine, staged, kinds, asked, progress)
+        return replace(held, drop=stack.pop_all().close), asked

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn, final
 
 
 class NotPickled:
@@ -12,3 +14,43 @@ class NotPickled:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} holds private data and is not pickled: read the event log again instead")
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class ReadReport(NotPickled):
+    """Exact figures of one reading. **Every one of them is private**: for the data's owner, never for a release.
+
+    Attributes:
+        rows: events in the log.
+        rows_without_user: events whose user is null (in CSV and TSV: null or empty).
+        rows_without_item: events whose item is null (in CSV and TSV: null or empty).
+        rows_without_group: events whose group is null, likewise; 0 where none was asked for.
+        rows_left_out: events without any one of these; none of them is counted.
+        pairs: distinct (user, item) pairs among the other events; or (user, group, item), of the groups that are looked at.
+        pairs_left_out: those dropped by `max_groups_per_user` and `max_items_per_user`.
+    """
+
+    rows: int
+    rows_without_user: int
+    rows_without_item: int
+    rows_without_group: int
+    rows_left_out: int
+    pairs: int
+    pairs_left_out: int
+
+    def __repr__(self) -> str:
+        return "ReadReport(<private figures hidden>)"
+
+
+def reported(rows: int, without: Mapping[str, int], left_out: int, pairs: int, kept: int) -> ReadReport:
+    """What was read, of which `kept` pairs are counted."""
+    return ReadReport(
+        rows=rows,
+        rows_without_user=without["user"],
+        rows_without_item=without["item"],
+        rows_without_group=without.get("group", 0),
+        rows_left_out=left_out,
+        pairs=pairs,
+        pairs_left_out=pairs - kept,
+    )

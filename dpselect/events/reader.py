@@ -5,29 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, TypedDict, Unpack, overload
+from typing import TypedDict, Unpack, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
 from dpselect.events import spark, staging
-from dpselect.events.amounts import measures, summed
-from dpselect.events.bounding import bounds
-from dpselect.events.catalogue import read_catalogue
-from dpselect.events.clipping import Norm
-from dpselect.events.columns import asked_for
-from dpselect.events.counting import Contributions, Counted, CountedGroups, count
-from dpselect.events.counts import EventCounts
-from dpselect.events.domain import aligned, named, places
-from dpselect.events.doors.files import Format
+from dpselect.events.catalogue import Labels, aligned, places, read_catalogue
+from dpselect.events.contributions import Contributions, Norm, bounds, measures, summed
+from dpselect.events.counting import Counted, CountedGroups, among, count
+from dpselect.events.doors.base import Column, Given, asked_for
+from dpselect.events.doors.paths import Format
 from dpselect.events.engine import opened
-from dpselect.events.grouped import NOTHING, GroupCounts
-from dpselect.events.prepared import ProgressCallback, prepared, reported, told
-from dpselect.events.report import ReadReport
-from dpselect.events.rows import Given
-from dpselect.events.windows import Moment, Unit, window
-from dpselect.selection import Label
+from dpselect.events.private import ReadReport, reported
+from dpselect.events.staging import ProgressCallback, prepared
+from dpselect.events.time_window import Moment, Unit, window
+from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
 
 
 class Options(TypedDict, total=False):
@@ -44,7 +37,7 @@ class Options(TypedDict, total=False):
     until: Moment | None
     time_zone: str
     time_unit: Unit | None
-    within: Sequence[Label] | NDArray[np.generic] | None
+    within: Labels | None
     format: Format
     header: bool | None
     table: str | None
@@ -56,21 +49,16 @@ class Options(TypedDict, total=False):
 
 @overload
 def read(
-    source: str | os.PathLike[str] | object,
-    *,
-    user: str | int,
-    item: str | int | Sequence[str | int],
-    group: None = None,
-    **options: Unpack[Options],
+    source: object, *, user: Column, item: Column | Sequence[Column], group: None = None, **options: Unpack[Options]
 ) -> EventCounts: ...
 @overload
 def read(
-    source: str | os.PathLike[str] | object,
+    source: object,
     *,
-    user: str | int,
-    item: str | int | Sequence[str | int],
-    group: str | int,
-    groups: Sequence[Label] | NDArray[np.generic] | str | os.PathLike[str] | None = None,
+    user: Column,
+    item: Column | Sequence[Column],
+    group: Column,
+    groups: Labels | str | os.PathLike[str] | None = None,
     max_groups_per_user: int,
     **options: Unpack[Options],
 ) -> GroupCounts: ...
@@ -80,7 +68,7 @@ def read(
     user: str | int,
     item: str | int | Sequence[str | int],
     group: str | int | None = None,
-    groups: Sequence[Label] | NDArray[np.generic] | str | os.PathLike[str] | None = None,
+    groups: Labels | str | os.PathLike[str] | None = None,
     max_groups_per_user: int | None = None,
     max_items_per_user: int | None = None,
     salt: str | None = None,
@@ -93,7 +81,7 @@ def read(
     until: Moment | None = None,
     time_zone: str = "UTC",
     time_unit: Unit | None = None,
-    within: Sequence[Label] | NDArray[np.generic] | None = None,
+    within: Labels | None = None,
     format: Format = "auto",
     header: bool | None = None,
     table: str | None = None,
@@ -181,14 +169,14 @@ def read(
     given = Given(source, asked, format, header, table, query, amount=summed(weights), window=stretch)
     known = read_catalogue(groups, item=str(group)) if isinstance(groups, str | os.PathLike) else groups
     staging.number_of_buckets(buckets, 0)
+    allowed = Contributions(limited, weights, groups=grouped)
     if spark.accepts(given):
-        return _from_cluster(given, Contributions(limited, weights, None, grouped), within, known)
+        tally, allowed, collected = spark.count(given, allowed, within, known)
+        return _result(tally.report, collected, allowed, integers=tally.integers)
     with opened(memory_limit) as engine:
-        staged, kinds, parts = prepared(engine, given, buckets, progress)
-        names = None if within is None else named(within, integers=kinds["item"] == "int")
-        listed = None if known is None else named(known, integers=kinds["group"] == "int", what="groups")
-        allowed = Contributions(limited, weights, names, grouped, listed)
-        counted = count(engine, staged, kinds, allowed, buckets=parts, after=lambda number: told(progress, number + 2, parts + 1))
+        staged, kinds = prepared(engine, given, buckets, progress)
+        allowed = among(allowed, within, known, kinds)
+        counted = count(engine, staged, kinds, allowed, progress)
     report = reported(staged.rows, staged.without, staged.left_out, counted.pairs, int(counted.counts.sum()))
     return _result(report, counted, allowed, integers=kinds["item"] == "int")
 
@@ -203,20 +191,10 @@ def _require_bound(group: object, groups: object, most: int | None) -> None:
         )
 
 
-def _from_cluster(given: Given, allowed: Contributions, within: Any, groups: Any) -> EventCounts | GroupCounts:
-    tally, asked = spark.tally(given, allowed, within, groups)
-    try:
-        counted = spark.collected(tally, asked)
-    finally:
-        tally.close()
-    return _result(tally.report, counted, asked, integers=tally.integers)
-
-
 def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions, *, integers: bool) -> GroupCounts:
-    ends = counted.starts.tolist()
-    spans = [slice(start, end) for start, end in pairwise(ends)]
-    present = dict(zip(counted.groups, counted.present.tolist(), strict=True))
+    groups, spans = counted.groups, [slice(start, end) for start, end in pairwise(counted.starts.tolist())]
     if allowed.listed is not None:
+        groups = allowed.listed
         spans = [spans[at] if at >= 0 else slice(0, 0) for at in places(counted.groups, allowed.listed).tolist()]
     items, place = counted.items, counted.item
     if allowed.within is not None:
@@ -225,12 +203,12 @@ def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions,
         held.setflags(write=False)
     assert allowed.groups is not None, "groups were counted"
     return GroupCounts(
-        spans=dict(zip(counted.groups if allowed.listed is None else allowed.listed, spans, strict=True)),
+        spans=dict(zip(groups, spans, strict=True)),
         items=tuple(items),
         place=place,
         counts=counted.counts,
         clipped=counted.clipped,
-        present=present,
+        present=dict(zip(counted.groups, counted.present.tolist(), strict=True)),
         clips=allowed.clips,
         max_items_per_user=None if allowed.bound is None else allowed.bound.limit,
         max_groups_per_user=allowed.groups.limit,

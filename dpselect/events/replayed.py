@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, final
 
 from dpselect.errors import InvalidRequest
-from dpselect.events.columns import SHORT
+from dpselect.events.doors.base import SHORT, Given, Kind, literal
 from dpselect.events.engine import Engine, opened
-from dpselect.events.rows import Given, Kind, literal
-from dpselect.events.source import rows
-from dpselect.replayable import EVERYBODY
+from dpselect.events.staging import rows
+from dpselect.replay import EVERYBODY
 from dpselect.selection import Label
 
 _LOG = "the log"
@@ -43,12 +42,7 @@ class ReplayedLog:
 
 @contextmanager
 def replayed(given: Given, memory_limit: str | None = None) -> Iterator[ReplayedLog]:
-    """The log as `read` would read it, for as long as the block lasts.
-
-    Raises:
-        EventLogError: as for `read`.
-        InvalidRequest: no event has a user.
-    """
+    """The log as `read` would read it, for as long as the block lasts."""
     with opened(memory_limit) as engine:
         log = rows(engine, given)
         engine.run(f"CREATE TABLE loaded AS {log.sql}", what=log.what)

@@ -7,7 +7,6 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, final
@@ -16,17 +15,15 @@ import numpy as np
 
 from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
-from dpselect.events.bounding import KEY
-from dpselect.events.columns import SHORT
-from dpselect.events.counting import PRESENT, Contributions, Counted, CountedGroups
-from dpselect.events.domain import named, places
-from dpselect.events.doors.files import Format
+from dpselect.events.catalogue import places
+from dpselect.events.contributions import KEY, PRESENT, Contributions
+from dpselect.events.counting import Counted, CountedGroups, among
+from dpselect.events.doors.base import SHORT, Given
+from dpselect.events.doors.paths import Format
 from dpselect.events.engine import T, guarded
-from dpselect.events.prepared import refuse_malformed, reported
-from dpselect.events.report import ReadReport
-from dpselect.events.rows import Given
+from dpselect.events.private import ReadReport, reported
 from dpselect.events.spark_log import WHAT, SparkLog, fine
-from dpselect.events.staging import require_events
+from dpselect.events.staging import refuse_malformed, require_events
 from dpselect.events.tally import Tally
 from dpselect.selection import Label
 
@@ -49,10 +46,6 @@ def found(name: str, format: Format, *, header: bool | None) -> object:
 
     A name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV; another is a table's. Of a file
     without a header the columns are 1, 2, ...
-
-    Raises:
-        MissingExtra: pyspark is not installed.
-        EventLogError: it cannot be read, or has another format.
     """
     ending = PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix(".")
     is_table = format == "auto" and "/" not in name and ending not in _SEPARATORS
@@ -133,26 +126,17 @@ class Cluster:
     def listing(self, labels: Sequence[Label], stored: str) -> str:
         """A view with the column i, of those labels that the type can hold."""
         convert = {"STRING": str, "BIGINT": int}.get(stored, Decimal)
-        held = (
-            labels if stored == "STRING" else [label for label in labels if stored != "BIGINT" or -(2**63) <= int(label) < 2**63]
-        )
-        rows = [(convert(label),) for label in held]
+        rows = [(convert(label),) for label in labels if stored != "BIGINT" or -(2**63) <= int(label) < 2**63]
         return self.view(_quietly(lambda: self._session.createDataFrame(rows, schema=f"i {stored}")))
 
     def close(self) -> None:
-        """Drop the views."""
         while self._views:
             self._session.catalog.dropTempView(self._views.pop())
 
 
 def tally(given: Given, allowed: Contributions, within: Any, groups: Any = None) -> tuple[Tally, Contributions]:
-    """Count a frame, and hold the totals on the cluster; and what users may contribute, with the lists `within` and `groups`.
-
-    Raises:
-        EventLogError: the frame has no such columns, they are of other types, or no event has what is counted.
-    """
-    given.require_no_format("a Spark table")
-    given.require_no_header("a Spark table")
+    """Count a frame, and hold the totals on the cluster; and what users may contribute, with the lists `within` and `groups`."""
+    given.require_no_file("a Spark table")
     frame: Any = given.source
     if frame.isStreaming:
         raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
@@ -169,13 +153,12 @@ def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any
     numbered = cluster.view(frame.toDF(*(f"c{place}" for place in range(len(frame.columns)))))
     log = SparkLog(given, frame, numbered)
     salt = next((bound.salt for bound in (allowed.bound, allowed.groups) if bound is not None), "")
-    integers, item = log.stored["item"] != "STRING", log.stored["item"]
-    names = None if within is None else named(within, integers=integers)
-    listed = None if groups is None else named(groups, integers=log.stored["group"] != "STRING", what="groups")
-    asked = replace(allowed, within=names, listed=listed)
+    item = log.stored["item"]
+    integers = item != "STRING"
+    asked = among(allowed, within, groups, {role: "str" if kind == "STRING" else "int" for role, kind in log.stored.items()})
     views = {
         column: cluster.listing(labels, log.stored[role])
-        for column, labels, role in (("i", names, "item"), ("g", listed, "group"))
+        for column, labels, role in (("i", asked.within, "item"), ("g", asked.listed, "group"))
         if labels is not None
     }
     totals = cluster.frame(_totals(_pairs(log.sql, allowed, views), allowed), {"salt": salt})
@@ -194,12 +177,16 @@ def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any
     return held, asked
 
 
-def collected(tally: Tally, allowed: Contributions) -> Counted | CountedGroups:
-    """All counts, in this process.
+def count(given: Given, allowed: Contributions, within: Any, groups: Any) -> tuple[Tally, Contributions, Counted | CountedGroups]:
+    """`tally`, and all counts in this process; the table is closed."""
+    held, asked = tally(given, allowed, within, groups)
+    try:
+        return held, asked, _collected(held, asked)
+    finally:
+        held.close()
 
-    Raises:
-        EventLogError: there are more items, or items of groups, than belong here.
-    """
+
+def _collected(tally: Tally, allowed: Contributions) -> Counted | CountedGroups:
     if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
         raise EventLogError(f"{WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
     names = ["n", *allowed.sums] if allowed.groups is None else ["present", "n", *allowed.sums]

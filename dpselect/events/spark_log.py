@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from dpselect.errors import EventLogError
-from dpselect.events.amounts import Amount
-from dpselect.events.columns import SHORT, Asked, by_name
-from dpselect.events.prepared import stated
-from dpselect.events.rows import Given, Kind
-from dpselect.events.windows import MICROSECONDS, Window
+from dpselect.events.contributions import Amount
+from dpselect.events.doors.base import SHORT, Asked, Given, Kind, by_name
+from dpselect.events.staging import stated
+from dpselect.events.time_window import MICROSECONDS, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +35,7 @@ class SparkLog:
     Attributes:
         stored: Spark's types of users, items and groups.
         sql: a query with u, i, perhaps g and v, beyond (it is outside the window), lacking (it has no value in some role) and
-            refused (the role whose value is none, as in `prepared`).
+            refused (the role whose value is none, as in `staging.shaped`).
     """
 
     def __init__(self, given: Given, frame: DataFrame, relation: str) -> None:
@@ -95,7 +94,7 @@ def _is_text(kind: str) -> bool:
 
 
 def _record(part: str) -> str:
-    """SQL of a field of a record, as `domain.joined` writes it."""
+    """SQL of a field of a record, as `catalogue.joined` writes it."""
     text = f"CAST({part} AS STRING)"
     return f"IF({text} = '' OR {text} RLIKE r'[,\"\\r\\n]', '\"' || replace({text}, '\"', '\"\"') || '\"', {text})"
 

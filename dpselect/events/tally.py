@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from accounting.errors import ForeignProcess
 from accounting.kept import Kept
 from dpselect.errors import EventLogError
-from dpselect.events.amounts import Measure
-from dpselect.events.clipping import MOST_EXACT
-from dpselect.events.private import NotPickled
-from dpselect.events.report import ReadReport
+from dpselect.events.contributions import MOST_EXACT, Measure
+from dpselect.events.private import NotPickled, ReadReport
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers
 from dpselect.selection import Label
@@ -29,10 +27,6 @@ _CHANGED = "the engine's counts changed while they were drawn from: nothing is r
 _CLOSED = "the held counts are closed: release from them inside the with block, or read the log again with events.hold"
 _FAILED = "the held counts were closed by a release that failed half-way: read the log again with events.hold"
 Listed = Sequence[Label]
-
-
-def _open() -> Kept[str]:
-    return Kept("", owner="the table of held counts", remedy="read the log in each process with events.hold")
 
 
 @final
@@ -60,7 +54,9 @@ class Tally(NotPickled):
     typed: bool
     report: ReadReport
     drop: Callable[[], None]
-    ended: Kept[str] = field(default_factory=_open)
+    ended: Kept[str] = field(
+        default_factory=lambda: Kept("", owner="the table of held counts", remedy="read the log in each process with events.hold")
+    )
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -100,7 +96,6 @@ class Table:
     """Candidates with one number each, a whole number >= 0, in an engine.
 
     Attributes:
-        tally: where.
         column: what the number is called there.
         measure: what it is a sum of, in whole units; None for users.
         names: the public domain, as it is released; None for the items of the log.

@@ -11,16 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
-from dpselect.events import staging
-from dpselect.events.bounding import Bound
-from dpselect.events.columns import Asked
-from dpselect.events.doors.files import Format
+from dpselect.events.contributions import Bound
+from dpselect.events.doors.base import Asked, Given
+from dpselect.events.doors.paths import Format
 from dpselect.events.engine import Engine, opened
-from dpselect.events.prepared import ProgressCallback, told
 from dpselect.events.private import NotPickled
-from dpselect.events.rows import Given
-from dpselect.events.source import rows
-from dpselect.events.staging import Staged
+from dpselect.events.staging import ProgressCallback, Staged, number_of_buckets, rows, stage, told
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
@@ -101,21 +97,21 @@ def read_values(
     """
     given = Given(source, Asked(user, None, value=value), format, header, table, query)
     chosen = _checked(rule, value, salt)
-    staging.number_of_buckets(buckets, 0)
+    number_of_buckets(buckets, 0)
     with opened(memory_limit) as engine:
         log = rows(engine, given)
-        parts = staging.number_of_buckets(buckets, log.size)
-        told(progress, 0, parts + 1)
-        staged = staging.stage(engine, log, given.asked.columns, parts)
+        parts = number_of_buckets(buckets, log.size)
+        told(progress, 0, parts)
+        staged = stage(engine, log, given.asked.columns, parts)
         if callable(log.kinds):
             log.kinds(engine, staged.everything(), staged.missing)
         if staged.rows == staged.left_out:
             raise EventLogError(f"{staged.what} has no event with a user and a value: check that the columns are those meant")
-        told(progress, 1, parts + 1)
+        told(progress, 1, parts)
         found = []
         for number in range(parts):
             found.append(_bucket(engine, staged, staged.bucket(number), chosen, rule))
-            told(progress, number + 2, parts + 1)
+            told(progress, number + 2, parts)
     numbers = np.sort(np.concatenate(found))
     numbers.setflags(write=False)
     return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.rows, staged.left_out)
@@ -133,20 +129,18 @@ def _checked(rule: Rule, value: object, salt: str | None) -> Bound | None:
 
 
 def _bucket(engine: Engine, staged: Staged, relation: str | None, chosen: Bound | None, rule: Rule) -> NDArray[np.float64]:
-    """One number for each user of a bucket."""
     if relation is None:
         return np.empty(0)
     parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) + 0.0 AS v"  # no negative zero
     engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=staged.what)
     if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=staged.what)[0][0]:
         raise EventLogError(f"{staged.what} has a value that is no finite number: correct it, or leave it empty")
+    parameters: list[object] = []
     if chosen is None:
-        return _numbers(engine, staged, f"SELECT {_RULES[rule]} AS v FROM numbers GROUP BY u", [])
-    engine.run("CREATE OR REPLACE TEMP TABLE pairs AS SELECT DISTINCT u, v FROM numbers", what=staged.what)
-    engine.run("CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM pairs GROUP BY u", what=staged.what)
-    kept, parameters = chosen.kept("pairs", "held", chosen="v")
-    return _numbers(engine, staged, f"SELECT v FROM ({kept})", parameters)
-
-
-def _numbers(engine: Engine, staged: Staged, sql: str, parameters: list[object]) -> NDArray[np.float64]:
+        sql = f"SELECT {_RULES[rule]} AS v FROM numbers GROUP BY u"
+    else:
+        engine.run("CREATE OR REPLACE TEMP TABLE pairs AS SELECT DISTINCT u, v FROM numbers", what=staged.what)
+        engine.run("CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM pairs GROUP BY u", what=staged.what)
+        kept, parameters = chosen.kept("pairs", "held", chosen="v")
+        sql = f"SELECT v FROM ({kept})"
     return np.array([row[0] for row in engine.run(sql, parameters, what=staged.what)], dtype=np.float64)

@@ -2,7 +2,7 @@ from .base import AnyMechanism as AnyMechanism
 from .base import Mechanism as Mechanism
 from .base import members as members
 from .canonical.top_k import CanonicalTopK as CanonicalTopK
-from .combine.grouped_scores import GroupedScores as GroupedScores
+from .combine.per_group import GroupedScores as GroupedScores
 from .combine.per_group import PerGroup as PerGroup
 from .combine.repeat_and_select import Best as Best
 from .combine.repeat_and_select import RepeatAndSelect as RepeatAndSelect
@@ -20,8 +20,8 @@ from .queries.large_margin import LargeMargin as LargeMargin
 from .queries.online_stable_queries import OnlineStableQueries as OnlineStableQueries
 from .stability.gaussian_gap import GaussianGap as GaussianGap
 from .stability.large_gap import LargeGap as LargeGap
-from .stability.regularizer import ListedSizes as ListedSizes
-from .stability.regularizer import TargetSize as TargetSize
+from .stability.large_gap import ListedSizes as ListedSizes
+from .stability.large_gap import TargetSize as TargetSize
 from .stability.stability_test import StabilityTest as StabilityTest
 from .stability.stable_top_k import StableTopK as StableTopK
 from .stability.stable_top_k_fixed import StableTopKFixed as StableTopKFixed

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Annotated, Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, SerializeAsAny
 
 from accounting import Curve, Relation
@@ -18,9 +18,13 @@ from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, In
 from dpselect.mechanisms.traits import Traits, require_whole, settings_of
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler, sampler
+from dpselect.sampling.heights import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+
+__all__ = ["AnyMechanism", "MECHANISMS", "Mechanism", "enumerable", "from_data", "members"]
+__all__ += ["Floats", "Indices", "Numbers", "Sampler", "Scores", "Selection", "Selections", "Sensitivity"]  # in signatures
 
 
 class Mechanism(Frozen, Summable, ABC):
@@ -36,10 +40,7 @@ class Mechanism(Frozen, Summable, ABC):
             require_whole(cls)
             MECHANISMS.add(cls)
 
-    # -- what a member supplies -------------------------------------------------------------------------------------
-
     traits: ClassVar[Traits]
-    """What it answers, and how: declared once, in the member's class."""
 
     @property
     @abstractmethod
@@ -297,4 +298,3 @@ def enumerable(outcomes: float, limit: float = 2e5) -> None:
 
 
 AnyMechanism = Annotated[SerializeAsAny[Mechanism], BeforeValidator(from_data)]
-Positions = NDArray[np.int64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -28,6 +29,20 @@ def ratio_up(numerator: float, denominator: float) -> float:
             "latter is a scale use more noise, where it is an epsilon raise it"
         )
     return quotient if Fraction(quotient) * Fraction(denominator) >= Fraction(numerator) else math.nextafter(quotient, math.inf)
+
+
+def rate_down(epsilon: float, span: float) -> float:
+    """epsilon / span, nats per unit of what changes by `span`, as the greatest float that is not above it.
+
+    Raises:
+        InvalidMechanism: that is 0.
+    """
+    quotient = min(epsilon / span, sys.float_info.max)
+    fits = math.isfinite(span) and Fraction(quotient) * Fraction(span) <= Fraction(epsilon)
+    rate = quotient if fits else math.nextafter(quotient, 0.0)
+    if rate == 0.0:
+        raise InvalidMechanism(f"epsilon={epsilon} beside a range of {span:g} is below the least float: raise it")
+    return rate
 
 
 def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:

@@ -1,19 +1,29 @@
-"""Scores by rank: one sort of the values, and positions only for the ranks that are released."""
+"""Scores by rank: one sort of the values, and positions only for the ranks that are released; and matrices of scores by row."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.scores import Numbers, Scores, centred
+from dpselect.errors import InvalidScores
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Floats, Indices
+from dpselect.scores import Numbers, Scores
+
+
+def centred(values: Numbers) -> NDArray[np.float64]:
+    """(m,) values minus their maximum as float64: rankings do not see a common shift, and large integers keep their gaps."""
+    if values.dtype == np.int64:
+        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
+        return -(values.max().astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
+    return np.asarray(values - values.max(), dtype=np.float64)
+
 
 # Which of many numbers are among a few given ones, by hashing into cells: a search for each would cost more than a sort.
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _CELLS = 1 << 16
 
@@ -129,3 +139,63 @@ class Ranked:
             for item in np.flatnonzero(chunk == number).tolist():
                 positions[item] = start + where[found == level[item]][place[item]]
         return positions
+
+
+# Uniformly random sequences in which place i takes one of the best allowed[i] ranks, no rank twice.
+
+
+def draw_sequences(allowed: Indices, source: Sampler) -> Indices:
+    """(rounds, k) ranks from 1, for (rounds, k) non-decreasing `allowed` with allowed[i] > i.
+
+    What a place may take includes what earlier places may, so each place is uniform over what is left: the first swaps of a
+    Fisher-Yates shuffle.
+    """
+    place = np.arange(allowed.shape[1])
+    picks = source.below((allowed - place).ravel()).reshape(allowed.shape) + place
+    return np.array([_swaps(row) for row in picks.tolist()], dtype=np.int64) + 1
+
+
+def _swaps(picks: list[int]) -> list[int]:
+    moved: dict[int, int] = {}
+    for place, pick in enumerate(picks):
+        moved[place], moved[pick] = moved.get(pick, pick), moved.get(place, place)
+    return [moved[place] for place in range(len(picks))]
+
+
+# Many score vectors at once: the rows of a matrix, a block of them at a time.
+
+
+def blocks(matrix: Numbers, cells: int = 1 << 16) -> Iterator[Numbers]:
+    """Consecutive rows, about `cells` scores at a time: by default as many as fit the cache."""
+    step = max(1, cells // matrix.shape[1])
+    return (matrix[start : start + step] for start in range(0, len(matrix), step))
+
+
+def count_blocks(matrix: Numbers) -> Iterator[Numbers]:
+    """The `blocks` of a matrix of counts.
+
+    Raises:
+        InvalidScores: the matrix contains a negative number, which is no count.
+    """
+    if np.any(matrix < 0):
+        raise InvalidScores(
+            "matrix contains a negative number: this mechanism takes a candidate that is not there as one with count 0, so it "
+            "needs counts >= 0; for utilities use a mechanism for a public domain, Peeling for example"
+        )
+    return blocks(matrix)
+
+
+def highest(block: Numbers, count: int) -> Numbers:
+    """(rows, min(count, m)) the highest scores of every row, descending."""
+    best, columns = block.copy(), block.shape[1]
+    if 2 * count < columns:
+        best.partition(columns - count, axis=1)
+        best = best[:, columns - count :]
+    best.sort(axis=1)
+    return best[:, ::-1][:, :count]
+
+
+def ranked_rows(block: Numbers) -> Indices:
+    """(rows, m) positions of every row's scores, highest first, ties by position."""
+    ascending = np.argsort(block[:, ::-1], axis=1, kind="stable")
+    return block.shape[1] - 1 - ascending[:, ::-1]

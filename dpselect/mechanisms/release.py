@@ -1,13 +1,24 @@
-"""From positions to a Selection: the only place that decides what leaves the library."""
+"""From positions to a Selection, and the values of what is selected: the only place that decides what leaves the library."""
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from dpselect.scores import Scores
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpselect.errors import InvalidRequest
+from dpselect.noise import NoiseName, by_name
+from dpselect.outcome import cells
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection
 
+_LARGEST = 2**53  # beyond it a float64 is no longer every integer
 _LEAST_EXPONENT = -1074  # of the smallest float64
 _STEPS_EXPONENT = 10  # 1024 grid points or more in one unit of scale
 
@@ -55,3 +66,76 @@ def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
 def label_key(label: int | str) -> tuple[bool, int | str]:
     """What sorts integers before text."""
     return isinstance(label, str), label
+
+
+# Noisy values with noise of their own: drawn, and their law.
+
+
+def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler) -> NDArray[np.float64]:
+    """(count,) values plus fresh noise. Theorem M3.
+
+    They are clamped to +-2^53, which no sensitivity notices, and the noisy ones rounded to a public grid of at most scale/1024,
+    exactly (Theorem X7): the low bits of a float64 sum would show the noise (Mironov 2012).
+    """
+    return source.rounded(held.clip(-_LARGEST, _LARGEST), by_name(noise), scale, public_grid(scale))
+
+
+def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1) -> float:
+    """How far released values lie from their scores at most, score units, with this probability for all of so many at once.
+
+    Raises:
+        InvalidRequest: `confidence` is not in (0, 1), or `among` is less than 1.
+    """
+    if not 0 < confidence < 1:
+        raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
+    if among < 1:
+        raise InvalidRequest(f"among={among!r} must be at least 1: how many candidates the interval holds for at once")
+    return scale * float(by_name(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2
+
+
+def with_values(selection: Selection, scores: Scores, noise: NoiseName, scale: float, source: Sampler) -> Selection:
+    """`selection` with the scores of its candidates plus fresh noise, in the order in which it names them."""
+    noisy = noisy_values(_held(scores, positions_of(selection, scores)), noise, scale, source)
+    return selection.model_copy(update={"values": tuple(noisy.tolist())})
+
+
+def positions_of(selection: Selection, scores: Scores) -> list[int]:
+    """Positions of what was selected, in its order; found by label where a selection of private candidates holds none."""
+    if selection.positions is not None:
+        return list(selection.positions)
+    place_of = {label: place for place, label in enumerate(scores.labels or ())}
+    return [place_of[label] for label in selection.labels or ()]
+
+
+def cell_law(scores: Scores, law: Mapping[Any, float], noise: NoiseName, scale: float, edges: ArrayLike) -> dict[Any, float]:
+    """The law of (items, cells of their values) from the `law` of the items: the noise of values is independent of it.
+
+    Exact: a value on the grid is at least an edge where the noisy score rounds to it or beyond.
+    """
+    array, between = cells(edges)
+    grid, held = public_grid(scale), np.clip(scores.dense(), -_LARGEST, _LARGEST)
+    bars = np.concatenate([[-np.inf], (np.ceil(array / grid) - 0.5) * grid, [np.inf]])
+    chances = _between(noise, (bars - held[:, None].astype(np.float64)) / scale)
+    joint = {}
+    for chosen, chance in law.items():
+        items = sorted(chosen) if isinstance(chosen, frozenset) else list(chosen)
+        for places in itertools.product(range(len(between)), repeat=len(items)):
+            seen = tuple(between[place] for place in places)
+            held_in = [float(chances[item, place]) for item, place in zip(items, places, strict=True)]
+            joint[chosen, seen] = chance * math.prod(held_in)
+    return joint
+
+
+def _between(name: NoiseName, bars: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(items, cells) chances that standard symmetric noise lies between neighbouring bars, small ones without cancellation."""
+    noise, low, high = by_name(name), bars[:, :-1], bars[:, 1:]
+    outside = np.where(low >= 0, noise.sf(low) - noise.sf(high), noise.cdf(high) - noise.cdf(low))
+    return np.where((low < 0) & (high > 0), 1 - noise.cdf(low) - noise.sf(high), outside)
+
+
+def _held(scores: Scores, positions: Sequence[int]) -> Numbers:
+    """The scores at these positions; grouped ones are not expanded."""
+    if scores.multiplicities is None:
+        return scores.values[list(positions)]
+    ends = list(itertools.accumulate(scores.multiplicities.tolist()))
+    return scores.values[[bisect.bisect_right(ends, position) for position in positions]]

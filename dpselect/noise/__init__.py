@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from dpselect.noise.base import Noise, NoiseName
-from dpselect.noise.errors import InvalidNoiseArgument, NoiseError, QuadratureError
-from dpselect.noise.exponential import Exponential
+from dpselect.noise.base import InvalidNoiseArgument, Noise, NoiseError, NoiseName, QuadratureError
 from dpselect.noise.gaussian import Gaussian
 from dpselect.noise.gumbel import Gumbel
-from dpselect.noise.half_logistic import HalfLogistic
-from dpselect.noise.laplace import Laplace
-from dpselect.noise.logistic import Logistic
+from dpselect.noise.laplace import Exponential, Laplace
+from dpselect.noise.logistic import HalfLogistic, Logistic
 from dpselect.noise.quadrature import (
     argmax_probabilities,
     argmax_probabilities_many,

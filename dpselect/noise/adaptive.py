@@ -1,75 +1,137 @@
-"""Refinement of the quadrature until two levels agree."""
+"""Adaptive Gauss-Legendre quadrature: pieces between the noisy candidates' kinks, halved until two levels agree.
+
+Everything is in units of the noise scale. A node is an offset from one candidate's score (its anchor), never
+a position, so that node minus score keeps its relative accuracy next to scores 1e3 units below the largest.
+
+The range is cut where the log-concave integrands have fallen by a factor of about exp(-42) from their peak.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.noise.base import Noise
-from dpselect.noise.errors import QuadratureError
-from dpselect.noise.grid import Extent, Grid, build
-from dpselect.noise.numerics import FloatArray, as_floats
+from dpselect.noise.base import FloatArray, Noise, QuadratureError
 
-# The integrands of the top-k probabilities at the nodes z[j] = node minus score j, of shape (m, rows, nodes).
-#
-# S is the top set when some i in S is its smallest, at t, the rest of S is above t and all others are below:
-# pdf_i * prod sf * prod cdf, summed over i. All terms are non-negative, so nothing cancels.
-
-Kernel = Callable[[Noise, FloatArray], FloatArray]
-"""(noise, z) -> integrands of shape (outcomes, rows, nodes)."""
+NODES: Final = 16
+# Beyond this many units between neighbours in rank a swap has probability zero in doubles, for every member.
+GAP_CAP: Final = 2000.0
+_DECAY: Final = 42.0
+_UNIT_NODES, _UNIT_WEIGHTS = np.polynomial.legendre.leggauss(NODES)
+_FRACTIONS: Final = 0.5 + 0.5 * _UNIT_NODES
+_SHARES: Final = 0.5 * _UNIT_WEIGHTS
 
 
-def argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
-    """pdf_i times the product of the other items' cdf, for every item i."""
-    result, cdf = noise.pdf(z), noise.cdf(z)
-    result[1:] *= np.cumprod(cdf[:-1], axis=0)
-    result[:-1] *= np.cumprod(cdf[:0:-1], axis=0)[::-1]
-    return result
+class Extent(NamedTuple):
+    """How far, in noise units, the nodes reach around the candidates, and from which rank on."""
+
+    left: float
+    """Reach below the lowest candidate; 0 where the support is bounded below."""
+    right: float
+    """Reach above the highest candidate."""
+    window: float
+    """Reach around every candidate within a wide gap; what lies between two windows is flat or negligible."""
+    first: int
+    """Ascending rank of the candidate below which no integrand has mass."""
 
 
-def set_kernel(members: Sequence[int]) -> Kernel:
-    """The one set with these positions."""
+class Span(NamedTuple):
+    """An interval per row, cut into `pieces` equal pieces."""
 
-    def kernel(noise: Noise, z: FloatArray) -> FloatArray:
-        above = np.prod(noise.cdf(np.delete(z, members, axis=0)), axis=0)
-        smallest = np.zeros_like(above)
-        for pdf, sf in zip(noise.pdf(z[members]), noise.sf(z[members]), strict=True):
-            above, smallest = above * sf, smallest * sf + above * pdf
-        return np.stack([smallest])
-
-    return kernel
+    anchor: int
+    start: FloatArray
+    length: FloatArray
+    pieces: int
 
 
-def all_sets_kernel(k: int) -> Kernel:
-    """All sets of k positions, in the lexicographic order of `itertools.combinations`."""
+class Grid(NamedTuple):
+    """N nodes per row: anchor (N,), offset and weight (rows, N), ascending in position."""
 
-    def kernel(noise: Noise, z: FloatArray) -> FloatArray:
-        states: _States = {(): (np.ones_like(z[0]), np.zeros_like(z[0]))}
-        for item, functions in enumerate(zip(noise.pdf(z), noise.sf(z), noise.cdf(z), strict=True)):
-            states = _extend(states, item, k, len(z) - item, functions)
-        return np.stack([states[chosen][1] for chosen in sorted(states)])
-
-    return kernel
+    anchor: NDArray[np.intp]
+    offset: FloatArray
+    weight: FloatArray
 
 
-_States = dict[tuple[int, ...], tuple[FloatArray, FloatArray]]
-"""Partial set -> (all its members above the node, one of them at the node and the rest above), others below."""
+def extent(noise: Noise, candidates: int, k: int, *, iterated: bool) -> Extent:
+    """The extent that serves all top-k outcomes of so many candidates, or their iterated integrals."""
+    reach = _DECAY + math.log(candidates)
+    bounded = noise.lower > -math.inf
+    # A set's integrand falls to the left at least as fast as pdf times cdf; an iterated one only as the pdf.
+    depth = reach if iterated else 0.5 * reach
+    left = 0.0 if bounded else -float(noise.log_quantile(-depth))
+    # One-sided noise never moves the k-th largest noisy score below the k-th largest score.
+    first = candidates - k if bounded else 0
+    return Extent(left, float(noise.log_isf(-reach)), math.inf if iterated else reach, first)
 
 
-def _extend(states: _States, item: int, k: int, left: int, functions: tuple[FloatArray, ...]) -> _States:
-    """Every partial set with and without one more item, if `left` items suffice to complete it."""
-    pdf, sf, cdf = functions
-    extended: _States = {}
-    for chosen, (above, smallest) in states.items():
-        if len(chosen) < k:
-            extended[(*chosen, item)] = (above * sf, smallest * sf + above * pdf)
-        if k - len(chosen) < left:
-            extended[chosen] = (above * cdf, smallest * cdf)
-    return extended
+def differences(scores: FloatArray, scale: float) -> FloatArray:
+    """(score a - score j) / scale at [row, a, j], from (rows, m) ascending scores; wide gaps are capped.
 
+    Differences that span no wide gap are those of the scores themselves, exact to one rounding each.
+    """
+    with np.errstate(over="ignore"):
+        exact = (scores[:, :, None] - scores[:, None, :]) / scale
+        gaps = np.diff(scores, axis=1) / scale
+    cluster, position = np.zeros_like(scores), np.zeros_like(scores)
+    np.cumsum(gaps > GAP_CAP, axis=1, out=cluster[:, 1:])
+    np.cumsum(np.minimum(gaps, GAP_CAP), axis=1, out=position[:, 1:])
+    together = cluster[:, :, None] == cluster[:, None, :]
+    return np.where(together, exact, position[:, :, None] - position[:, None, :])
+
+
+def build(gaps: FloatArray, reach: Extent, step: float) -> Grid:
+    """The nodes for rows with these (rows, m-1) gaps between neighbours in rank; pieces of at most `step`."""
+    rows, count = gaps.shape
+    spans = [_tail(0, -reach.left, reach.left, rows, step)] if reach.left else []
+    for rank in range(reach.first, count):
+        spans += _gap_spans(rank, gaps[:, rank], reach.window, step)
+    spans.append(_tail(count, 0.0, reach.right, rows, step))
+    placed = [_place(span) for span in spans if span.pieces]
+    anchor, offset, weight = zip(*placed, strict=True)
+    return Grid(np.concatenate(anchor), np.concatenate(offset, axis=1), np.concatenate(weight, axis=1))
+
+
+def _tail(anchor: int, start: float, length: float, rows: int, step: float) -> Span:
+    return Span(anchor, np.full(rows, start), np.full(rows, length), math.ceil(length / step))
+
+
+def _gap_spans(rank: int, gap: FloatArray, window: float, step: float) -> list[Span]:
+    widest = float(gap.max())
+    if widest <= 2.0 * window:
+        return [Span(rank, np.zeros_like(gap), gap, math.ceil(widest / step))]
+    near = np.minimum(window, 0.5 * gap)
+    pieces = math.ceil(window / step)
+    return [
+        Span(rank, np.zeros_like(gap), near, pieces),
+        Span(rank, near, gap - 2.0 * near, 1),
+        Span(rank + 1, -near, near, pieces),
+    ]
+
+
+def _place(span: Span) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
+    fraction = ((np.arange(span.pieces)[:, None] + _FRACTIONS) / span.pieces).ravel()
+    share = np.tile(_SHARES / span.pieces, span.pieces)
+    offset = span.start[:, None] + span.length[:, None] * fraction
+    return np.full(fraction.size, span.anchor, dtype=np.intp), offset, span.length[:, None] * share
+
+
+def tail_integral_matrix() -> FloatArray:
+    """(NODES, NODES): values at a piece's nodes -> integrals from each node to its end, per unit length.
+
+    Exact for the interpolating polynomial: with P_n the Legendre polynomials, P_n integrates from x to 1 to
+    (P_(n-1)(x) - P_(n+1)(x)) / (2n + 1), and the rule itself yields the Legendre coefficients.
+    """
+    legendre = np.polynomial.legendre.legvander(_UNIT_NODES, NODES)
+    before = np.hstack([np.ones((NODES, 1)), legendre[:, : NODES - 1]])
+    tails = before - legendre[:, 1:]
+    return np.asarray(0.25 * tails @ (legendre[:, :NODES] * _UNIT_WEIGHTS[:, None]).T)
+
+
+# Refinement until two levels agree.
 
 ABSOLUTE: Final = 1e-13
 RELATIVE: Final = 1e-11
@@ -77,6 +139,8 @@ _NEGLIGIBLE: Final = 1e-290  # below this, doubles lose relative accuracy to und
 _LEVELS: Final = 6
 _BLOCK: Final = 1 << 17  # elements of one (candidates or outcomes, rows, nodes) array
 
+Kernel = Callable[[Noise, FloatArray], FloatArray]
+"""(noise, z) -> integrands of shape (outcomes, rows, nodes), at z[j] = node minus score j of shape (m, rows, nodes)."""
 Level = Callable[[float, NDArray[np.intp]], FloatArray]
 """(step, rows) -> probabilities of shape (outcomes, rows)."""
 
@@ -116,16 +180,9 @@ def outcome_integrals(noise: Noise, shift: FloatArray, reach: Extent, kernel: Ke
     by_item = np.moveaxis(shift, 2, 0)
     rows, candidates, _ = shift.shape
     block = max(1, _BLOCK // (rows * max(candidates, outcomes)))
-    parts = [
-        _block_integral(noise, by_item, _slice(grid, start, start + block), kernel) for start in range(0, grid.anchor.size, block)
-    ]
+    parts = []
+    for start in range(0, grid.anchor.size, block):
+        anchor, offset, weight = (part[..., start : start + block] for part in grid)
+        values = kernel(noise, by_item[:, :, anchor] + offset)
+        parts.append(np.einsum("orn,rn->or", values, weight))
     return np.asarray(np.sum(parts, axis=0))
-
-
-def _slice(grid: Grid, start: int, stop: int) -> Grid:
-    return Grid(grid.anchor[start:stop], grid.offset[:, start:stop], grid.weight[:, start:stop])
-
-
-def _block_integral(noise: Noise, by_item: FloatArray, grid: Grid, kernel: Kernel) -> FloatArray:
-    z = by_item[:, :, grid.anchor] + grid.offset
-    return as_floats(np.einsum("orn,rn->or", kernel(noise, z), grid.weight))

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from flint import arb
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dpselect.noise.errors import InvalidNoiseArgument
-from dpselect.noise.numerics import FloatArray, as_floats
+from dpselect.errors import DpSelectError
 
+FloatArray = NDArray[np.float64]
 NoiseName = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+LN2 = float(np.log(2.0))
+NATS_TO_BITS = 1.4426  # 1/ln 2 rounded down by 7e-5 of itself, which leaves room for rounding
 _Formula = Callable[[FloatArray], FloatArray]
 _ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error that the inverses below are documented to have
+
+
+class NoiseError(DpSelectError):
+    """Base of the errors raised by `dpselect.noise`; no message prints an argument's data."""
+
+
+class InvalidNoiseArgument(NoiseError):
+    """An argument of a distribution or of the quadrature is outside its stated domain."""
+
+
+class QuadratureError(NoiseError):
+    """Successive refinements of a quadrature did not agree to the promised accuracy."""
+
+
+def as_floats(x: Any) -> FloatArray:
+    """The argument as float64, copied only when it is something else."""
+    return np.asarray(x, dtype=np.float64)
+
+
+def log1mexp(x: FloatArray) -> FloatArray:
+    """log(1 - exp(-x)) for x >= 0, accurate at both ends."""
+    return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
 
 
 class Noise(ABC):
@@ -27,13 +51,13 @@ class Noise(ABC):
     """
 
     name: ClassVar[NoiseName]
-    symmetric: ClassVar[bool]
+    symmetric: ClassVar[bool] = False
     """The law of -Z equals the law of Z."""
     lipschitz: ClassVar[bool]
     """log sf is 1-Lipschitz, that is, the hazard rate pdf / sf is at most one (theory sheet, section 3)."""
-    lower: ClassVar[float]
+    lower: ClassVar[float] = -np.inf
     """Infimum of the support."""
-    kinks: ClassVar[tuple[float, ...]]
+    kinks: ClassVar[tuple[float, ...]] = ()
     """Points where the density is not smooth."""
 
     @final

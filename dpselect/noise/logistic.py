@@ -1,4 +1,4 @@
-"""Logistic noise: the difference of two Gumbels."""
+"""Logistic noise, which is the difference of two Gumbels, and its absolute value: half-logistic noise."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import scipy
 from flint import arb
 
-from dpselect.noise.base import NoiseName, SymmetricNoise
-from dpselect.noise.numerics import NATS_TO_BITS, FloatArray, log1mexp
+from dpselect.noise.base import LN2, NATS_TO_BITS, FloatArray, Noise, NoiseName, SymmetricNoise, log1mexp
 
 
 @final
@@ -18,8 +17,6 @@ class Logistic(SymmetricNoise):
 
     name: ClassVar[NoiseName] = "logistic"
     lipschitz: ClassVar[bool] = True
-    lower: ClassVar[float] = -np.inf
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         draws: FloatArray = scipy.special.logit(u, out=out)
@@ -51,3 +48,57 @@ class Logistic(SymmetricNoise):
 
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
         return log_u - log1mexp(-log_u)
+
+
+@final
+class HalfLogistic(Noise):
+    """sf 2 / (1 + exp(z)) for z >= 0; its hazard rate is 1 / (1 + exp(-z))."""
+
+    name: ClassVar[NoiseName] = "half_logistic"
+    lipschitz: ClassVar[bool] = True
+    lower: ClassVar[float] = 0.0
+    kinks: ClassVar[tuple[float, ...]] = (0.0,)
+
+    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
+        z = np.arctanh(u, out=out)
+        return np.multiply(z, 2.0, out=z)
+
+    def isf_ball(self, q: arb) -> arb:
+        return (2 / q - 1).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z - 1.0
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-z)
+        return 2.0 * odds / np.square(1.0 + odds)
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        return LN2 - z - 2.0 * np.log1p(np.exp(-z))
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        return np.tanh(0.5 * z)
+
+    def _sf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-z)
+        return 2.0 * odds / (1.0 + odds)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        below = np.tanh(0.5 * z)
+        return np.where(below <= 0.5, np.log(below), np.log1p(-self._sf(z)))
+
+    def _log_sf(self, z: FloatArray) -> FloatArray:
+        return np.where(z <= 1.0, np.log1p(-np.tanh(0.5 * z)), LN2 - z - np.log1p(np.exp(-z)))
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return 2.0 * np.arctanh(u)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return np.where(q <= 0.5, np.log(2.0 - q) - np.log(q), 2.0 * np.arctanh(1.0 - q))
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return np.where(log_u <= -LN2, 2.0 * np.arctanh(np.exp(log_u)), self._isf(-np.expm1(log_u)))
+
+    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+        upper = np.log(2.0 - np.exp(log_q)) - log_q
+        return np.where(log_q <= -LN2, upper, 2.0 * np.arctanh(-np.expm1(log_q)))

@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpselect.noise import softmax
-from dpselect.noise.adaptive import Kernel, all_sets_kernel, argmax_kernel, outcome_integrals, refine, set_kernel
-from dpselect.noise.base import Noise
-from dpselect.noise.errors import InvalidNoiseArgument
-from dpselect.noise.grid import NODES, Extent, Grid, build, differences, extent, tail_integral_matrix
-from dpselect.noise.numerics import FloatArray, as_floats
+from dpselect.noise import gumbel
+from dpselect.noise.adaptive import NODES, Kernel, build, differences, extent, outcome_integrals, refine, tail_integral_matrix
+from dpselect.noise.base import FloatArray, InvalidNoiseArgument, Noise, as_floats
 
 _STEP: Final = 4.0  # noise units; halved at least once
 _ORDER_STEP: Final = 1.0  # iterated integrals interpolate, which takes shorter pieces
@@ -35,7 +32,7 @@ _LARGEST_SCORE: Final = 1e300
 
 def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> FloatArray:
     """P[candidate i has the largest noisy score], shape (m,), for scores of shape (m,) in score units."""
-    return as_floats(argmax_probabilities_many(noise, scale, _vector(scores)[None])[0])
+    return as_floats(argmax_probabilities_many(noise, scale, _checked(scores, 1, scale)[None])[0])
 
 
 def argmax_probabilities_many(noise: Noise, scale: float, matrix: ArrayLike) -> FloatArray:
@@ -44,10 +41,9 @@ def argmax_probabilities_many(noise: Noise, scale: float, matrix: ArrayLike) -> 
     Raises `InvalidNoiseArgument` for a scale that is not positive or scores that are not finite,
     `QuadratureError` if the accuracy is not reached.
     """
-    scores = _checked(matrix, 2)
-    _check_scale(scale)
+    scores = _checked(matrix, 2, scale)
     if noise.name == "gumbel":
-        return softmax.softmax(scores, scale)
+        return gumbel.softmax(scores, scale)
     order = np.argsort(scores, axis=1, kind="stable")
     ascending = np.take_along_axis(scores, order, axis=1)
     _, first, row = np.unique(ascending - ascending[:, -1:], axis=0, return_index=True, return_inverse=True)
@@ -58,13 +54,13 @@ def argmax_probabilities_many(noise: Noise, scale: float, matrix: ArrayLike) -> 
 
 def subset_probability(noise: Noise, scale: float, scores: ArrayLike, subset: Collection[int]) -> float:
     """P[the len(subset) largest noisy scores are exactly those of `subset`], for scores of shape (m,)."""
-    vector, k = _vector(scores), len(subset)
-    _check_scale(scale)
-    _check_subset(subset, vector.size)
+    vector, k = _checked(scores, 1, scale), len(subset)
+    if len(set(subset)) != k or not all(0 <= i < vector.size for i in subset):
+        raise InvalidNoiseArgument(f"subset: indices must be distinct and lie in 0..{vector.size - 1}")
     if k in (0, vector.size):
         return 1.0
     if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
-        return softmax.top_sets(vector, scale, subset, k)[frozenset(subset)]
+        return gumbel.top_sets(vector, scale, subset, k)[frozenset(subset)]
     order = np.argsort(vector, kind="stable")
     positions = np.flatnonzero(np.isin(order, list(subset))).tolist()
     return float(_integrate(noise, scale, vector[order][None], k, set_kernel(positions), 1)[0, 0])
@@ -75,13 +71,12 @@ def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
 
     Raises `InvalidNoiseArgument` for more than 100000 sets, or k outside 1..m.
     """
-    vector = _vector(scores)
-    _check_scale(scale)
+    vector = _checked(scores, 1, scale)
     _check_k(k, vector.size, math.comb(vector.size, max(k, 0)))
     if k == vector.size:
         return {frozenset(range(k)): 1.0}
     if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
-        return softmax.top_sets(vector, scale, range(vector.size), k)
+        return gumbel.top_sets(vector, scale, range(vector.size), k)
     order = np.argsort(vector, kind="stable")
     sets = [frozenset(order[list(s)].tolist()) for s in itertools.combinations(range(vector.size), k)]
     values = _integrate(noise, scale, vector[order][None], k, all_sets_kernel(k), len(sets))[:, 0]
@@ -94,24 +89,22 @@ def ordered_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
 
     Raises `InvalidNoiseArgument` for more than 100000 sequences, or k outside 1..m.
     """
-    vector = _vector(scores)
-    _check_scale(scale)
+    vector = _checked(scores, 1, scale)
     _check_k(k, vector.size, math.perm(vector.size, max(k, 0)))
     if k == 1:
         return {(i,): p for i, p in enumerate(argmax_probabilities(noise, scale, vector).tolist())}
     if noise.name == "gumbel":
-        return softmax.ordered(vector, scale, k)
+        return gumbel.ordered(vector, scale, k)
     return _iterated(noise, scale, vector, k)
 
 
 def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tuple[int, ...], float]:
     order = np.argsort(vector, kind="stable")
     shift = differences(vector[order][None], scale)[0]
-    reach = extent(noise, vector.size, k, iterated=True)
     sequences = list(itertools.permutations(order.tolist(), k))
 
     def level(step: float, _: NDArray[np.intp]) -> FloatArray:
-        found = OrderIntegrator(noise, shift, reach, step).sequences(k)
+        found = OrderIntegrator(noise, shift, k, step).sequences()
         return np.array([found[s] for s in itertools.permutations(range(vector.size), k)])[:, None]
 
     values = refine(level, 1, _ORDER_STEP)[:, 0]
@@ -139,22 +132,15 @@ def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: K
     return np.concatenate([chunk(scores[i : i + _ROWS]) for i in range(0, len(scores), _ROWS)], axis=1)
 
 
-def _vector(scores: ArrayLike) -> FloatArray:
-    return _checked(scores, 1)
-
-
-def _checked(scores: ArrayLike, dimensions: int) -> FloatArray:
+def _checked(scores: ArrayLike, dimensions: int, scale: float) -> FloatArray:
     array = as_floats(scores)
     if array.ndim != dimensions or array.shape[-1] == 0:
         raise InvalidNoiseArgument(f"scores: shape {array.shape}, but a non-empty array of {dimensions} dimension(s) is needed")
     if not np.all(np.abs(array) <= _LARGEST_SCORE):
         raise InvalidNoiseArgument(f"scores: every score must be finite, of size at most {_LARGEST_SCORE:g}")
-    return array
-
-
-def _check_scale(scale: float) -> None:
     if not (math.isfinite(scale) and scale > 0.0):
         raise InvalidNoiseArgument(f"scale: {scale!r} must be a positive, finite number of score units")
+    return array
 
 
 def _check_k(k: int, candidates: int, outcomes: int) -> None:
@@ -165,11 +151,6 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
             f"k: {k} of {candidates} scores has {outcomes} outcomes, more than the {_OUTCOMES} enumerated; "
             "ask for one set with subset_probability"
         )
-
-
-def _check_subset(subset: Collection[int], candidates: int) -> None:
-    if len(set(subset)) != len(subset) or not all(0 <= i < candidates for i in subset):
-        raise InvalidNoiseArgument(f"subset: indices must be distinct and lie in 0..{candidates - 1}")
 
 
 # Probabilities of the released order: iterated integrals from the highest candidate down.
@@ -184,18 +165,19 @@ _TAILS: Final = tail_integral_matrix()
 class OrderIntegrator:
     """The functions of one score vector on one grid, pieces along the first of the two node axes."""
 
-    def __init__(self, noise: Noise, shift: FloatArray, reach: Extent, step: float) -> None:
+    def __init__(self, noise: Noise, shift: FloatArray, k: int, step: float) -> None:
         """Evaluate the (m, m) score differences' functions at pieces of at most `step`."""
-        gaps = np.diagonal(shift, offset=-1)[None]
-        grid = build(gaps, reach, step)
+        self._k = k
+        grid = build(np.diagonal(shift, offset=-1)[None], extent(noise, len(shift), k, iterated=True), step)
         z = (shift.T[:, grid.anchor] + grid.offset).reshape(len(shift), -1, NODES)
         self._pdf, self._sf, self._cdf = noise.pdf(z), noise.sf(z), noise.cdf(z)
-        self._weight, self._length = _by_piece(grid)
+        self._weight = grid.weight.reshape(-1, NODES)
+        self._length = self._weight.sum(axis=1)
 
-    def sequences(self, k: int) -> dict[tuple[int, ...], float]:
+    def sequences(self) -> dict[tuple[int, ...], float]:
         """Probability of every sequence of k positions, sharing the integrals of common beginnings."""
         above: dict[tuple[int, ...], FloatArray] = {(i,): sf for i, sf in enumerate(self._sf)}
-        for _ in range(k - 2):
+        for _ in range(self._k - 2):
             above = {(*done, i): self._above(g, i) for done, g in above.items() for i in self._left(done)}
         return {(*done, i): self._last(done, g, i) for done, g in above.items() for i in self._left(done)}
 
@@ -210,11 +192,60 @@ class OrderIntegrator:
         return as_floats(self._length[:, None] * (integrand @ _TAILS.T) + later[:, None])
 
     def _last(self, done: tuple[int, ...], g: FloatArray, item: int) -> float:
-        others = [i for i in self._left(done) if i != item]
-        below = np.prod(self._cdf[others], axis=0)
+        below = np.prod(self._cdf[self._left((*done, item))], axis=0)
         return float((self._pdf[item] * g * below * self._weight).sum())
 
 
-def _by_piece(grid: Grid) -> tuple[FloatArray, FloatArray]:
-    weight = grid.weight.reshape(-1, NODES)
-    return weight, weight.sum(axis=1)
+# The integrands of the top-k probabilities at the nodes z[j] = node minus score j, of shape (m, rows, nodes).
+#
+# S is the top set when some i in S is its smallest, at t, the rest of S is above t and all others are below:
+# pdf_i * prod sf * prod cdf, summed over i. All terms are non-negative, so nothing cancels.
+
+
+def argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
+    """pdf_i times the product of the other items' cdf, for every item i."""
+    result, cdf = noise.pdf(z), noise.cdf(z)
+    result[1:] *= np.cumprod(cdf[:-1], axis=0)
+    result[:-1] *= np.cumprod(cdf[:0:-1], axis=0)[::-1]
+    return result
+
+
+def set_kernel(members: Sequence[int]) -> Kernel:
+    """The one set with these positions."""
+
+    def kernel(noise: Noise, z: FloatArray) -> FloatArray:
+        above = np.prod(noise.cdf(np.delete(z, members, axis=0)), axis=0)
+        smallest = np.zeros_like(above)
+        for pdf, sf in zip(noise.pdf(z[members]), noise.sf(z[members]), strict=True):
+            above, smallest = above * sf, smallest * sf + above * pdf
+        return np.stack([smallest])
+
+    return kernel
+
+
+def all_sets_kernel(k: int) -> Kernel:
+    """All sets of k positions, in the lexicographic order of `itertools.combinations`."""
+
+    def kernel(noise: Noise, z: FloatArray) -> FloatArray:
+        states: _States = {(): (np.ones_like(z[0]), np.zeros_like(z[0]))}
+        for item, functions in enumerate(zip(noise.pdf(z), noise.sf(z), noise.cdf(z), strict=True)):
+            states = _extend(states, item, k, len(z) - item, functions)
+        return np.stack([states[chosen][1] for chosen in sorted(states)])
+
+    return kernel
+
+
+_States = dict[tuple[int, ...], tuple[FloatArray, FloatArray]]
+"""Partial set -> (all its members above the node, one of them at the node and the rest above), others below."""
+
+
+def _extend(states: _States, item: int, k: int, left: int, functions: tuple[FloatArray, ...]) -> _States:
+    """Every partial set with and without one more item, if `left` items suffice to complete it."""
+    pdf, sf, cdf = functions
+    extended: _States = {}
+    for chosen, (above, smallest) in states.items():
+        if len(chosen) < k:
+            extended[(*chosen, item)] = (above * sf, smallest * sf + above * pdf)
+        if k - len(chosen) < left:
+            extended[chosen] = (above * cdf, smallest * cdf)
+    return extended

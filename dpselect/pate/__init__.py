@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dpselect.errors import InvalidBallots
 from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.budgets import Prices, calibrated, fitted, prices, rounds_for
-from dpselect.pate.data_dependent.rounds import UnsanitisedPrivacy, data_dependent
 from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease
-from dpselect.pate.errors import InvalidBallots
+from dpselect.pate.data_dependent.unsanitised import UnsanitisedPrivacy, data_dependent
 from dpselect.pate.voting.binary_voting import BinaryVoting
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax

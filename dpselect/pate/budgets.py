@@ -7,29 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-from accounting import (
-    ZCDP,
-    Approximate,
-    BoundedRange,
-    Budget,
-    CalibrationError,
-    Curve,
-    GaussianDP,
-    adaptive_composition,
-    calibrate,
-    calibrate_count,
-)
+import accounting as acc
 from accounting.arguments import whole
-from accounting.conversion.pld import Dominated, composable, pld_epsilon
+from accounting.conversion.pld.compose import composable, pld_epsilon
 from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
 from accounting.spending.budget import checked_budget
 from dpselect.calibration import knob_of
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Mechanism
-from dpselect.mechanisms.base import members
+from dpselect.mechanisms.base import Mechanism, members
 from dpselect.mechanisms.traits import RHO, SIGMA
 from dpselect.noise import by_name
-from dpselect.pate.ballots.vote import Vote
+from dpselect.pate.ballots.ballots import Vote
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.stable_voting import StableVoting
 
@@ -66,7 +54,7 @@ class Prices:
     best: float
 
 
-def calibrated(family: Family, budget: Budget, *, rounds: int = 600, bracket: Bracket = (1e-6, 1e6)) -> Mechanism:
+def calibrated(family: Family, budget: acc.Budget, *, rounds: int = 600, bracket: Bracket = (1e-6, 1e6)) -> Mechanism:
     """The member of `family` with the least noise of which `budget` pays for `rounds` rounds, fixed in advance, and all of it.
 
     Uses the best accounting of the curves, privacy loss distributions included, and the safe end of the search. Theorem P16.
@@ -82,12 +70,12 @@ def calibrated(family: Family, budget: Budget, *, rounds: int = 600, bracket: Br
         InvalidRequest: rounds is no integer >= 1, or family returns no mechanism.
     """
     count = _checked(rounds)
-    return family(calibrate(lambda parameter: count * _curve(family(parameter)), budget, bracket))
+    return family(acc.calibrate(lambda parameter: count * _curve(family(parameter)), budget, bracket))
 
 
 def fitted(
     member: type[Vote] | str,
-    budget: Budget,
+    budget: acc.Budget,
     *,
     rounds: int = 600,
     ratio: float | None = None,
@@ -117,7 +105,8 @@ def fitted(
         InvalidMechanism: the settings are no fields of the mechanism, or outside their domain.
     """
     kind, budget = _member(member), checked_budget(budget)
-    _require_sought(kind, settings)
+    if (sought := knob_of(kind).field) in settings:
+        raise InvalidRequest(f"{sought} is what fitted finds for the budget: leave it out, or make {kind.__name__} with it")
     if ratio is not None and (kind is not ConfidentGNMax or "sigma_threshold" in settings):
         raise InvalidRequest(f"ratio={ratio!r} is for ConfidentGNMax without a sigma_threshold: leave it out")
     if adaptive and kind is not StableVoting:
@@ -132,7 +121,7 @@ def fitted(
     return _sharpened(found, budget, rounds) if adaptive else found
 
 
-def rounds_for(mechanism: Mechanism, budget: Budget) -> int:
+def rounds_for(mechanism: Mechanism, budget: acc.Budget) -> int:
     """How many rounds of `mechanism` the budget pays for, as one plan that is fixed in advance; 0 if not even one.
 
     `Budget.how_many` is less: it counts charges that may be chosen after earlier answers, each rounded up at the filter's one
@@ -143,7 +132,7 @@ def rounds_for(mechanism: Mechanism, budget: Budget) -> int:
         CalibrationError: the budget admits any number.
         InvalidRequest: this is no mechanism.
     """
-    return calibrate_count(_curve(mechanism), budget)
+    return acc.calibrate_count(_curve(mechanism), budget)
 
 
 def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: bool = True) -> Prices:
@@ -169,17 +158,17 @@ def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: b
     return Prices(rounds, delta, rdp, _exact(plan, delta) if left > 0 else None, programme, best)
 
 
-def adaptive_epsilon(mechanism: StableVoting, delta: float, rounds: int, *, tolerance: float = 1e-3) -> float:
+def adaptive_epsilon(mechanism: StableVoting, delta: float, rounds: int) -> float:
     """Epsilon of the rounds by the adaptive programme, choice before test in each. Theorem P16."""
-    choice = Approximate(curve=BoundedRange(epsilon=2 * math.sqrt(mechanism.rho)), delta0=mechanism.failure_delta)
-    test = GaussianDP(mu=math.sqrt(mechanism.rho))
-    return adaptive_composition([choice, test] * _checked(rounds), delta, tolerance=tolerance).epsilon_upper
+    choice = acc.Approximate(curve=acc.BoundedRange(epsilon=2 * math.sqrt(mechanism.rho)), delta0=mechanism.failure_delta)
+    test = acc.GaussianDP(mu=math.sqrt(mechanism.rho))
+    return acc.adaptive_composition([choice, test] * _checked(rounds), delta).epsilon_upper
 
 
-def _exact(plan: Curve, delta: float) -> float | None:
+def _exact(plan: acc.Curve, delta: float) -> float | None:
     if plan.profile(0.0) is not None:
         return invert_profile(lambda epsilon: 1.0 if (value := plan.profile(epsilon)) is None else value, delta)
-    losses = plan.losses() if isinstance(plan, Dominated) else None
+    losses = plan.losses()
     return None if losses is None or not composable(losses) else pld_epsilon(losses, delta).value
 
 
@@ -187,17 +176,10 @@ def _checked(rounds: int) -> int:
     return whole("rounds", rounds, "how many items are labelled", error=InvalidRequest)
 
 
-def _curve(mechanism: Mechanism) -> Curve:
+def _curve(mechanism: Mechanism) -> acc.Curve:
     if not isinstance(mechanism, Mechanism):
         raise InvalidRequest("a configured mechanism is needed, pate.GNMax(sigma=40, labels=10) for example")
     return mechanism.curve
-
-
-def _require_sought(member: type[Vote], settings: dict[str, Any]) -> None:
-    """Refuse a setting that would be overwritten, or decide what is to be found."""
-    sought = knob_of(member).field
-    if sought in settings:
-        raise InvalidRequest(f"{sought} is what fitted finds for the budget: leave it out, or make {member.__name__} with it")
 
 
 def _member(member: type[Vote] | str) -> type[Vote]:
@@ -218,7 +200,7 @@ def _by_sigma(member: type[Vote], ratio: float, settings: dict[str, Any]) -> Fam
     return family
 
 
-def _failure(budget: Budget, rounds: int) -> float:
+def _failure(budget: acc.Budget, rounds: int) -> float:
     """A round's chance of failure: the share of delta at which the stability test asks for the narrowest gap.
 
     Decided by zCDP, which is quick. A share is no matter of privacy: the mechanism is calibrated with it afterwards.
@@ -230,16 +212,16 @@ def _failure(budget: Budget, rounds: int) -> float:
     return min((share * budget.delta / rounds * _SAFE for share in shares), key=lambda one: _gap(one, budget, rounds))
 
 
-def _gap(failure: float, budget: Budget, rounds: int) -> float:
+def _gap(failure: float, budget: acc.Budget, rounds: int) -> float:
     """About how wide a gap has to be to pass, up to a factor; inf where the budget pays for no test."""
     try:
-        rho = calibrate(lambda rho: Approximate(curve=ZCDP(rho=rounds * rho), delta0=rounds * failure), budget, _RHOS)
-    except CalibrationError:
+        rho = acc.calibrate(lambda rho: acc.Approximate(curve=acc.ZCDP(rho=rounds * rho), delta0=rounds * failure), budget, _RHOS)
+    except acc.CalibrationError:
         return math.inf
     return float(by_name("gaussian").isf(failure)) / math.sqrt(rho)
 
 
-def _sharpened(start: StableVoting, budget: Budget, rounds: int) -> StableVoting:
+def _sharpened(start: StableVoting, budget: acc.Budget, rounds: int) -> StableVoting:
     """The same with the greatest rho whose rounds fit the budget by the adaptive programme, or `start` if that is no more."""
     best, cost, power = start, adaptive_epsilon(start, budget.delta, rounds), 1.8
     for _ in range(_STEPS):

@@ -1,8 +1,8 @@
 from .best_of import PlannedRuns as PlannedRuns
 from .best_of import plan_runs as plan_runs
-from .figures import plot_chart as plot_chart
-from .figures import plot_plan as plot_plan
 from .planner import plan as plan
+from .plotting import plot_chart as plot_chart
+from .plotting import plot_plan as plot_plan
 from .quality import Estimate as Estimate
 from .quality import Quality as Quality
 from .release_plan import PlannedMechanism as PlannedMechanism

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from numbers import Real
 from typing import final
 
@@ -78,9 +77,12 @@ def plan_runs(
         raise InvalidRequest(f"best={shown(best)} and reach={shown(reach)} must be shares with 0 < best < reach < 1")
     found, why = [], None
     for law in _laws(best, reach):
-        whole = partial(_whole, family, law, relation)
+
+        def whole(parameter: float, law: NumberOfRuns = law) -> RepeatAndSelect:
+            return RepeatAndSelect(base=family(parameter), distribution=law, relation=relation)
+
         try:
-            parameter = calibrate(lambda parameter, whole=whole: whole(parameter).curve, budget, bracket)  # type: ignore[misc]
+            parameter = calibrate(lambda parameter: whole(parameter).curve, budget, bracket)
         except CalibrationError as error:
             why = error
             continue
@@ -89,12 +91,6 @@ def plan_runs(
         raise why or CalibrationError("no law of the number of runs reaches so far: ask for a smaller reach")
     rising = _price(family(bracket[0])) < _price(family(bracket[1]))
     return tuple(sorted(found, key=lambda one: one.parameter, reverse=rising))
-
-
-def _whole(
-    family: Callable[[float], Curve | Mechanism], law: NumberOfRuns, relation: Relation | None, parameter: float
-) -> RepeatAndSelect:
-    return RepeatAndSelect(base=family(parameter), distribution=law, relation=relation)
 
 
 def tried(law: NumberOfRuns, best: float) -> float:

@@ -5,24 +5,24 @@ A mechanism that falls clearly behind the best even with less noise than it coul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
+import numpy as np
+
 from dpselect.mechanisms import Mechanism
-from dpselect.planning.evaluate import quality
 from dpselect.planning.families import Family, variants
 from dpselect.planning.fit import Fitted, fits, whole
-from dpselect.planning.levels import Levels
+from dpselect.planning.laws.base import Runs, outcomes
 from dpselect.planning.loads import Bounding
-from dpselect.planning.quality import Quality
-from dpselect.planning.reasons import unsuited
+from dpselect.planning.quality import Estimate, Quality
 from dpselect.planning.release_plan import PlannedMechanism, Unsuited
-from dpselect.planning.runs import Runs
+from dpselect.planning.score_levels import Levels
+from dpselect.planning.shape import Shape
 from dpselect.planning.task import Criterion, Part, Task
 
 Progress = Callable[[int, int], None]
-Worth = tuple[float, ...]
 
 _SCREENED = 300  # runs by which the settings of one mechanism are compared
 _GLANCED = 100  # runs that show that a mechanism is clearly behind
@@ -30,45 +30,40 @@ _LESS_NOISE = 0.85  # more than the best price ever saves over that by Renyi div
 _CLIPS_SPLIT = 3  # clips of one family for which every split of delta is tried
 _IN_FULL = 6  # so many at most are worked out in full
 _BEHIND = 0.01  # of a share of 1: what is so far behind with so much less noise is settled
+SAMPLES = 4  # of users
+CLOSE = 0.01  # recalls that differ by less are about as good, and the one that survives a wrong guess is the safer choice
 
 
 @final
 @dataclass(frozen=True)
 class Judge:
-    """How qualities are found and compared.
-
-    Attributes:
-        rounds, seed: of the simulations.
-        level: confidence of the intervals.
-        rank_by: what counts first.
-        places: whether it matters which item stands in which place.
-    """
+    """How qualities are found and compared; the fields are those of `plan` and, of one simulation, of `Runs`."""
 
     rounds: int
     seed: int
     level: float
     rank_by: Criterion
-
     places: bool = False
 
-    def screened(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding, runs: int = _SCREENED) -> Quality:
+    def screened(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding, runs: int) -> Quality:
         """A quick look, to choose settings by; other draws than those of `judged`, which the choice then does not flatter."""
         quick = Runs(min(self.rounds, runs), self.seed, stage=0, fine=False, places=self.places)
         return self._over_groups(mechanism, task.rankings(part, bounding), quick)
 
     def judged(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding) -> Quality:
         """The quality that is reported."""
-        runs = Runs(self.rounds, self.seed, places=self.places)
-        return self._over_groups(mechanism, task.rankings(part, bounding), runs)
+        return self._over_groups(mechanism, task.rankings(part, bounding), Runs(self.rounds, self.seed, places=self.places))
 
     def _over_groups(self, mechanism: Mechanism, rankings: Sequence[tuple[int, Levels]], runs: Runs) -> Quality:
         """On average over the groups, all intervals together with the stated confidence."""
         level = 1 - (1 - self.level) / len(rankings)
         own = (replace(runs, seed=runs.seed + place) for place in range(len(rankings)))  # draws of its own for each group
-        found = [(count, quality(mechanism, levels, runs, level)) for (count, levels), runs in zip(rankings, own, strict=True)]
-        return found[0][1] if len(found) == 1 else Quality.average(found)
+        return Quality.average(
+            (count, Quality.of(outcomes(mechanism, levels, runs), levels, level))
+            for (count, levels), runs in zip(rankings, own, strict=True)
+        )
 
-    def worth(self, found: Quality) -> Worth:
+    def worth(self, found: Quality) -> tuple[float, ...]:
         """The better, the greater; ties are broken by the other criteria."""
         in_place = found.in_place.value if found.in_place is not None else 0.0
         first = {
@@ -86,13 +81,13 @@ def compared(
 ) -> tuple[list[PlannedMechanism], list[Unsuited]]:
     """The families that can do the task, best first, one entry for each name, and why the others cannot."""
     suited, others = _sorted_out(families, task)
-    tell = progress or _silent
+    tell = progress or (lambda _done, _total: None)
     looked_at: dict[str, _Look] = {}
     for done, (name, members) in enumerate(suited.items()):
         tell(done, 2 * len(suited))
         best = _best(members, task, judge)
         if best is None:
-            others.append(Unsuited(name=name, reason=_TOO_DEAR))
+            others.append(Unsuited(name=name, reason="no amount of noise brings it within the budget"))
         else:
             looked_at[name] = best
     worths = sorted((judge.worth(look.quality) for look in looked_at.values()), reverse=True)
@@ -106,10 +101,6 @@ def compared(
     return sorted(planned, key=lambda one: judge.worth(one.quality), reverse=True), others
 
 
-def _silent(_done: int, _total: int) -> None:
-    """Nobody wants to know."""
-
-
 @final
 @dataclass(frozen=True)
 class _Look:
@@ -119,23 +110,18 @@ class _Look:
     quality: Quality
 
 
-_TOO_DEAR = "no amount of noise brings it within the budget"
-
-
 def _sorted_out(families: Sequence[Family], task: Task) -> tuple[dict[str, list[Family]], list[Unsuited]]:
     suited: dict[str, list[Family]] = {}
     reasons: dict[str, str] = {}
     for family in (one for plain in families for one in (plain, *plain.clipped(task))):
-        reason = unsuited(family, task)
+        reason = family.unsuited(task)
         if reason is None:
             suited.setdefault(family.name, []).append(family)
         else:
             reasons.setdefault(family.name, reason)
     reasons = {name: reason for name, reason in reasons.items() if name not in suited}
-    return suited, [
-        Unsuited(name=name, reason=reason)
-        for name, reason in _merged(reasons, {family.kind for of in suited.values() for family in of}).items()
-    ]
+    kinds = {family.kind for alike in suited.values() for family in alike}
+    return suited, [Unsuited(name=name, reason=reason) for name, reason in _merged(reasons, kinds).items()]
 
 
 def _merged(reasons: dict[str, str], suited: set[str]) -> dict[str, str]:
@@ -167,24 +153,22 @@ def _best(families: Sequence[Family], task: Task, judge: Judge) -> _Look | None:
 
 def _behind(look: _Look, bar: float, task: Task, judge: Judge) -> bool:
     """Whether the mechanism stays behind `bar` however well it is priced."""
-    fitted = look.fitted
-    if fitted.whole and _clearly(judge, look.quality, bar):
-        return True
-    if not _clearly(judge, look.quality, bar):
-        return False
-    bold = replace(fitted, mechanisms=fitted.built(task, _LESS_NOISE))
+    clearly = _clearly(judge, look.quality, bar)
+    if look.fitted.whole or not clearly:
+        return clearly
+    bold = replace(look.fitted, mechanisms=look.fitted.built(task, _LESS_NOISE))
     return _clearly(judge, _tuned(bold, task, judge, _GLANCED).quality, bar)
 
 
 def _clearly(judge: Judge, found: Quality, bar: float) -> bool:
     """Whether even the good end of the interval is behind."""
-    best = found.in_place if judge.rank_by == "in_place" else getattr(found, judge.rank_by)
+    best: Estimate | None = getattr(found, judge.rank_by)
     if best is None:
         return False
     if judge.rank_by == "score_loss":
-        return bool(-best.low < bar - _BEHIND * abs(bar))
+        return -best.low < bar - _BEHIND * abs(bar)
     whole_one = 1.0 if judge.rank_by != "released" else max(abs(bar), 1.0)
-    return bool(best.high < bar - _BEHIND * whole_one)
+    return best.high < bar - _BEHIND * whole_one
 
 
 def _in_full(name: str, look: _Look, task: Task, judge: Judge) -> PlannedMechanism:
@@ -215,16 +199,51 @@ def _tuned(fitted: Fitted, task: Task, judge: Judge, runs: int) -> _Look:
     bounding = fitted.family.bounding(task)
     best = []
     for run, part in zip(fitted.mechanisms, task.parts, strict=True):
-        looked_at: Iterator[tuple[Mechanism, Quality]] = (
-            (variant, judge.screened(variant, task, part, bounding, runs))
-            for variant in variants(run, task.levels(part, bounding))
-        )
+        tried = variants(run, task.levels(part, bounding))
+        looked_at = ((variant, judge.screened(variant, task, part, bounding, runs)) for variant in tried)
         best.append(max(looked_at, key=lambda pair: judge.worth(pair[1])))
     tuned = replace(fitted, mechanisms=tuple(run for run, _ in best))
     return _Look(tuned, _averaged([found for _, found in best], task))
 
 
 def _averaged(by_part: Sequence[Quality], task: Task) -> Quality:
-    if len(by_part) == 1:
-        return by_part[0]
-    return Quality.average([(part.releases, found) for part, found in zip(task.parts, by_part, strict=True)])
+    return Quality.average((part.releases, found) for part, found in zip(task.parts, by_part, strict=True))
+
+
+# -- where the shape is wrong ------------------------------------------------------------------------------------------
+
+
+def tested(planned: Sequence[PlannedMechanism], task: Task, judge: Judge) -> list[PlannedMechanism]:
+    """The mechanisms; where they are ranked by recall, those within .01 of the best come first, by the worst recall around."""
+    if judge.rank_by != "recall" or not planned:
+        return list(planned)
+    bar = max(one.quality.recall.value for one in planned) - CLOSE
+    close = [one for one in planned if one.quality.recall.value >= bar]
+    shape, seeds = task.shape, () if task.groups is not None else range(SAMPLES)  # a sample of each group is another thing
+    samples = _possible(task, (shape.varied(np.random.default_rng([judge.seed, 2, seed])) for seed in seeds))
+    around = _possible(task, (shape.tilted(0.2), shape.tilted(-0.2), shape.thinned(0.5), shape.heavier(2.0)))
+    found = [_tested(one, samples, around, judge) for one in close]
+    # Equals to a thousandth: the one that tells the order as well; then, as sorting is stable, in the order of the shape itself.
+    found.sort(key=lambda one: (-round(one.worst_recall or 0.0, 3), not one.ordered))
+    return [*found, *(one for one in planned if one.quality.recall.value < bar)]
+
+
+def _possible(task: Task, shapes: Iterable[Shape]) -> list[Task]:
+    """The task on each of these shapes, of those that have enough items."""
+    tasks = (replace(task, shape=shape) for shape in shapes)
+    return [one for one in tasks if all(one.has(part.k) for part in one.parts)]
+
+
+def _tested(one: PlannedMechanism, samples: Sequence[Task], around: Sequence[Task], judge: Judge) -> PlannedMechanism:
+    fresh = [_recall(one, task, judge) for task in samples]
+    other = [_recall(one, task, judge) for task in around] + ([float(np.mean(fresh))] if fresh else [])
+    worst = min([one.quality.recall.value, *other])
+    return one.model_copy(update={"worst_recall": worst, "fresh_recall": float(np.mean(fresh)) if fresh else None})
+
+
+def _recall(one: PlannedMechanism, task: Task, judge: Judge) -> float:
+    """Of one release, on average over the parts of the schedule."""
+    bounding = Bounding(one.max_items_per_user, one.clip, one.norm, task.kept)
+    pairs = zip(one.mechanisms, task.parts, strict=True)
+    found = [part.releases * judge.screened(run, task, part, bounding, _SCREENED).recall.value for run, part in pairs]
+    return sum(found) / sum(part.releases for part in task.parts)

@@ -1,24 +1,29 @@
-"""How a plan would change with epsilon, with k and with the number of releases."""
+"""Curves around a plan, as numbers: how it would change with epsilon, with k and with the number of releases.
+
+The terminal, the figures and the page draw the same charts.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Literal, final, get_args
 
 import numpy as np
+from pydantic import Field
 
-from accounting import Budget, Curve
-from accounting.conversion.bounds import best_epsilon
-from accounting.curves import Composed
+from accounting import Budget, Composed, best_epsilon
+from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
-from dpselect.planning.charts import Chart, Key, Line, Point
 from dpselect.planning.compare import Judge, Progress, compared
 from dpselect.planning.families import families
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 from dpselect.planning.shape import Shape
-from dpselect.planning.task import Part, Task
+from dpselect.planning.task import Part, Stated, Task
+
+Key = Literal["epsilon", "k", "releases", "groups", "price"]
 
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 _COUNTS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -26,6 +31,52 @@ _SIZES = (0.2, 0.5, 1.0, 2.0, 5.0)
 _GROUPS = (1, 2, 3, 5, 10)
 _ROUNDS = 1000  # of each point
 _PRICED = 17  # points of the price
+
+
+@final
+class Point(Stated):
+    """One point of a line, with an interval; low = high = y where it is exact."""
+
+    x: Real = Field(description="a finite number")
+    y: Real = Field(description="a finite number")
+    low: Real = Field(description="a finite number")
+    high: Real = Field(description="a finite number")
+
+
+@final
+class Line(Stated):
+    """A mechanism's points, x ascending."""
+
+    name: str = Field(description="a mechanism")
+    points: tuple[Point, ...] = Field(description="points")
+
+
+@final
+class Chart(Stated):
+    """Lines over one axis.
+
+    Args:
+        key: names the chart, and its files.
+        title, x_label, y_label: in words, with units.
+        lines: what is compared.
+        planned: where on the x axis the plan itself lies.
+        limit: a level on the y axis not to be exceeded, if there is one.
+        share: whether y is a share of 1.
+    """
+
+    key: Key = Field(description="a key")
+    title: str = Field(description="words")
+    x_label: str = Field(description="words")
+    y_label: str = Field(description="words")
+    lines: tuple[Line, ...] = Field(description="lines")
+    planned: Real = Field(description="a finite number")
+    limit: Real | None = Field(default=None, description="a finite number, or None")
+    share: bool = Field(default=True, description="true or false")
+
+    @property
+    def abscissas(self) -> list[float]:
+        """The x of all points, ascending."""
+        return sorted({point.x for line in self.lines for point in line.points})
 
 
 def explore(
@@ -60,55 +111,21 @@ def explore(
         raise InvalidRequest(f"mechanisms={mechanisms!r} must be at least 1: how many of the best are drawn")
     names = [planned.name for planned in plan.ranked[:mechanisms]]
     steps = {key: list(_steps(key, plan, shape)) for key in charts if key != "price"}
-    count = _Counter(sum(map(len, steps.values())), progress)
-    drawn = {key: _quality(key, tasks, names, plan, count) for key, tasks in steps.items()}
+    total, done = sum(map(len, steps.values())), itertools.count(1)
+
+    def tell() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    drawn = {key: _quality(key, tasks, names, plan, tell) for key, tasks in steps.items()}
     return tuple(_price(plan) if key == "price" else drawn[key] for key in charts if key != "groups" or plan.groups is not None)
-
-
-class _Counter:
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._done, self._total, self._progress = 0, total, progress
-
-    def step(self) -> None:
-        """One more point is done."""
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done, self._total)
 
 
 def _steps(key: Key, plan: ReleasePlan, shape: Shape) -> Iterator[tuple[float, Task]]:
     """x and the task of every point."""
-    base = _task(plan, shape)
-    if key == "epsilon":
-        for factor in _FACTORS:
-            limit = _rounded(factor * plan.budget.limit)
-            # The plan's own point keeps the order and the share of failure that its budget states.
-            yield limit, _task(plan, shape, budget=plan.budget if factor == 1 else _scaled(plan.budget, limit))
-    elif key == "releases":
-        for factor in _distinct(_COUNTS, base.releases):
-            parts = tuple(Part(releases=max(1, round(factor * part.releases)), k=part.k) for part in plan.parts)
-            yield sum(part.releases for part in parts), _task(plan, shape, parts=parts)
-    elif key == "groups":
-        for number in () if plan.groups is None else sorted({*_GROUPS, plan.groups.max_groups_per_user}):
-            kept = plan.groups and plan.groups.model_copy(update={"max_groups_per_user": number})
-            yield number, replace(base, groups=kept)
-    elif len(plan.parts) == 1:
-        most = shape.size if plan.domain == "public" else shape.touched
-        for factor in _distinct(_SIZES, plan.parts[0].k, most):
-            k = round(factor * plan.parts[0].k)
-            yield k, _task(plan, shape, parts=(Part(releases=plan.parts[0].releases, k=k),))
-
-
-def _distinct(factors: Sequence[float], base: int, most: float = math.inf) -> list[float]:
-    """The factors that lead to different whole numbers from 1 to `most`."""
-    found = {round(factor * base): factor for factor in factors if 1 <= round(factor * base) <= most}
-    return [found[number] for number in sorted(found)]
-
-
-def _task(plan: ReleasePlan, shape: Shape, *, budget: Budget | None = None, parts: tuple[Part, ...] | None = None) -> Task:
-    return Task(
-        budget or plan.budget,
-        parts or plan.parts,
+    base = Task(
+        plan.budget,
+        plan.parts,
         shape,
         plan.domain,
         plan.order,
@@ -119,31 +136,46 @@ def _task(plan: ReleasePlan, shape: Shape, *, budget: Budget | None = None, part
         plan.counts,
         plan.groups,
     )
+    if key == "epsilon":
+        for factor in _FACTORS:
+            limit = float(f"{factor * plan.budget.limit:.6g}")
+            # The plan's own point keeps the order and the share of failure that its budget states.
+            yield limit, base if factor == 1 else replace(base, budget=_scaled(plan.budget, limit))
+    elif key == "releases":
+        for factor in _distinct(_COUNTS, base.releases):
+            parts = tuple(Part(releases=max(1, round(factor * part.releases)), k=part.k) for part in plan.parts)
+            yield sum(part.releases for part in parts), replace(base, parts=parts)
+    elif key == "groups" and plan.groups is not None:
+        for number in sorted({*_GROUPS, plan.groups.max_groups_per_user}):
+            yield number, replace(base, groups=plan.groups.model_copy(update={"max_groups_per_user": number}))
+    elif key == "k" and len(plan.parts) == 1:
+        most = shape.size if plan.domain == "public" else shape.touched
+        for factor in _distinct(_SIZES, plan.parts[0].k, most):
+            k = round(factor * plan.parts[0].k)
+            yield k, replace(base, parts=(Part(releases=plan.parts[0].releases, k=k),))
+
+
+def _distinct(factors: Sequence[float], base: int, most: float = math.inf) -> list[float]:
+    """The factors that lead to different whole numbers from 1 to `most`."""
+    found = {round(factor * base): factor for factor in factors if 1 <= round(factor * base) <= most}
+    return [found[number] for number in sorted(found)]
 
 
 def _scaled(budget: Budget, limit: float) -> Budget:
     return Budget(rho=limit, delta=budget.delta) if budget.form == "zcdp" else Budget(epsilon=limit, delta=budget.delta)
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
-
-
-def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: ReleasePlan, count: _Counter) -> Chart:
+def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: ReleasePlan, tell: Callable[[], None]) -> Chart:
     points: dict[str, list[Point]] = {name: [] for name in names}
+    named = [family for family in families() if family.name in names]
+    judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by, places=plan.order)
     for x, task in steps:
-        for planned in _planned(names, task, plan):
+        for planned in compared(named, task, judge, None)[0]:
             points[planned.name].append(_point(x, planned))
-        count.step()
+        tell()
     title, x_label, planned_at = _words(key, plan)
     lines = tuple(Line(name=name, points=tuple(found)) for name, found in points.items() if found)
     return Chart(key=key, title=title, x_label=x_label, y_label="expected recall", lines=lines, planned=planned_at)
-
-
-def _planned(names: list[str], task: Task, plan: ReleasePlan) -> list[PlannedMechanism]:
-    named = [family for family in families() if family.name in names]
-    judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by, places=plan.order)
-    return compared(named, task, judge, None)[0]
 
 
 def _point(x: float, planned: PlannedMechanism) -> Point:
@@ -152,35 +184,31 @@ def _point(x: float, planned: PlannedMechanism) -> Point:
 
 
 def _words(key: Key, plan: ReleasePlan) -> tuple[str, str, float]:
-    releases = sum(part.releases for part in plan.parts)
     if key == "epsilon":
-        unit = "rho" if plan.budget.form == "zcdp" else "epsilon"
+        unit = _unit(plan.budget)
         return f"Recall against the budget's {unit}", f"{unit} of all releases together (nats)", plan.budget.limit
     if key == "k":
         return "Recall against k", "k, items per release", plan.parts[0].k
     if key == "groups" and plan.groups is not None:
         return "How many groups of a user to keep", "groups per user", plan.groups.max_groups_per_user
-    return "How many releases the budget buys", "releases that share the budget", releases
+    return "How many releases the budget buys", "releases that share the budget", _total(plan)
 
 
 def _price(plan: ReleasePlan) -> Chart:
     """What more or fewer releases with the planned noise cost, as plans that are fixed in advance."""
-    cost = _cost(plan.budget)
-    lines = []
-    for planned in plan.ranked[:1]:
-        times = np.unique(np.rint(np.geomspace(0.1, 10, _PRICED) * _total(plan))).astype(int)
-        costs = [(int(n), cost(Composed.of(_stretched(plan, planned, n / _total(plan))))) for n in times if n >= 1]
-        found = tuple(Point(x=n, y=y, low=y, high=y) for n, y in costs if math.isfinite(y))
-        lines.append(Line(name=planned.name, points=found))
-    unit = "rho" if plan.budget.form == "zcdp" else "epsilon"
+    total, points = _total(plan), []
+    for count in np.unique(np.rint(np.geomspace(0.1, 10, _PRICED) * total)).astype(int).tolist():
+        cost = _cost(plan, count / total) if count >= 1 else math.inf
+        if math.isfinite(cost):
+            points.append(Point(x=count, y=cost, low=cost, high=cost))
     at = f" at delta {plan.budget.delta:g}" if plan.budget.delta else ""
     return Chart(
         key="price",
         title="What releases with the planned noise cost together",
         x_label="releases",
-        y_label=f"{unit}{at} (nats)",
-        lines=tuple(lines),
-        planned=_total(plan),
+        y_label=f"{_unit(plan.budget)}{at} (nats)",
+        lines=(Line(name=plan.recommended.name, points=tuple(points)),),
+        planned=total,
         limit=plan.budget.limit,
         share=False,
     )
@@ -190,11 +218,12 @@ def _total(plan: ReleasePlan) -> int:
     return sum(part.releases for part in plan.parts)
 
 
-def _stretched(plan: ReleasePlan, planned: PlannedMechanism, factor: float) -> list[tuple[int, Curve]]:
-    return [(max(1, round(factor * part.releases)), run.curve) for part, run in zip(plan.parts, planned.mechanisms, strict=True)]
+def _unit(budget: Budget) -> str:
+    return "rho" if budget.form == "zcdp" else "epsilon"
 
 
-def _cost(budget: Budget) -> Callable[..., float]:
-    if budget.form == "approximate":
-        return lambda curve: best_epsilon(curve, budget.delta).value
-    return budget.cost
+def _cost(plan: ReleasePlan, factor: float) -> float:
+    """Of `factor` times as many releases of every part, one at least."""
+    pairs = zip(plan.parts, plan.recommended.mechanisms, strict=True)
+    curve = Composed.of([(max(1, round(factor * part.releases)), run.curve) for part, run in pairs])
+    return best_epsilon(curve, plan.budget.delta).value if plan.budget.form == "approximate" else plan.budget.cost(curve)

@@ -1,4 +1,4 @@
-"""The mechanisms that answer "which are the top k", with the settings that a plan tries."""
+"""The mechanisms that answer "which are the top k", with the settings that a plan tries, and why others are not planned."""
 
 from __future__ import annotations
 
@@ -11,25 +11,16 @@ from typing import Any, final
 
 import numpy as np
 
+from accounting import AccountingError
 from accounting.registry import kind_of
+from dpselect import mechanisms
 from dpselect.calibration import knob_of
 from dpselect.counts import takes_its_own
 from dpselect.defaults import GENEROUS, two_steps
-from dpselect.mechanisms import (
-    CanonicalTopK,
-    DiscoverThenSelect,
-    LimitedDomain,
-    Mechanism,
-    OneshotTopK,
-    SparseHistogram,
-    StableTopK,
-    StableTopKFixed,
-    TopStable,
-    members,
-)
-from dpselect.mechanisms.traits import Knob, Traits, fields_of, settings_of
-from dpselect.planning.levels import Levels
-from dpselect.planning.loads import Bounding, Norm
+from dpselect.mechanisms import Mechanism, members
+from dpselect.mechanisms.traits import INSTEAD, Knob, Traits, fields_of, settings_of
+from dpselect.planning.loads import Bounding
+from dpselect.planning.score_levels import Levels, Norm
 from dpselect.planning.task import Part, Task
 from dpselect.sensitivity import Sensitivity
 
@@ -40,6 +31,8 @@ _MOST_SEARCHED = 500  # ranks that TopStable's exact law is computed for
 _MOST_COMPETITORS = 1_000_000
 _SPLITS = tuple(itertools.product((0.85, 0.7, 0.5, 0.95), (1.5, 3.0), (1.41, 4.0)))  # share, candidates / k, clip
 _CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
+_FEW = 2  # items, which a clip does not distort
+_TRY = 1e-6  # a chance of failure, and a price, to construct an example with
 
 
 @final
@@ -58,6 +51,11 @@ class Family:
     clip: float | None = None
 
     @property
+    def traits(self) -> Traits:
+        """What the mechanisms have in common."""
+        return self.member.traits
+
+    @property
     def kind(self) -> str:
         """Of the mechanisms."""
         return kind_of(self.member)
@@ -65,19 +63,12 @@ class Family:
     @property
     def knob(self) -> Knob:
         """What sets the noise."""
-        recipe = self.member.traits.recipe
-        return knob_of(self.member) if recipe is None else recipe.noise
+        return knob_of(self.member) if self.traits.recipe is None else self.traits.recipe.noise
 
     @property
     def failure(self) -> str | None:
         """The parameter that is the chance of failure; None if the mechanisms never fail."""
-        recipe = self.member.traits.recipe
-        return self.member.traits.failure if recipe is None else recipe.failure
-
-    @property
-    def one_item(self) -> bool:
-        """Whether they release one item only."""
-        return self.member.traits.answers == "one_item"
+        return self.traits.failure if self.traits.recipe is None else self.traits.recipe.failure
 
     @property
     def name(self) -> str:
@@ -88,14 +79,12 @@ class Family:
     @property
     def norm(self) -> Norm:
         """The norm of a user's contributions that its noise pays for."""
-        return self.member.traits.clips.get(self.settings.get("noise", ""), "l2")
+        return self.traits.clips.get(self.settings.get("noise", ""), "l2")
 
     def bounding(self, task: Task) -> Bounding:
         """What is done to users' contributions. Who needs a bound on the items per user and is given none gets a generous one."""
-        unbounded = (
-            task.limit is None and task.shape.loads is not None and not task.stated and self.member.traits.domain == "unknown"
-        )
-        generous = unbounded and (self.member.traits.recipe is not None or self.settings.get("noise") in self.member.traits.clips)
+        unbounded = task.limit is None and task.shape.loads is not None and not task.stated and self.traits.domain == "unknown"
+        generous = unbounded and (self.traits.recipe is not None or self.settings.get("noise") in self.traits.clips)
         return Bounding(GENEROUS if generous else task.limit, self.clip, self.norm, task.kept)
 
     def sensitivity(self, task: Task) -> Sensitivity:
@@ -110,7 +99,7 @@ class Family:
     def clipped(self, task: Task) -> Iterator[Family]:
         """The family with each clip worth trying; none where its noise pays for something else than a norm."""
         loads = task.shape.loads
-        if self.settings.get("noise") not in self.member.traits.clips or loads is None or task.stated:
+        if self.settings.get("noise") not in self.traits.clips or loads is None or task.stated:
             return
         most = min(math.inf if task.limit is None else task.limit, float(loads.sizes[-1]))
         steps, longest = (_CLIPS, math.sqrt(most)) if self.norm == "l2" else (tuple(clip**2 for clip in _CLIPS), most)
@@ -118,16 +107,48 @@ class Family:
 
     def build(self, task: Task, part: Part, knob: float, failure: float | None) -> Mechanism:
         """The mechanism for one part of a task; settings that its price does not depend on have a first value."""
-        given = {**self._public(task, part), **self.member.traits.usual(part.k), **self.settings, self.knob.field: knob}
+        given = {**self._public(task, part), **self.traits.usual(part.k), **self.settings, self.knob.field: knob}
         if self.failure is not None:
             given[self.failure] = failure
         if task.counts is not None and takes_its_own(self.member, given):
             given["values"] = True
-        if (recipe := self.member.traits.recipe) is not None:
+        if (recipe := self.traits.recipe) is not None:
             found: Mechanism = resolve_name(recipe.build)(given)
             return found
         names = fields_of(self.member)
         return self.member.model_validate({name: value for name, value in given.items() if name in names and value is not None})
+
+    def unsuited(self, task: Task) -> str | None:
+        """Why the family cannot do what the task asks, whatever its noise; None if it may."""
+        if self.traits.answers == "one_item" and any(part.k > 1 for part in task.parts):
+            return "releases one item: it is for k=1"
+        if not task.known and self.traits.domain == "public":
+            return "needs a public domain: it would show items that are read off private data"
+        if task.order and self.traits.ordered is False:
+            return "does not release the order"
+        if self.traits.recipe is not None and task.groups is not None:
+            return "looks at users twice, which is not done for groups"
+        loads = None if task.stated else task.shape.loads
+        if self.traits.recipe is not None and (loads is None or loads.sizes[-1] <= _FEW):
+            return "clips users twice: the shape has to say how many items they have, more than two"
+        if self.failure is not None and task.budget.delta == 0:
+            return "may fail, so the budget needs a delta: the chance of that"
+        if self.clip is not None and task.counts is not None:
+            return "clips users: what it would show are sums of their shares, no counts"
+        try:
+            return self._uncovered(task)
+        except AccountingError as error:
+            return f"is not proved for this: {error}"
+
+    def _uncovered(self, task: Task) -> str | None:
+        """Why the proof does not cover the relation or the sensitivity."""
+        example = self.build(task, task.parts[0], 1.0, None if self.failure is None else _TRY)
+        if example.relation != task.sensitivity.relation:
+            return f"has no guarantee under relation={task.sensitivity.relation!r}, only under {example.relation!r}"
+        task.released(example).covers.require(self.sensitivity(task))
+        if not (task.known or example.takes_observed):
+            return "needs a public domain as it is configured"
+        return "does not release the order" if task.order and not example.ordered else None
 
     def _public(self, task: Task, part: Part) -> Settings:
         sensitivity = self.sensitivity(task)
@@ -144,18 +165,25 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """All of them, installed packages' included: what releases a top k of counts and has a planning law, in order of kind."""
-    known = [member for _, member in sorted(members().items())]
-    planned = [member for member in known if member.traits.planned]
-    return tuple(Family(member, settings, _first_clip(member)) for member in planned for settings in _tried(member.traits))
+    planned = [(member, member.traits) for _, member in sorted(members().items()) if member.traits.planned]
+    return tuple(
+        Family(member, dict(zip(traits.tried, values, strict=True)), None if traits.recipe is None else traits.recipe.clip)
+        for member, traits in planned
+        for values in itertools.product(*traits.tried.values())
+    )
 
 
-def _first_clip(member: type[Mechanism]) -> float | None:
-    recipe = member.traits.recipe
-    return None if recipe is None else recipe.clip
+def not_planned() -> dict[str, str]:
+    """The mechanisms that no plan considers, and why."""
+    return {kind: _not_planned(member.traits) for kind, member in sorted(members().items()) if not member.traits.planned}
 
 
-def _tried(traits: Traits) -> Iterator[Settings]:
-    return (dict(zip(traits.tried, values, strict=True)) for values in itertools.product(*traits.tried.values()))
+def _not_planned(traits: Traits) -> str:
+    if traits.answers in INSTEAD:
+        return INSTEAD[traits.answers]
+    if traits.noise is None and traits.recipe is None:
+        return "has no single amount of noise to plan: configure it in the library"
+    return "is not planned yet, as no law of its quality is known: configure it in the library or in [release.mechanism]"
 
 
 def variants(mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
@@ -165,12 +193,12 @@ def variants(mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
         yield type(mechanism).model_validate({**settings_of(mechanism), **change})
 
 
-def rules(_mechanism: CanonicalTopK, _levels: Levels) -> Iterator[Settings]:
+def rules(_mechanism: mechanisms.CanonicalTopK, _levels: Levels) -> Iterator[Settings]:
     """How CanonicalTopK scores a set."""
     yield from ({"gamma": gamma, "top_set": rule} for gamma, rule in ((0.5, "gap"), (0.5, "tied"), (0.75, "gap"), (1.0, "gap")))
 
 
-def competitors(mechanism: LimitedDomain, levels: Levels) -> Iterator[Settings]:
+def competitors(mechanism: mechanisms.LimitedDomain, levels: Levels) -> Iterator[Settings]:
     """How many compete in LimitedDomain: the kbar whose threshold is lowest on this ranking, and small ones, which let fewer
     wrong items in.
 
@@ -183,7 +211,7 @@ def competitors(mechanism: LimitedDomain, levels: Levels) -> Iterator[Settings]:
     yield from ({"kbar": kbar} for kbar in sorted(widths, reverse=True))
 
 
-def targets(mechanism: StableTopK, levels: Levels) -> Iterator[Settings]:
+def targets(mechanism: mechanisms.StableTopK, levels: Levels) -> Iterator[Settings]:
     """What StableTopK prefers: no size, or k."""
     yield {"regularizer": None}
     for penalty in _PENALTIES if levels.k > 1 else ():
@@ -191,14 +219,14 @@ def targets(mechanism: StableTopK, levels: Levels) -> Iterator[Settings]:
         yield {"regularizer": rule}
 
 
-def sizes_and_penalties(mechanism: StableTopKFixed, levels: Levels) -> Iterator[Settings]:
+def sizes_and_penalties(mechanism: mechanisms.StableTopKFixed, levels: Levels) -> Iterator[Settings]:
     """How large a stable set StableTopKFixed considers, and how much it prefers k."""
     unit = mechanism.stable.gap_scale
     for kbar in sorted({levels.k, min(2 * levels.k, levels.size)}):
         yield from ({"kbar": kbar, "penalty": _short(p * unit)} for p in (0.0, *_PENALTIES))
 
 
-def searches(_mechanism: TopStable, levels: Levels) -> Iterator[Settings]:
+def searches(_mechanism: mechanisms.TopStable, levels: Levels) -> Iterator[Settings]:
     """In what order TopStable tests, and how far."""
     widths = sorted({min(times * levels.k, levels.size, max(levels.k, _MOST_SEARCHED)) for times in (1, 2, 5)} | {levels.k})
     yield from ({"kbar": kbar, "search": "from_k"} for kbar in widths)
@@ -206,30 +234,28 @@ def searches(_mechanism: TopStable, levels: Levels) -> Iterator[Settings]:
         yield {"kbar": widths[1], "search": "from_kbar"}
 
 
-def in_two_steps(settings: Settings) -> DiscoverThenSelect:
+def in_two_steps(settings: Settings) -> mechanisms.DiscoverThenSelect:
     """DiscoverThenSelect by its usual split of the budget; `splits` has others of the same price."""
     k, first = settings["k"], settings["sensitivity"]
     share, times, again = _SPLITS[0]
     return two_steps(k, settings["scale"], settings["delta"], first, share=share, candidates=math.ceil(times * k), again=again)
 
 
-def splits(mechanism: DiscoverThenSelect, _levels: Levels) -> Iterator[Settings]:
+def splits(mechanism: mechanisms.DiscoverThenSelect, _levels: Levels) -> Iterator[Settings]:
     """How DiscoverThenSelect divides a Gaussian budget, how many compete, and how users are clipped among these."""
     find, select = mechanism.discovery, mechanism.selection
-    if not (isinstance(find, SparseHistogram) and isinstance(select, OneshotTopK) and find.noise == select.noise == "gaussian"):
+    if not (
+        isinstance(find, mechanisms.SparseHistogram)
+        and isinstance(select, mechanisms.OneshotTopK)
+        and find.noise == select.noise == "gaussian"
+    ):
         yield {}
         return
     scale = 1 / math.hypot(*(part.covers.l2_of(None) / part.scale for part in (find, select)))
     for share, times, again in _SPLITS:
         yield settings_of(
             two_steps(
-                select.k,
-                scale,
-                find.delta,
-                find.sensitivity,
-                share=share,
-                candidates=math.ceil(times * select.k),
-                again=again,
+                select.k, scale, find.delta, find.sensitivity, share=share, candidates=math.ceil(times * select.k), again=again
             )
         )
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import final
 
-from accounting import AccountingError, Budget, Curve
+from accounting import AccountingError, Budget, Composed, Curve
 from accounting.calibrate_search import where_zero
 from accounting.conversion.renyi import rdp_to_epsilon
-from accounting.curves import Composed
 from accounting.decimal_sum import exact
 from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
 from dpselect.mechanisms import Mechanism
@@ -29,6 +28,7 @@ _STEP = 0.1
 _FREE, _SPENT, _SHORT, _SHRUNK, _NEAREST = -1e3, 0.1, 0.03, 0.3, 4
 _MOST_STEPS = 60
 _DOWN, _UP = Context(prec=6, rounding=ROUND_FLOOR), Context(prec=6, rounding=ROUND_CEILING)
+_UNITS = Context(prec=30, rounding=ROUND_FLOOR)
 
 
 @final
@@ -90,9 +90,8 @@ def whole(fitted: Fitted, task: Task) -> Fitted:
 def _fitted(family: Family, task: Task, failure: float | None, *, thorough: bool, start: float | None = None) -> Fitted | None:
     search = _Search(family, task, failure, thorough=thorough)
     knob = None if start is None else search.settled(-math.log(start))
-    if knob is None:
-        found = search.run()
-        knob = None if found is None else search.settled(found)
+    if knob is None and (found := search.run()) is not None:
+        knob = search.settled(found)
     if knob is None:
         return None
     mechanisms = _built(family, task, knob, failure)
@@ -130,7 +129,7 @@ def admitted(task: Task, mechanisms: tuple[Mechanism, ...]) -> bool:
 def _even(total: Decimal, releases: int) -> list[float | None]:
     """The share of one release, in whole units of a filter's price and rounded down to six digits."""
     share = _DOWN.divide(total, Decimal(releases))
-    units = share.quantize(FAILURE_UNIT, rounding=ROUND_FLOOR) if share > FAILURE_UNIT else Decimal(0)
+    units = share.quantize(FAILURE_UNIT, context=_UNITS) if share > FAILURE_UNIT else Decimal(0)
     return [float(units)] if units > 0 else []
 
 
@@ -176,8 +175,7 @@ class _Search:
         slow = task.charged == "together" and task.budget.form == "approximate"
         self.thorough = thorough or not slow
         self._sign = 1.0 if family.knob.rising else -1.0
-        ends = sorted(self._sign * math.log(end) for end in family.knob.bracket(family.sensitivity(task).range))
-        self._low, self._high = ends[0], ends[1]
+        self._low, self._high = sorted(self._sign * math.log(end) for end in family.knob.bracket(family.sensitivity(task).range))
 
     def run(self) -> float | None:
         """The largest admitted x to one part in 10^4, or None."""
@@ -195,8 +193,7 @@ class _Search:
         round_to_safety = _UP if self._sign < 0 else _DOWN
         for nudge in range(_MOST_STEPS):
             knob = float(round_to_safety.create_decimal(Decimal(repr(math.exp(self._sign * (x - nudge * 1e-6))))))
-            mechanisms = _built(self._family, self._task, knob, self._failure)
-            if self._admits(mechanisms):
+            if self._admits(_built(self._family, self._task, knob, self._failure)):
                 return knob
         return None
 
@@ -260,8 +257,6 @@ class _Search:
         return _by_renyi(budget, curve) if budget.form == "approximate" else budget.cost(curve)
 
     def _full(self, mechanisms: tuple[Mechanism, ...]) -> float:
-        if not self.thorough:
-            return self._quick(mechanisms)
         if self._task.charged == "separately":
             return _separately(self._task, mechanisms)
         return _together(self._task.budget, composed(self._task, mechanisms))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self, final
+from typing import Self, final
 
 import numpy as np
 import scipy
 
 from dpselect.errors import InvalidRequest
-from dpselect.planning.levels import Floats, Indices
-
-Norm = Literal["l1", "l2"]
+from dpselect.planning.score_levels import Floats, Indices, Norm
 
 _TAIL = 1e-9  # users with more items than all but so few of them are left out
 _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
@@ -60,12 +58,11 @@ class Bounding:
 
     def words(self) -> str:
         """As a phrase; empty if nothing is done."""
-        parts = [] if self.limit is None else [f"at most {self.limit:,} item{'s' if self.limit > 1 else ''} of each user"]
-        parts += (
-            []
-            if self.clip is None
-            else [f"each user scaled to {'a Euclidean' if self.norm == 'l2' else 'an l1'} norm of {self.clip:g}"]
-        )
+        parts = []
+        if self.limit is not None:
+            parts.append(f"at most {self.limit:,} item{'s' if self.limit > 1 else ''} of each user")
+        if self.clip is not None:
+            parts.append(f"each user scaled to {'a Euclidean' if self.norm == 'l2' else 'an l1'} norm of {self.clip:g}")
         return ", ".join(parts)
 
 
@@ -126,13 +123,9 @@ class Loads:
 
     @classmethod
     def of_mapping(cls, stated: Mapping[int, float]) -> Self:
-        """From numbers of items and how many users have each, or which share.
-
-        Raises:
-            InvalidRequest: a number is not an integer >= 1, or an amount is negative, or all are 0.
-        """
+        """From numbers of items and how many users have each, or which share."""
         for size, amount in stated.items():
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+            if not is_count(size):
                 raise InvalidRequest(f"items_per_user: {size!r} must be an integer >= 1, a number of items that users have")
             if not isinstance(amount, int | float | np.number) or not 0 <= amount < np.inf:
                 raise InvalidRequest(
@@ -216,6 +209,11 @@ def _binomial(counts: Indices, trials: Floats, chance: float) -> Floats:
     ways = special.gammaln(trials + 1) - special.gammaln(counts + 1) - special.gammaln(missed + 1)
     logs = ways + special.xlogy(counts, chance) + special.xlog1py(missed, -chance)
     return np.where(counts <= trials, np.exp(logs), 0.0)
+
+
+def is_count(value: object) -> bool:
+    """Whether it is an integer >= 1, numpy's included, and no bool."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
 def weights(items: Floats, clip: float, norm: Norm) -> Floats:

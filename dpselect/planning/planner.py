@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import get_args
-
-import numpy as np
+from typing import Any, get_args
 
 from accounting import Budget, Relation
 from accounting.registry import kind_of
 from dpselect.calibration import mechanism_class
 from dpselect.errors import InvalidRequest
-from dpselect.planning.compare import Judge, Progress, compared
-from dpselect.planning.families import Family, families
-from dpselect.planning.reasons import not_planned
+from dpselect.planning.compare import CLOSE, Judge, Progress, compared, tested
+from dpselect.planning.families import Family, families, not_planned
+from dpselect.planning.loads import is_count
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan, Unsuited
-from dpselect.planning.robust import tested
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Charged, Criterion, Domain, Groups, Part, Task
 from dpselect.sensitivity import Sensitivity
@@ -25,7 +21,6 @@ from dpselect.sensitivity import Sensitivity
 _ROUNDS = (100, 10_000_000)
 _MOST_RELEASES = 10**12
 _COUNTS = (0.1, 0.2, 0.4, 0.6)  # shares of the budget tried for counts
-_CLOSE = 0.01  # of recall
 
 
 def plan(
@@ -85,10 +80,11 @@ def plan(
     Raises:
         InvalidRequest: an argument is outside its domain, the shape is private data, or no mechanism applies, and why.
     """
+    _require_types(budget, shape)
     task = Task(
-        budget=_budget(budget),
+        budget=budget,
         parts=_parts(k, releases, schedule),
-        shape=_shape(shape),
+        shape=shape,
         domain=domain,
         order=order,
         sensitivity=_sensitivity(relation, max_items_per_user, sensitivity),
@@ -99,8 +95,7 @@ def plan(
         groups=groups,
     )
     _require_task(task)
-    considered = _considered(mechanisms)
-    judge = _judge(rounds, seed, level, rank_by, task)
+    considered, judge = _considered(mechanisms), _judge(rounds, seed, level, rank_by, task)
     planned, others, task = _shared(considered, task, judge, progress)
     if not planned:
         reasons = "; ".join(f"{other.name}: {other.reason}" for other in others)
@@ -122,7 +117,10 @@ def plan(
         rounds=rounds,
         seed=seed,
         level=level,
-        ranked=tuple(_with_counts(one, task) for one in tested(planned, task, judge)),
+        ranked=tuple(
+            one.model_copy(update={"mechanisms": tuple(map(task.released, one.mechanisms))})
+            for one in tested(planned, task, judge)
+        ),
         unsuited=(*others, *(Unsuited(name=name, reason=why) for name, why in not_planned().items())),
     )
 
@@ -138,32 +136,27 @@ def _shared(
     more, alike = task, [family for family in considered if family.name == best.name]
     for share in _COUNTS[1:]:
         again, _ = compared(alike, replace(task, counts=share), judge, None)
-        if not again or again[0].quality.recall.value < best.quality.recall.value - _CLOSE:
+        if not again or again[0].quality.recall.value < best.quality.recall.value - CLOSE:
             break
         more = replace(task, counts=share)
     return (planned, others, task) if more is task else (*compared(considered, more, judge, progress), more)
 
 
-def _with_counts(one: PlannedMechanism, task: Task) -> PlannedMechanism:
-    """What is run, in place of what selects."""
-    return one.model_copy(update={"mechanisms": tuple(map(task.released, one.mechanisms))})
-
-
-def _budget(budget: object) -> Budget:
+def _require_types(budget: object, shape: object) -> None:
     if not isinstance(budget, Budget):
         raise InvalidRequest(
             f"budget must be an accounting.Budget, not {type(budget).__name__}: Budget(epsilon=1, delta=1e-6), say"
         )
-    return budget
-
-
-def _shape(shape: object) -> Shape:
     if not isinstance(shape, Shape):
         raise InvalidRequest(
             f"shape must be a dpselect.Shape, not {type(shape).__name__}: a plan that looks at private data leaks them. Use "
             "Shape.zipf, or Shape.counts(..., public=True) for counts that were published or made up"
         )
-    return shape
+
+
+def _require_one_of(name: str, value: str, known: Any) -> None:
+    if value not in get_args(known):
+        raise InvalidRequest(f"{name}={value!r} must be one of {', '.join(map(repr, get_args(known)))}")
 
 
 def _parts(k: int | None, releases: int, schedule: Sequence[tuple[int, int]] | None) -> tuple[Part, ...]:
@@ -189,16 +182,15 @@ def _sensitivity(relation: Relation, limit: int | None, stated: Sensitivity | No
                 "sensitivity states the relation and the items per user: leave relation and max_items_per_user out"
             )
         return stated
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1):
+    if limit is not None and not is_count(limit):
         raise InvalidRequest(f"max_items_per_user={limit!r} must be an integer >= 1, or None: every item of a user is counted")
     # Under replace_one a user takes up to so many items away and adds as many.
     return Sensitivity.of_counts(relation, limit)
 
 
 def _require_task(task: Task) -> None:
-    for name, value, known in (("domain", task.domain, Domain), ("charged", task.charged, Charged)):
-        if value not in get_args(known):
-            raise InvalidRequest(f"{name}={value!r} must be one of {', '.join(map(repr, get_args(known)))}")
+    _require_one_of("domain", task.domain, Domain)
+    _require_one_of("charged", task.charged, Charged)
     if not isinstance(task.order, bool):
         raise InvalidRequest(f"order={task.order!r} must be True, where the order has to be released, or False")
     if task.releases > _MOST_RELEASES:
@@ -213,15 +205,14 @@ def _require_task(task: Task) -> None:
 
 
 def _judge(rounds: int, seed: int, level: float, rank_by: Criterion, task: Task) -> Judge:
-    if rank_by not in get_args(Criterion):
-        raise InvalidRequest(f"rank_by={rank_by!r} must be one of {', '.join(map(repr, get_args(Criterion)))}")
+    _require_one_of("rank_by", rank_by, Criterion)
     if rank_by == "in_place" and not task.order:
         raise InvalidRequest("rank_by='in_place' is about the order: ask for order=True (--order) too")
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not _ROUNDS[0] <= rounds <= _ROUNDS[1]:
         raise InvalidRequest(f"rounds={rounds!r} must be an integer from {_ROUNDS[0]} to {_ROUNDS[1]:,}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InvalidRequest(f"seed={seed!r} must be an integer >= 0")
-    if not isinstance(level, float) or not 0 < level < 1 or math.isnan(level):
+    if not isinstance(level, float) or not 0 < level < 1:
         raise InvalidRequest(f"level={level!r} must be a confidence between 0 and 1, 0.95 for example")
     return Judge(rounds, seed, level, rank_by, places=task.order)
 

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from accounting.files import read_text
 from dpselect.errors import InvalidRequest
-from dpselect.planning.levels import Floats, Indices
 from dpselect.planning.loads import Head, Loads, bin_of
+from dpselect.planning.score_levels import Floats, Indices
 from dpselect.scores import Scores
 
 MOST_USERS = 10**15  # beyond it a float does not tell one user
@@ -34,11 +34,7 @@ SELECT rank AS i, dense_rank() OVER (ORDER BY u) - 1 AS u FROM pairs JOIN best U
 
 
 def users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads, float]:
-    """Distinct counts, how many items have each, the items per user of those items' users, and the number of users.
-
-    Raises:
-        InvalidRequest: the file cannot be read, has no such columns, or no events.
-    """
+    """Distinct counts, how many items have each, the items per user of those items' users, and the number of users."""
     quoted = {name: '"' + column.replace('"', '""') + '"' for name, column in (("user", user), ("item", item))}
     try:
         with duckdb.connect() as connection:
@@ -80,11 +76,7 @@ def _summed(item: Indices, loads: Floats, users: Floats, head: Mapping[str, np.n
 
 
 def counts_in(path: Path, column: str | None) -> list[float]:
-    """The numbers in a column of a CSV file.
-
-    Raises:
-        InvalidRequest: it cannot be read, has no such column, or holds other things.
-    """
+    """The numbers in a column of a CSV file."""
     try:
         rows = list(csv.reader(io.StringIO(read_text(path, InvalidRequest, "the file of counts"), newline="")))
     except csv.Error as error:
@@ -123,11 +115,7 @@ def _number(path: Path, line: int, row: list[str], place: int) -> float:
 
 
 def checked(counts: ArrayLike) -> Floats:
-    """Counts as numbers, if they are such.
-
-    Raises:
-        InvalidRequest: they are not finite numbers from 0 to 10^15, one per item.
-    """
+    """Counts as numbers, if they are such: finite, from 0 to 10^15, one per item."""
     if isinstance(counts, Scores):
         raise InvalidRequest("counts are private Scores: a plan that looks at them leaks them. Give public or made-up counts")
     try:

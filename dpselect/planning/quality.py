@@ -3,100 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from collections.abc import Iterable
+from typing import Literal, Self, final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 from pydantic import Field
 
-from accounting.frozen import Frozen, Probability, Real
-from dpselect.errors import InvalidRequest
-from dpselect.planning.levels import Indices, Levels
+from accounting.frozen import Probability, Real
+from dpselect.planning.laws.base import Outcomes
+from dpselect.planning.score_levels import Floats, Levels
+from dpselect.planning.task import Stated
 
-Floats = NDArray[np.float64]
 Method = Literal["exact", "quadrature", "clopper-pearson", "empirical-bernstein"]
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Outcomes:
-    """What may come out: independent simulated runs, or outcomes of a known law. Every number is in [0, 1].
-
-    Attributes:
-        exact_set: whether, or how likely, all k items are there and right.
-        recall: share of the k places that a right item fills.
-        kept: sum of the released items' true counts over that of the k best.
-        released: number of released items over k.
-        in_place: share of the k places that hold an item with the true count of that rank; None if no order is released.
-        weights: probability of each outcome; None for simulated runs.
-        error: the most by which means under these weights are off, where they are found by quadrature.
-    """
-
-    exact_set: Floats
-    recall: Floats
-    kept: Floats
-    released: Floats
-    in_place: Floats | None = None
-    weights: Floats | None = None
-    error: float = 0.0
-
-    @classmethod
-    def of_items(cls, drawn: Indices, levels: Levels, *, ordered: bool) -> Self:
-        """From the (rounds, k) levels of the released items, -1 where there is none; in order of rank if `ordered`."""
-        k, there = levels.k, drawn >= 0
-        hits = (there & (levels.rights > 0)[drawn]).sum(axis=1)
-        counts = np.where(there, levels.truth[drawn], np.nan)
-        return cls(
-            exact_set=(hits == k).astype(np.float64),
-            recall=hits / k,
-            kept=share(np.where(there, counts, 0.0).sum(axis=1), levels.best),
-            released=there.sum(axis=1) / k,
-            in_place=(counts == levels.best_counts).sum(axis=1) / k if ordered else None,
-        )
-
-    @classmethod
-    def of_tops(cls, sizes: Indices, chances: Floats, levels: Levels) -> Self:
-        """From the law of how many of the highest are released; of more than k, k are drawn at random."""
-        released = np.minimum(sizes, levels.k)
-        part = released / np.maximum(sizes, 1)
-        hits = levels.hits(sizes)
-        places = np.arange(levels.k)
-        lucky = np.clip((hits[:, None] - places) / np.maximum(sizes[:, None] - places, 1), 0.0, 1.0).prod(axis=1)
-        return cls(
-            exact_set=np.where(sizes >= levels.k, lucky, 0.0),
-            recall=part * hits / levels.k,
-            kept=share(part * levels.sums(sizes), levels.best),
-            released=released / levels.k,
-            weights=chances,
-        )
-
-    @classmethod
-    def pooled(cls, parts: Sequence[Self]) -> Self:
-        """Equally likely cases, each with its outcomes."""
-
-        def joined(name: str) -> Floats:
-            return np.concatenate([getattr(part, name) for part in parts])
-
-        first = parts[0]
-        simulated = first.weights is None
-        return cls(
-            **{name: joined(name) for name in ("exact_set", "recall", "kept", "released")},
-            in_place=None if first.in_place is None else joined("in_place"),
-            weights=None if simulated else joined("weights") / len(parts),
-            error=max(part.error for part in parts),
-        )
-
-
-def share(total: Floats, best: float) -> Floats:
-    """`total` over `best`, within [0, 1]; all of it where there is nothing to gain."""
-    return np.clip(total / best, 0.0, 1.0) if best > 0 else np.ones_like(total)
-
-
-@final
-class Estimate(Frozen):
+class Estimate(Stated):
     """An expected value and an interval around it.
 
     Args:
@@ -108,7 +31,6 @@ class Estimate(Frozen):
             bounded number.
     """
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     value: Real = Field(description="a finite number")
     low: Real = Field(description="a finite number")
     high: Real = Field(description="a finite number")
@@ -200,7 +122,7 @@ def _bernstein(variance: float, rounds: int, doubt: float) -> float:
 
 
 @final
-class Quality(Frozen):
+class Quality(Stated):
     """What one release is expected to be like. With ties at rank k, any of the tied items counts as right.
 
     Args:
@@ -212,7 +134,6 @@ class Quality(Frozen):
         in_place: the share of places that hold the right rank, where the order is released.
     """
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     exact_set: Estimate = Field(description="an Estimate")
     recall: Estimate = Field(description="an Estimate")
     score_loss: Estimate = Field(description="an Estimate")
@@ -240,12 +161,15 @@ class Quality(Frozen):
         )
 
     @classmethod
-    def average(cls, parts: list[tuple[int, Self]]) -> Self:
-        """The quality of a release on average over a schedule of (count, quality) parts."""
+    def average(cls, parts: Iterable[tuple[int, Self]]) -> Self:
+        """The quality of a release on average over a schedule of (count, quality) parts; of a single one its own."""
+        found = list(parts)
 
         def mean(name: str) -> Estimate:
-            return Estimate.average([(count, getattr(quality, name)) for count, quality in parts])
+            return Estimate.average([(count, getattr(quality, name)) for count, quality in found])
 
-        ordered = all(quality.in_place is not None for _, quality in parts)
+        if len(found) == 1:
+            return found[0][1]
+        ordered = all(quality.in_place is not None for _, quality in found)
         names = ("exact_set", "recall", "score_loss", "relative_loss", "released")
         return cls(**{name: mean(name) for name in names}, in_place=mean("in_place") if ordered else None)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Self, final
+from typing import Any, Self, final
 
 from pydantic import Field, ValidationError
 
-from accounting import Budget, Curve
-from accounting.curves import Composed
-from accounting.frozen import Count, Frozen, Positive, Probability, Real
+from accounting import Budget, Composed, Curve
+from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, Mechanism
-from dpselect.planning.loads import Norm
 from dpselect.planning.quality import Quality
-from dpselect.planning.task import Charged, Criterion, Domain, Groups, Part
+from dpselect.planning.score_levels import Norm
+from dpselect.planning.task import Charged, Criterion, Domain, Groups, Part, Stated
 from dpselect.sensitivity import Sensitivity
 
 
 @final
-class PlannedMechanism(Frozen):
+class PlannedMechanism(Stated):
     """A mechanism whose noise spends the budget, and what to expect of it.
 
     Args:
@@ -38,7 +37,6 @@ class PlannedMechanism(Frozen):
             the mechanism is not within .01 of the best, or no sample drawn has k items.
     """
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     name: str = Field(description="a kind, and perhaps a noise")
     ordered: bool = Field(description="true or false")
     mechanisms: tuple[AnyMechanism, ...] = Field(min_length=1, description="mechanisms")
@@ -65,16 +63,15 @@ class PlannedMechanism(Frozen):
 
 
 @final
-class Unsuited(Frozen):
+class Unsuited(Stated):
     """A mechanism that is not planned, and why."""
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     name: str = Field(description="a kind, and perhaps a noise")
     reason: str = Field(description="why, in words")
 
 
 @final
-class ReleasePlan(Frozen):
+class ReleasePlan(Stated):
     """How to spend a budget on top-k releases; `dpselect.plan` makes one.
 
     Args:
@@ -92,7 +89,6 @@ class ReleasePlan(Frozen):
         unsuited: the others.
     """
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     budget: Budget = Field(description="a Budget")
     parts: tuple[Part, ...] = Field(min_length=1, description="one or more parts")
     domain: Domain = Field(description="'public' or 'unknown'")
@@ -134,9 +130,9 @@ class ReleasePlan(Frozen):
         Raises:
             InvalidRequest: it is not planned; the message says why, if a reason is known.
         """
-        found = next((planned for planned in self.ranked if name in (planned.name, planned.name.partition(",")[0])), None)
-        if found is not None:
-            return found
+        for planned in self.ranked:
+            if name in (planned.name, planned.name.partition(",")[0]):
+                return planned
         why = next((other.reason for other in self.unsuited if name in (other.name, other.name.partition(",")[0])), None)
         known = ", ".join(planned.name for planned in self.ranked)
         raise InvalidRequest(f"{name[:60]!r} is not planned ({why or 'there is no such mechanism'}): choose one of {known}")
@@ -173,8 +169,8 @@ class ReleasePlan(Frozen):
         yield "ranked", len(self.ranked)
 
     def _repr_html_(self) -> str:
-        from accounting.page.card import card  # notebooks only
         from accounting.page.dataset import budget_in_words
+        from accounting.page.templates import card  # notebooks only
 
         rows = [(place, planned.name, *planned._figures()) for place, planned in enumerate(self.ranked, start=1)]
         asked = "; ".join(f"{part.releases:,} of the top {part.k:,}" for part in self.parts)

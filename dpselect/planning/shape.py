@@ -6,22 +6,18 @@ import math
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NoReturn, Self, final
+from typing import NoReturn, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from accounting import Relation
 from dpselect.errors import InvalidRequest
-from dpselect.planning.levels import Levels
-from dpselect.planning.loads import Bounding, Loads
-from dpselect.planning.published import MOST_USERS as _MOST_USERS
-from dpselect.planning.published import checked, counts_in, users_in
+from dpselect.planning.loads import Bounding, Loads, is_count
+from dpselect.planning.published import MOST_USERS, checked, counts_in, users_in
+from dpselect.planning.score_levels import Floats, Indices, Levels
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 _MOST_ITEMS = 50_000_000
 
@@ -44,13 +40,13 @@ class Shape:
     __slots__ = ("description", "loads", "multiplicities", "users", "values")
 
     values: Floats
-    multiplicities: Counts
+    multiplicities: Indices
     description: str
     loads: Loads | None
     users: float | None
 
     def __init__(
-        self, values: Floats, multiplicities: Counts, description: str, loads: Loads | None = None, users: float | None = None
+        self, values: Floats, multiplicities: Indices, description: str, loads: Loads | None = None, users: float | None = None
     ) -> None:
         for array in (values, multiplicities):
             array.setflags(write=False)
@@ -181,8 +177,11 @@ class Shape:
 
     def varied(self, rng: np.random.Generator) -> Shape:
         """A shape with independent Poisson counts that have these means: what another sample of users might look like."""
-        counts = np.minimum(rng.poisson(self.dense()), _MOST_USERS)
-        return self._like(Shape.counts(counts, public=True), f"a sample of: {self.description}")
+        other = Shape.counts(np.minimum(rng.poisson(self.dense()), MOST_USERS), public=True)
+        # The users of each of its levels are those of this shape's nearest count.
+        nearest = np.clip(np.searchsorted(-self.values, -other.values), 0, len(self.values) - 1)
+        loads = None if self.loads is None else self.loads.at(nearest)
+        return Shape(other.values, other.multiplicities, f"a sample of: {self.description}", loads, self.users)
 
     def tilted(self, exponent: float) -> Shape:
         """Another law: the count of rank i times i^-exponent, with the same sum. Steeper if `exponent` is above 0."""
@@ -190,38 +189,32 @@ class Shape:
         tilted = self.values * ranks**-exponent
         total = float(tilted @ self.multiplicities)
         factor = float(self.values @ self.multiplicities) / total if total > 0 else 1.0
-        most = _MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
-        return self._of(np.minimum(tilted * factor, most), f"exponent {exponent:+g}: {self.description}")
+        return self._of(np.minimum(tilted * factor, self._most), f"exponent {exponent:+g}: {self.description}")
 
     def thinned(self, factor: float) -> Shape:
         """The same with `factor` times the users."""
-        words = f"{factor:g} times the users: {self.description}"
-        return self._of(self.values * factor, words, users=None if self.users is None else self.users * factor)
+        return self._of(self.values * factor, f"{factor:g} times the users: {self.description}", users=factor)
 
     def in_group(self, share: float) -> Shape:
         """A group with this share of the users, in whole users per item."""
         words = f"a group of {share:.3g} of the users: {self.description}"
-        return self._of(np.rint(self.values * share), words, users=None if self.users is None else self.users * share)
+        return self._of(np.rint(self.values * share), words, users=share)
 
     def heavier(self, factor: float) -> Shape:
         """The same with `factor` times the items per user, and so many users as before."""
-        most = _MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
         words = f"{factor:g} times the items per user: {self.description}"
-        loads = None if self.loads is None else self.loads.scaled(factor)
-        return self._of(np.minimum(self.values * factor, most), words, loads=loads)
+        return self._of(np.minimum(self.values * factor, self._most), words, items=factor)
 
-    def _of(self, values: Floats, words: str, **changed: Any) -> Shape:
-        """Other values for the same levels, highest first."""
+    @property
+    def _most(self) -> float:
+        """Users of an item."""
+        return MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
+
+    def _of(self, values: Floats, words: str, *, users: float = 1.0, items: float = 1.0) -> Shape:
+        """Other values for the same levels, highest first; so many times the users, so many times the items of each."""
         order = np.argsort(-values, kind="stable")
-        loads = changed.get("loads", self.loads)
-        loads = None if loads is None else loads.at(order)
-        return Shape(values[order], self.multiplicities[order], words, loads, changed.get("users", self.users))
-
-    def _like(self, other: Shape, words: str) -> Shape:
-        """The other's counts, with the users of this shape, those of each level as of this one's nearest count."""
-        nearest = np.clip(np.searchsorted(-self.values, -other.values), 0, len(self.values) - 1)
-        loads = None if self.loads is None else self.loads.at(nearest)
-        return Shape(other.values, other.multiplicities, words, loads, self.users)
+        loads = None if self.loads is None else self.loads.scaled(items).at(order)
+        return Shape(values[order], self.multiplicities[order], words, loads, None if self.users is None else self.users * users)
 
     def levels(self, k: int, bounding: Bounding | None = None, *, known: bool = True) -> Levels:
         """The ranking that a release sees once users' contributions are bounded; of an unknown domain only touched items exist.
@@ -233,13 +226,13 @@ class Shape:
         counts, members = self.values[kept], self.multiplicities[kept]
         if bounding is None or bounding.idle:
             return Levels.of(counts, members, k)
-        known_loads = Loads.of_mean(1.0) if self.loads is None and bounding.whole else self.loads
-        if known_loads is None:
+        loads = Loads.of_mean(1.0) if self.loads is None and bounding.whole else self.loads
+        if loads is None:
             raise InvalidRequest(
                 f"bounding contributions ({bounding.words()}) takes items away from counts, and this shape does not say how many "
                 "items users have: state items_per_user (--items-per-user), a mean or a distribution"
             )
-        loads = known_loads.at(kept)
+        loads = loads.at(kept)
         seen, spread = loads.left(counts, members.astype(np.float64), bounding)
         order = np.argsort(-seen, kind="stable")
         again = cache(partial(loads.at(order).left_within, counts[order], members[order]))
@@ -282,10 +275,10 @@ def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) ->
 
 def _require_sizes(items: int, users: int) -> None:
     for name, value in (("items", items), ("users", users)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        if not is_count(value):
             raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
-    if users > _MOST_USERS:
-        raise InvalidRequest(f"users={users} is more than {_MOST_USERS:,}: plan for fewer")
+    if users > MOST_USERS:
+        raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}: plan for fewer")
     if items > _MOST_ITEMS:
         raise InvalidRequest(
             f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little"

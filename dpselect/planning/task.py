@@ -14,8 +14,8 @@ from accounting.frozen import Count, Frozen, Real
 from dpselect.counts import Counted
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup
-from dpselect.planning.levels import Levels
 from dpselect.planning.loads import Bounding, Loads
+from dpselect.planning.score_levels import Levels
 from dpselect.planning.shape import Shape
 from dpselect.sensitivity import Sensitivity
 
@@ -25,8 +25,14 @@ _CLASSES = 5
 Criterion = Literal["recall", "exact_set", "score_loss", "released", "in_place"]
 
 
+class Stated(Frozen):
+    """Part of a question to the planner or of its answer."""
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+
+
 @final
-class Part(Frozen):
+class Part(Stated):
     """Releases of the same size.
 
     Args:
@@ -34,13 +40,12 @@ class Part(Frozen):
         k: how many items each of them releases, >= 1.
     """
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     releases: Count = Field(description="an integer >= 1")
     k: Count = Field(description="an integer >= 1")
 
 
 @final
-class Groups(Frozen):
+class Groups(Stated):
     """Groups of a public list, of each of which the top k is released, by `PerGroup`.
 
     A group looks like the whole log with fewer users. What is found is the mean over the groups.
@@ -52,7 +57,6 @@ class Groups(Frozen):
         exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all groups alike.
     """
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     count: Count = Field(description="an integer >= 1")
     max_groups_per_user: Count = Field(description="an integer >= 1")
     per_user: Real = Field(default=1.0, ge=1.0, description="a finite number >= 1")
@@ -76,21 +80,12 @@ class Groups(Frozen):
 @final
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A budget, the releases that share it, and what is known of the data.
+    """A budget, the releases that share it, and what is known of the data, as `plan` is asked.
 
     Attributes:
-        budget: what all releases together may cost.
-        parts: the releases; all parts get the same amount of noise.
-        shape: a public or made-up shape of the data.
-        domain: whether the set of items is public.
-        order: whether the order of the items has to be released.
-        sensitivity: what one user may change.
-        charged: "together" as one plan that is fixed in advance, or "separately", one by one through the budget's filter, as
-            `dpselect topk --ledger` does.
         limit: at most so many items of a user are counted; None for all.
         stated: whether the sensitivity was stated as such: contributions are then left as they are.
         counts: the share of the budget that noisy counts of the released items get; None: none are released.
-        groups: the groups that a release is for; None: the log as a whole.
     """
 
     budget: Budget

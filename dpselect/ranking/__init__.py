@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dpselect.errors import InvalidComparisons
 from dpselect.ranking.comparisons import Comparisons, read
-from dpselect.ranking.diagnosis import Diagnosis, diagnose
-from dpselect.ranking.errors import InvalidComparisons
-from dpselect.ranking.spectral_top_k import SpectralTopK
+from dpselect.ranking.spectral_top_k import Diagnosis, SpectralTopK, diagnose
 
 __all__ = ["Comparisons", "Diagnosis", "InvalidComparisons", "SpectralTopK", "diagnose", "read"]

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dpselect.ranking.errors import InvalidComparisons
+from dpselect.errors import InvalidComparisons
 from dpselect.selection import Label
 
 Floats = NDArray[np.float64]
@@ -147,9 +147,6 @@ def _weights(weights: Any, count: int) -> Floats:
     if array.shape != (count,) or not np.all(np.isfinite(array) & (array > 0)):
         raise InvalidComparisons("weights must be finite numbers > 0, one per comparison")
     return array
-
-
-# Comparisons from the columns of a table.
 
 
 def read(table: Any, *, winner: str, loser: str, weight: str | None = None, items: Iterable[Label] | None = None) -> Comparisons:

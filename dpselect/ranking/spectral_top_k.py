@@ -1,32 +1,32 @@
-"""Spectral ranking: the top k by rank centrality of pairwise comparisons."""
+"""Spectral ranking: the top k by rank centrality of pairwise comparisons, and the constants of the walk that computes it."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
+import numpy as np
 import scipy
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.errors import InvalidComparisons
+from dpselect.mechanisms.base import Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.noisy_max.positions import largest
+from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities
-from dpselect.ranking.chain import steps_for, transition, walk
 from dpselect.ranking.comparisons import Comparisons
-from dpselect.ranking.errors import InvalidComparisons
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores, centred
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
 
 _ROUNDING = 1e-11  # more than float64 adds to one step of a walk among _MOST_ITEMS, in l1
 _MOST_ITEMS = 10_000
+_SETTLED = 1e-12  # the walk stops when its start weighs no more than this
 
 
 @final
@@ -104,8 +104,7 @@ class SpectralTopK(Mechanism):
         return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
 
     def _check_graph(self, comparisons: Comparisons) -> None:
-        parts = int(scipy.sparse.csgraph.connected_components(comparisons.graph(), directed=False)[0])
-        if parts > 1:
+        if (parts := components(comparisons)) > 1:
             raise InvalidComparisons(
                 f"the comparisons fall into {parts} parts with no comparison between them: rank each part by itself (restricted)"
             )
@@ -126,3 +125,99 @@ class SpectralTopK(Mechanism):
         values = centred(scores.dense())
         enumerable(math.perm(len(values), self.k))
         return dict(ordered_probabilities(by_name("laplace"), self.scale, values, self.k))
+
+
+# -- rank centrality: a random walk from an item to those that beat it. Theorems K1 and K3 -----------------------------------
+
+
+def components(comparisons: Comparisons) -> int:
+    """How many parts there are with no comparison between them."""
+    return int(scipy.sparse.csgraph.connected_components(comparisons.graph(), directed=False)[0])
+
+
+def transition(comparisons: Comparisons, normaliser: float) -> Any:
+    """(m, m) sparse row-stochastic P: from i to j != i with the share of comparisons that j won against i, over `normaliser`.
+
+    The normaliser has to be at least `largest_degree`.
+    """
+    inverse = comparisons.graph()
+    inverse.data = 1 / inverse.data
+    shares = scipy.sparse.csr_array(comparisons.wins().multiply(inverse))
+    stay = 1 - np.asarray(shares.sum(axis=1)).ravel() / normaliser
+    return scipy.sparse.csr_array(shares / normaliser + scipy.sparse.diags_array(np.maximum(stay, 0.0)))
+
+
+def walk(matrix: Any, steps: int) -> NDArray[np.float64]:
+    """(m,) where a walk of so many steps ends that starts anywhere with equal chance."""
+    backwards = scipy.sparse.csr_array(matrix.T)
+    place = np.full(matrix.shape[0], 1 / matrix.shape[0])
+    for _ in range(steps):
+        place = backwards @ place
+        place /= place.sum()
+    return place
+
+
+def steps_for(ergodicity: float) -> int:
+    """After how many steps the walk is within 1e-12 of its stationary distribution, in l1, if tau_1 <= ergodicity."""
+    return 1 if ergodicity <= _SETTLED else math.ceil(math.log(_SETTLED / 2) / math.log(ergodicity))
+
+
+def ergodicity_coefficient(matrix: Any) -> float:
+    """tau_1(P): half the largest l1 distance between two rows."""
+    rows, largest = matrix.toarray(), 0.0
+    for i, row in enumerate(rows):
+        largest = max(largest, 0.5 * float(np.abs(rows[i + 1 :] - row).sum(axis=1).max(initial=0.0)))
+        if largest >= 1:
+            break
+    return min(1.0, largest)
+
+
+@final
+@dataclass(frozen=True)
+class Diagnosis:
+    """What one set of comparisons looks like: to choose the assumptions of `SpectralTopK`.
+
+    Attributes:
+        items: number of items.
+        components: number of connected parts of the graph of pairs; a ranking needs 1.
+        complete: whether every pair was compared.
+        largest_degree: the most others that any item was compared with; the least admissible normaliser.
+        least_per_pair: comparisons of the rarest pair, L.
+        normaliser: the d for which `ergodicity` was computed.
+        ergodicity: tau_1 of these outcomes; 1 where two items have no neighbour in common.
+    """
+
+    items: int
+    components: int
+    complete: bool
+    largest_degree: int
+    least_per_pair: float
+    normaliser: float
+    ergodicity: float
+
+
+def diagnose(comparisons: Comparisons, normaliser: float | None = None) -> Diagnosis:
+    """The constants of *public* comparisons, an earlier season say. Never call it on the private ones and act on the answer.
+
+    All but `ergodicity` depend on the public graph alone. `ergodicity` is computed from the outcomes: configuring or refusing a
+    release by it on private data is itself a release, which nobody pays for.
+
+    Args:
+        normaliser: d; None for the largest degree plus 1.
+
+    Raises:
+        InvalidComparisons: the normaliser is below the largest degree.
+    """
+    degree = comparisons.largest_degree()
+    d = float(degree + 1 if normaliser is None else normaliser)
+    if not d >= degree:
+        raise InvalidComparisons(f"normaliser={d!r} must be at least the largest degree, {degree}")
+    return Diagnosis(
+        items=comparisons.size,
+        components=components(comparisons),
+        complete=comparisons.graph().nnz == comparisons.size * (comparisons.size - 1),
+        largest_degree=degree,
+        least_per_pair=comparisons.least_per_pair(),
+        normaliser=d,
+        ergodicity=ergodicity_coefficient(transition(comparisons, d)),
+    )

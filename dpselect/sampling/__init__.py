@@ -1,10 +1,8 @@
 """Randomness: the operating system's entropy for releases, a seeded generator for tests and simulation."""
 
 from dpselect.sampling.base import Sampler
-from dpselect.sampling.constant_work import constant_work
-from dpselect.sampling.entropy import EntropySampler
-from dpselect.sampling.errors import EntropyUnavailable, TooManyCandidates
-from dpselect.sampling.seeded import ExactSampler, SeededSampler, sampler
+from dpselect.sampling.exact import TooManyCandidates
+from dpselect.sampling.sources import EntropySampler, EntropyUnavailable, ExactSampler, SeededSampler, constant_work, sampler
 from dpselect.sampling.thresholds import Thresholds
 
 __all__ = [

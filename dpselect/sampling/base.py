@@ -8,14 +8,14 @@ from typing import ClassVar, final
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
-from dpselect.sampling import categorical, comparisons, exact, lazy, passing, plain
+from dpselect.sampling import discrete, exact, passing, plain
 from dpselect.sampling.contest import Entries, Problem
 from dpselect.sampling.drawn import Drawn, LazyDrawn, PlainDrawn
-from dpselect.sampling.heights import Floats, Indices, Numbers, numbers
-from dpselect.sampling.thresholds import LazyThresholds, PlainThresholds, Thresholds
+from dpselect.sampling.heights import Flags, Floats, Indices, Numbers, Words, numbers
+from dpselect.sampling.lazy import LazyUniform
+from dpselect.sampling.thresholds import LazyThresholds, PlainThresholds, Thresholds, exceeds
 
 
 class Sampler(ABC):
@@ -27,15 +27,12 @@ class Sampler(ABC):
 
     exact: ClassVar[bool]
     """Whether rankings are exact; if not they are computed from `noise`."""
+    constant_work: bool
+    """Whether rankings draw the noise of every candidate, whatever the scores."""
 
     @abstractmethod
-    def words(self, count: int) -> NDArray[np.uint64]:
+    def words(self, count: int) -> Words:
         """(count,) independent uniformly random 64-bit words."""
-
-    @property
-    @abstractmethod
-    def constant_work(self) -> bool:
-        """Whether rankings draw the noise of every candidate, whatever the scores."""
 
     @final
     def uniform(self, count: int) -> Floats:
@@ -73,16 +70,13 @@ class Sampler(ABC):
     def ranking(self, values: Numbers, noise: Noise, scale: float, k: int, multiplicities: Indices | None = None) -> Drawn:
         """The k largest values + scale * noise, largest first, each with its noise; grouped if there are `multiplicities`.
 
-        As `top_k` and `top_k_grouped`. Exact if `self.exact`, whatever is asked of the result: Theorem X13.
-
-        Raises:
-            TooManyCandidates: as for `top_k_grouped`.
+        As `top_k` and `top_k_grouped`, and raises as they do. Exact if `self.exact`, whatever is asked of it: Theorem X13.
         """
         values = numbers(values)
         if multiplicities is not None:
             return LazyDrawn(values, noise, scale, self._grouped(values, multiplicities, noise, scale, k), self.words)
         if not self.exact:
-            return PlainDrawn(*plain.ranked(values, self._draw(noise), scale, k))
+            return PlainDrawn(*plain.above(values, self._draw(noise), scale, -np.inf, k))
         return LazyDrawn(values, noise, scale, self._ranked(values, noise, scale, k), self.words)
 
     @final
@@ -97,11 +91,8 @@ class Sampler(ABC):
     ) -> Drawn:
         """Those values + scale * noise above `level`, at most the k largest of them (all if None), largest first; score units.
 
-        Grouped if there are `multiplicities`. Exact if `self.exact`, and if grouped for every sampler, whatever is asked of the
-        result: Theorems X13 and X14.
-
-        Raises:
-            TooManyCandidates: as for `top_k_grouped`.
+        Grouped if there are `multiplicities`, and raises as `top_k_grouped` then. Exact if `self.exact`, and if grouped for every
+        sampler, whatever is asked of the result: Theorems X13 and X14.
         """
         values = numbers(values)
         if multiplicities is not None:
@@ -130,7 +121,7 @@ class Sampler(ABC):
         return order
 
     @final
-    def above_rows(self, matrix: Numbers, noise: Noise, scale: float, level: float, *, listed: NDArray[np.bool_]) -> Indices:
+    def above_rows(self, matrix: Numbers, noise: Noise, scale: float, level: float, *, listed: Flags) -> Indices:
         """(rounds, m) positions of those above `level` in every row, largest first, then -1; exact if `self.exact`.
 
         Only candidates that are `listed` (rounds, m) take part.
@@ -176,14 +167,14 @@ class Sampler(ABC):
             exact.require_drawable(candidates)
 
     @final
-    def exceeds(self, values: Numbers, noise: Noise, scale: float, level: float) -> NDArray[np.bool_]:
+    def exceeds(self, values: Numbers, noise: Noise, scale: float, level: float) -> Flags:
         """(count,) whether value + scale * Z > level, for an own draw of the noise each; all in score units.
 
         Exact if `self.exact` (Theorem X2): P[True] is sf((level - value) / scale) of the real numbers that are represented.
         """
         if not self.exact:
             return np.asarray(plain.noisy(values, self._draw(noise), scale) > level)
-        return comparisons.exceeds(numbers(values), noise, float(scale), float(level), self.words)
+        return exceeds(numbers(values), noise, float(scale), float(level), self.words)
 
     @final
     def thresholds(self, noise: Noise, scales: Sequence[float], rows: int) -> Thresholds:
@@ -197,14 +188,8 @@ class Sampler(ABC):
 
     @final
     def passing(
-        self,
-        above: Numbers,
-        noise: Noise,
-        scale: float | Sequence[float],
-        answer_scale: float,
-        *,
-        minus: Sequence[Numbers] = (),
-    ) -> NDArray[np.bool_]:
+        self, above: Numbers, noise: Noise, scale: float | Sequence[float], answer_scale: float, *, minus: Sequence[Numbers] = ()
+    ) -> Flags:
         """(rows, m) whether above - minus + answer_scale * Z > scale * Y, with one Y for every row; all in score units.
 
         Several scales are those of as many Y, added up. Exact if `self.exact` (Theorem X2), the difference of (rows, m) `above`
@@ -223,12 +208,13 @@ class Sampler(ABC):
         """
         if not self.exact:
             return np.rint(plain.noisy(values, self._draw(noise), scale) / grid) * grid
-        return comparisons.rounded(values, noise, float(scale), grid, self.words)
+        entries = Entries.at(np.arange(len(values)), self.words(len(values)))
+        return LazyDrawn(values, noise, scale, entries, self.words).rounded(grid)
 
     @final
     def bernoulli(self, probability: Callable[[], arb]) -> bool:
         """True with the exact probability p of which `probability()` is a ball at Arb's working precision. Theorem X4."""
-        return lazy.bernoulli(probability, lazy.LazyUniform(self.words, word=int(self.words(1)[0])))
+        return discrete.bernoulli(probability, LazyUniform(self.words, word=int(self.words(1)[0])))
 
     @final
     def categorical(self, low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int) -> Indices:
@@ -239,7 +225,7 @@ class Sampler(ABC):
             weights: returns balls around the weights that shrink to them as Arb's working precision grows; rarely asked.
             count: how many.
         """
-        return categorical.drawn(low, high, weights, count, self.words)
+        return discrete.categorical(low, high, weights, count, self.words)
 
     @final
     def subset(self, size: int, count: int) -> Indices:

@@ -10,11 +10,10 @@ from typing import Self, final
 import numpy as np
 
 from dpselect.noise.base import Noise
-from dpselect.sampling.estimates import MARGIN
-from dpselect.sampling.heights import Floats, Indices, Numbers, Words, contest_bounds, heights
-from dpselect.sampling.lazy import LazyUniform, WordSource, rational, sign_of_sum
+from dpselect.sampling.heights import MARGIN, Floats, Indices, Numbers, Words, contest_bounds, cut, estimates, heights
+from dpselect.sampling.lazy import LazyUniform, WordSource, rational, sign_of_total
 
-_SPARE = 4096  # candidates held beyond 2k before the certain losers are dropped
+_SPARE, _FEW_SPARE = 4096, 1024  # candidates held beyond 2k before the certain losers are dropped, by bounds and by estimates
 Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]
 
 
@@ -44,6 +43,10 @@ class Problem:
         if self.reference is None:
             raise AssertionError("the reference score must be set first")
         return heights(values, self.reference, self.scale)
+
+    def at(self, places: Indices | slice | int) -> Self:
+        """The same question about some of the values."""
+        return replace(self, values=self.values[places])
 
     def against(self, reference: np.int64 | np.float64) -> Self:
         """The same question with its reference score."""
@@ -79,7 +82,8 @@ class Entries:
 
     @classmethod
     def concatenate(cls, parts: list[Self]) -> Self:
-        """All parts in order."""
+        """All parts in order; none of them are no candidates."""
+        parts = [cls.at(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)), *parts]
         columns = ("index", "member", "level", "words")
         index, member, level, words = (np.concatenate([getattr(part, name) for part in parts]) for name in columns)
         return cls(index, member, level, words, {key: draw for part in parts for key, draw in part.refined.items()})
@@ -162,9 +166,17 @@ class Contest:
         scale = rational(problem.scale)
 
         def descending(a: int, b: int) -> int:
-            return sign_of_sum((scores[b] - scores[a]) / scale, problem.noise, draws[b], draws[a])
+            terms = [(rational(1), draws[b]), (rational(-1), draws[a])]
+            return sign_of_total((scores[b] - scores[a]) / scale, problem.noise, terms)
 
         return np.array(sorted(range(len(draws)), key=cmp_to_key(descending)), dtype=np.int64)
+
+
+def ranked(problem: Problem, entries: Entries) -> Entries:
+    """The k largest of the entries, largest first, certain of every comparison."""
+    contest = Contest(problem)
+    contest.offer(entries)
+    return contest.ranked()
 
 
 def clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
@@ -178,3 +190,64 @@ def clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
     starts, stops = np.append(0, ends), np.append(ends, len(low))
     undecided = np.flatnonzero((stops - starts > 1) & (starts < k))
     yield from zip(starts[undecided].tolist(), stops[undecided].tolist(), strict=True)
+
+
+# The few of very many candidates that may be among the k largest, by estimates of their noisy heights. Theorem X10.
+
+
+@final
+class Shortlist:
+    """Candidates of which none that may be among the k largest is left out; each has a word, the first 64 bits of its V."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._cut, self._held = problem, -np.inf, 0
+        self._parts: list[tuple[Indices, Words, Floats]] = []
+
+    def offer(self, start: int, words: Words) -> None:
+        """Enter candidates start, start + 1, ..., one a word."""
+        problem = self._problem
+        estimate, wide = estimates(problem.noise, words)
+        estimate += problem.heights(problem.values[start : start + len(words)])
+        estimate[wide] = np.inf  # an estimate that says little: kept, and no measure for others
+        if self._cut == -np.inf and len(estimate) > 2 * problem.k:
+            self._cut = self._cut_of(estimate)
+        kept = np.flatnonzero(estimate >= self._cut)
+        self._hold(kept + start, words[kept], estimate[kept])
+        if self._held > 2 * problem.k + _FEW_SPARE:
+            self._prune()
+
+    def ranked(self) -> Entries:
+        """The k largest, largest first."""
+        self._prune()
+        index, words, high = self._parts[0]
+        low = cut(np.where(high < np.inf, high, -np.inf), self._problem.margin)
+        order = np.argsort(-low)
+        entries, low, high = Entries.at(index[order], words[order]), low[order], high[order]
+        # All at once: their bounds cost about the same for many as for two. Members of two clusters do not change places.
+        contested = [np.arange(start, stop) for start, stop in clusters(low, high, self._problem.k)]
+        if contested:
+            places = np.concatenate(contested)
+            settled, order = ranked(replace(self._problem, k=len(places)), entries[places]), np.arange(len(entries))
+            place_of = {index: place for place, index in zip(places.tolist(), entries.index[places].tolist(), strict=True)}
+            order[places] = [place_of[index] for index in settled.index.tolist()]
+            entries = replace(entries[order], refined=settled.refined)
+        return entries[: self._problem.k]
+
+    def _prune(self) -> None:
+        index, words, estimate = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        self._cut = max(self._cut, self._cut_of(estimate))
+        kept = np.flatnonzero(estimate >= self._cut)
+        self._parts, self._held = [], 0
+        self._hold(index[kept], words[kept], estimate[kept])
+
+    def _cut_of(self, estimate: Floats) -> float:
+        """What these let certainly be dropped below: that k of them are greater."""
+        measured = estimate[estimate < np.inf] if np.isposinf(estimate).any() else estimate
+        if len(measured) < self._problem.k:
+            return -np.inf
+        best = np.partition(measured, len(measured) - self._problem.k)[len(measured) - self._problem.k]
+        return float(cut(best, self._problem.margin))
+
+    def _hold(self, index: Indices, words: Words, estimate: Floats) -> None:
+        self._parts.append((index, words, estimate))
+        self._held += len(index)

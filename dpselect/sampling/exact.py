@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpselect.sampling.contest import Contest, Entries, Problem, clusters
-from dpselect.sampling.errors import TooManyCandidates
-from dpselect.sampling.estimates import cut, estimates
-from dpselect.sampling.heights import LOWEST, Floats, Indices, Words, heights
+from dpselect.errors import DpSelectError
+from dpselect.noise.base import Noise
+from dpselect.sampling.contest import Entries, Problem, Shortlist, ranked
+from dpselect.sampling.heights import LOWEST, Flags, Floats, Indices, Numbers, cut, estimates, heights
 from dpselect.sampling.plain import largest_rows
-from dpselect.sampling.sweep import Sweep, guess
-from dpselect.sampling.units import block_maxima, units
+from dpselect.sampling.sweep import Sweep, units
 
 _CHUNKS, _SMALLEST, _LARGEST = 24, 10_000, 1 << 15  # how many parts noise is drawn in, within sizes that suit the cache
 _DRAWN, _DRAWN_EACH = 80_000, 2000  # up to this many candidates, and so many more for each one asked for, a sweep takes longer
 _SAMPLE = 4096
+_MOST_BLOCK, _LEAST_BLOCK = 512, 16
 _MOST_EXPANDED = 50_000_000
 _SLACK = 2.0**-45  # of every term: more than the roundings of their difference and quotient
 
 
+class TooManyCandidates(DpSelectError):
+    """Grouped scores imply more candidates than `constant_work` can draw noise for one by one. Nothing was drawn."""
+
+
 def top_k(problem: Problem) -> Entries:
     """The k largest, largest first."""
-    return swept(problem) if worth_sweeping(problem) else drawn_all(problem)
+    return Swept(problem).top_k(problem.k) if worth_sweeping(problem) else drawn_all(problem)
 
 
 def worth_sweeping(problem: Problem) -> bool:
@@ -41,11 +46,6 @@ def drawn_all(problem: Problem) -> Entries:
     for start in range(0, size, chunk):
         shortlist.offer(start, problem.words(min(chunk, size - start)))
     return shortlist.ranked()
-
-
-def swept(problem: Problem, *, threshold: float | None = None) -> Entries:
-    """The same by the threshold sweep; `threshold` in noise units relative to the largest score, guessed if None."""
-    return Swept(problem).top_k(problem.k, threshold)
 
 
 def peeled(problem: Problem) -> Indices:
@@ -67,11 +67,13 @@ class Swept:
     def __init__(self, problem: Problem) -> None:
         maxima = block_maxima(problem.values, problem.k)
         self._problem = problem.against(maxima.max())
-        self._blocks = units(np.arange(len(maxima)), self._problem.heights(maxima))
-        self._sample, self._share = _sample(self._problem, len(maxima))
+        self._blocks = units(self._problem.heights(maxima))
+        size = len(problem.values)
+        self._sample = self._problem.heights(problem.values[:: max(1, size // _SAMPLE)])  # each stands for `share` of all others
+        self._share = (size - len(maxima)) / len(self._sample)
 
     def top_k(self, k: int, threshold: float | None = None) -> Entries:
-        """The k largest under fresh noise, largest first; `threshold` as for `swept`."""
+        """The k largest under fresh noise; `threshold` in noise units relative to the largest score, guessed if None."""
         if threshold is None:
             threshold = guess(self._problem.noise, self._blocks.height, None, self._sample, self._share, k)
         return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold)
@@ -83,7 +85,7 @@ def grouped(problem: Problem, multiplicities: Indices, *, threshold: float | Non
     `threshold` in noise units relative to the largest score, guessed if None.
     """
     problem = problem.against(problem.values.max())
-    groups = units(np.arange(len(multiplicities)), problem.heights(problem.values))
+    groups = units(problem.heights(problem.values))
     if threshold is None:
         weights = multiplicities.astype(np.float64)
         threshold = guess(problem.noise, groups.height, weights, groups.height[:0], 0.0, problem.k)
@@ -94,7 +96,7 @@ def grouped_reaching(problem: Problem, multiplicities: Indices, level: float) ->
     """All members of groups that may exceed `level` (score units), and others; in no order. Theorem X14."""
     top = problem.values.max()
     problem = problem.against(top)
-    groups = units(np.arange(len(multiplicities)), problem.heights(problem.values))
+    groups = units(problem.heights(problem.values))
     return Sweep(problem).reaching(groups, multiplicities, _below(level, float(top), problem.scale))
 
 
@@ -105,7 +107,7 @@ def _below(level: float, top: float, scale: float) -> float:
     return min(max(distance - _SLACK * abs(distance), 1e5 * LOWEST), -LOWEST)
 
 
-def grouped_drawn_all(problem: Problem, multiplicities: Indices) -> Entries:
+def grouped_drawn_all(problem: Problem, multiplicities: Indices, drawn: Callable[[Problem], Entries] = drawn_all) -> Entries:
     """The same, with the noise of every candidate drawn.
 
     Raises:
@@ -113,7 +115,7 @@ def grouped_drawn_all(problem: Problem, multiplicities: Indices) -> Entries:
     """
     require_drawable(int(multiplicities.sum(dtype=object)))
     group = np.repeat(np.arange(len(multiplicities)), multiplicities)
-    chosen = drawn_all(replace(problem, values=problem.values[group]))
+    chosen = drawn(problem.at(group))
     return chosen.split(group, np.cumsum(multiplicities) - multiplicities)
 
 
@@ -126,85 +128,74 @@ def require_drawable(candidates: int) -> None:
         )
 
 
-def _sample(problem: Problem, maxima: int) -> tuple[Floats, float]:
-    """Heights of candidates at regular distances, and how many others each stands for."""
-    size = len(problem.values)
-    sample = problem.heights(problem.values[:: max(1, size // _SAMPLE)])
-    return sample, (size - maxima) / len(sample)
+def block_maxima(values: Numbers, k: int) -> Numbers:
+    """(n,) the maximum of each of n blocks: block i consists of candidates i, i + n, i + 2 n, ...
+
+    Interleaved blocks because their maxima are found at the speed of memory, which those of consecutive ones are not. Their size
+    balances the number of blocks against that of the candidates in about k blocks that are looked at one by one.
+    """
+    if values.dtype == np.int64:
+        return _interleaved_maxima(values, k)
+    # Floats that are not negative are ordered as the integers with the same bits, and integers are compared twice as fast.
+    maxima = _interleaved_maxima(values.view(np.int64), k)
+    return _interleaved_maxima(values, k) if maxima.min() < 0 else maxima.view(np.float64)
 
 
-# The few of very many candidates that may be among the k largest, by estimates of their noisy heights. Theorem X10.
+def _interleaved_maxima(values: Numbers, k: int) -> Numbers:
+    size = len(values)
+    block = min(max(math.isqrt(size // k), _LEAST_BLOCK), _MOST_BLOCK)
+    count = size // block
+    maxima: Numbers = values[: count * block].reshape(block, count).max(axis=0)
+    rest = values[count * block :]
+    for start in range(0, len(rest), count):
+        part = rest[start : start + count]
+        np.maximum(maxima[: len(part)], part, out=maxima[: len(part)])
+    return maxima
 
-_SPARE = 1024  # candidates held beyond 2k before the certain losers are dropped
+
+# A threshold that somewhat more than k noisy scores exceed. A guess: it decides how fast the sweep is, never what it returns.
+
+_BINS_PER_UNIT = 4.0
+_BELOW, _ABOVE = 48.0, 112.0  # noise units around the k-th height that matter
+_ROUNDS = 16
 
 
-@final
-class Shortlist:
-    """Candidates of which none that may be among the k largest is left out; each has a word, the first 64 bits of its V."""
+def guess(noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int) -> float:
+    """A threshold in noise units, that about k candidates exceed.
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem, self._cut = problem, -np.inf
-        self._index: list[Indices] = []
-        self._words: list[Words] = []
-        self._estimate: list[Floats] = []
-        self._held = 0
+    `heights` are the most important candidates', each standing for `weights` candidates (one if None); those of `sample`, drawn
+    from all others, stand for `share` of them each.
+    """
+    goal = k + 3.0 * math.sqrt(k) + 3.0
+    origin = _around(heights, weights, goal)
+    certain = _histogram(heights, weights, origin)
+    sampled = _histogram(sample, None, origin)
+    grid = np.arange(len(certain)) / _BINS_PER_UNIT - _BELOW
+    low, high = -_BELOW, _BELOW + _ABOVE
+    for _ in range(_ROUNDS):
+        middle = 0.5 * (low + high)
+        chance = noise.sf(middle - grid)
+        mean, square = float(sampled @ chance), float(sampled @ np.square(chance))
+        # Two standard errors off: a sample that happens to hold one of few high scores must not count it for thousands.
+        expected = float(certain @ chance) + share * max(0.0, mean - 2.0 * math.sqrt(square))
+        low, high = (middle, high) if expected >= goal else (low, middle)
+    return origin + low
 
-    def offer(self, start: int, words: Words) -> None:
-        """Enter candidates start, start + 1, ..., one a word."""
-        problem = self._problem
-        estimate, wide = estimates(problem.noise, words)
-        estimate += problem.heights(problem.values[start : start + len(words)])
-        estimate[wide] = np.inf  # an estimate that says little: kept, and no measure for others
-        if self._cut == -np.inf and len(estimate) > 2 * problem.k:
-            self._cut = self._cut_of(estimate)
-        kept = np.flatnonzero(estimate >= self._cut)
-        self._hold(kept + start, words[kept], estimate[kept])
-        if self._held > 2 * problem.k + _SPARE:
-            self._prune()
 
-    def ranked(self) -> Entries:
-        """The k largest, largest first."""
-        self._prune()
-        high = self._estimate[0]
-        low = cut(np.where(high < np.inf, high, -np.inf), self._problem.margin)
-        order = np.argsort(-low)
-        entries, low, high = Entries.at(self._index[0][order], self._words[0][order]), low[order], high[order]
-        # All at once: their bounds cost about the same for many as for two. Members of two clusters do not change places.
-        contested = [np.arange(start, stop) for start, stop in clusters(low, high, self._problem.k)]
-        if contested:
-            places = np.concatenate(contested)
-            settled, order = self._contested(entries[places]), np.arange(len(entries))
-            place_of = {index: place for place, index in zip(places.tolist(), entries.index[places].tolist(), strict=True)}
-            order[places] = [place_of[index] for index in settled.index.tolist()]
-            entries = replace(entries[order], refined=settled.refined)
-        return entries[: self._problem.k]
+def _around(heights: Floats, weights: Floats | None, goal: float) -> float:
+    """About the goal-th height from the top, or the lowest."""
+    if weights is None:
+        place = max(0, len(heights) - math.ceil(goal))
+        return float(np.partition(heights, place)[place])
+    order = np.argsort(-heights)
+    place = int(np.searchsorted(np.cumsum(weights[order]), goal))
+    return float(heights[order[min(place, len(heights) - 1)]])
 
-    def _contested(self, entries: Entries) -> Entries:
-        """The same candidates, largest first, certain of every comparison."""
-        contest = Contest(replace(self._problem, k=len(entries)))
-        contest.offer(entries)
-        return contest.ranked()
 
-    def _prune(self) -> None:
-        index, words, estimate = np.concatenate(self._index), np.concatenate(self._words), np.concatenate(self._estimate)
-        self._cut = max(self._cut, self._cut_of(estimate))
-        kept = np.flatnonzero(estimate >= self._cut)
-        self._index, self._words, self._estimate, self._held = [], [], [], 0
-        self._hold(index[kept], words[kept], estimate[kept])
-
-    def _cut_of(self, estimate: Floats) -> float:
-        """What these let certainly be dropped below: that k of them are greater."""
-        measured = estimate[estimate < np.inf] if np.isposinf(estimate).any() else estimate
-        if len(measured) < self._problem.k:
-            return -np.inf
-        best = np.partition(measured, len(measured) - self._problem.k)[len(measured) - self._problem.k]
-        return float(cut(best, self._problem.margin))
-
-    def _hold(self, index: Indices, words: Words, estimate: Floats) -> None:
-        self._index.append(index)
-        self._words.append(words)
-        self._estimate.append(estimate)
-        self._held += len(index)
+def _histogram(heights: Floats, weights: Floats | None, origin: float) -> Floats:
+    bins = math.ceil((_BELOW + _ABOVE) * _BINS_PER_UNIT) + 1
+    cell = (np.clip(heights - origin, -_BELOW, _ABOVE) + _BELOW) * _BINS_PER_UNIT
+    return np.bincount(cell.astype(np.int64), weights=weights, minlength=bins).astype(np.float64)
 
 
 # The exact k largest of every row of a matrix of scores.
@@ -217,11 +208,10 @@ def top_k_rows(problem: Problem, *, constant_work: bool = False) -> Indices:
     """(rounds, k) positions, largest first; `problem.values` is a (rounds, m) matrix."""
     rounds, candidates = problem.values.shape
     if candidates >= _WIDE:
-        ranked = drawn_all if constant_work else top_k
-        return np.stack([ranked(_row(problem, row)).index for row in range(rounds)])
+        best = drawn_all if constant_work else top_k
+        return np.stack([best(problem.at(row)).index for row in range(rounds)])
     step = max(1, _CHUNK // candidates)
-    blocks = [replace(problem, values=problem.values[start : start + step]) for start in range(0, rounds, step)]
-    return np.concatenate([_block(block) for block in blocks])
+    return np.concatenate([_block(problem.at(slice(start, start + step))) for start in range(0, rounds, step)])
 
 
 def _block(problem: Problem) -> Indices:
@@ -234,26 +224,14 @@ def _block(problem: Problem) -> Indices:
     certain = _decided(estimate, best, problem.margin)
     certain[wide // matrix.shape[1]] = False
     for row in np.flatnonzero(~certain).tolist():
-        best[row] = _ranked(_row(problem, row), words[row])
+        asked = problem.at(row).against(matrix[row].max())
+        best[row] = ranked(asked, Entries.at(np.arange(matrix.shape[1]), words[row])).index
     return best
 
 
-def _decided(estimate: Floats, best: Indices, margin: float) -> NDArray[np.bool_]:
+def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
     """Which rows the estimates rank beyond doubt: each of the k stays above everything after it. Theorem X10."""
     reached = np.take_along_axis(estimate, best, axis=1)
     cuts = cut(reached, margin)
     rivals = (estimate >= cuts[:, -1:]).sum(axis=1)
     return np.asarray((rivals == best.shape[1]) & (reached[:, 1:] < cuts[:, :-1]).all(axis=1))
-
-
-def _row(problem: Problem, row: int) -> Problem:
-    return replace(problem, values=problem.values[row])
-
-
-def _ranked(problem: Problem, words: Words) -> Indices:
-    """The same for one row, whose words are drawn already."""
-    contest = Contest(problem.against(problem.values.max()))
-    index = np.arange(len(words))
-    none = np.zeros_like(index)
-    contest.offer(Entries(index, none, none, words))
-    return contest.ranked().index

@@ -1,7 +1,8 @@
-"""Scores in units of the noise, relative to the largest one, as float64 numbers with known error."""
+"""Scores in units of the noise, relative to the largest one, and noisy ones, as float64 numbers with known error."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from dpselect.noise.base import Noise
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
@@ -30,15 +32,11 @@ def numbers(values: NDArray[Any]) -> Numbers:
 
 def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
     """values - reference rounded once, for a reference no smaller than any of them; score units."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _differences(values, reference)
-
-
-def _differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
     if values.dtype == np.int64:
         # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
         return -(reference.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
-    return np.asarray(values - reference, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(values - reference, dtype=np.float64)
 
 
 def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> Floats:
@@ -47,7 +45,7 @@ def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> 
         if scale > _WIDE and values.dtype != np.int64:
             result, scale = np.asarray(0.5 * values - 0.5 * reference), 0.5 * scale  # never beyond the floats
         else:
-            result = _differences(values, reference)
+            result = differences(values, reference)
         if _MODERATE[0] < scale < _MODERATE[1]:
             result *= 1.0 / scale  # one rounding more, and several times faster
         else:
@@ -64,3 +62,42 @@ def contest_bounds(noise: Noise, height: Floats, level: Indices, words: Words) -
     low += np.where(height > LOWEST, height - slack, -np.inf)
     high += height + slack
     return low, high
+
+
+# Noise to about six digits in one pass: enough to see which few candidates are worth bounds. Theorem X10.
+
+MARGIN = 2.0**-20  # noise units; estimates that far apart are those of numbers in the same order
+_OF_HEIGHT = 2.0**-46  # of a height, the same
+_SIGNIFICANT = np.uint64(12)  # the bits beyond the first 52 are not looked at
+_ONE = np.uint64(0x3FF << 52)  # the exponent of floats from 1 to 2
+_HALF_CELL = 1.0 - 2.0**-53
+_EDGE = 2.0**-28  # nearer than this to 0 or 1 the cell of a uniform number is too wide for its centre
+
+
+def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
+    """isf at the centres of the cells of 2^-52 in which the words put V, and the places where that says little.
+
+    Elsewhere an estimate is within 2^-22 of isf(V).
+    """
+    bits = words >> _SIGNIFICANT
+    if _rises(noise):
+        bits ^= np.uint64(2**52 - 1)  # the centre's distance from 1
+    bits |= _ONE
+    uniform = bits.view(np.float64)
+    uniform -= _HALF_CELL
+    wide = np.empty(0, dtype=np.int64)
+    if uniform.min() < _EDGE or uniform.max() > 1.0 - _EDGE:
+        wide = np.flatnonzero((uniform < _EDGE) | (uniform > 1.0 - _EDGE))
+    return noise.from_uniform(uniform, out=uniform), wide
+
+
+def cut(best: Floats, margin: float) -> Floats:
+    """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`."""
+    return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
+
+
+@lru_cache(maxsize=16)
+def _rises(noise: Noise) -> bool:
+    """Whether `from_uniform` increases, so that a great uniform number is great noise."""
+    low, high = noise.from_uniform(np.array([0.25, 0.75]))
+    return bool(low < high)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
-from flint import arb, ctx, fmpq, fmpz
+from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
@@ -80,54 +80,68 @@ def rational(value: float | int) -> fmpq:
     return fmpq(*Fraction(value).as_integer_ratio())
 
 
-def sign_of_sum(difference: fmpq, noise: Noise, above: LazyUniform, below: LazyUniform) -> int:
-    """The sign of difference + isf(above) - isf(below), drawing bits until it is certain. Theorem X2."""
-    return sign_of_total(difference, noise, [(fmpq(1), above), (fmpq(-1), below)])
-
-
 def sign_of_total(rest: fmpq, noise: Noise, terms: list[Term]) -> int:
     """The sign of rest + the sum of factor * isf(V) over the terms, drawing bits until it is certain.
 
     Theorem X2. The sum is zero with probability 0.
     """
+
+    def total() -> arb:
+        return sum((arb(factor) * noise.isf_ball(draw.ball()) for factor, draw in terms), arb(rest))
+
+    return _certain_sign(total, [draw for _, draw in terms])
+
+
+def _certain_sign(number: Callable[[], arb], draws: Collection[LazyUniform]) -> int:
+    """The sign of a real number, from balls around it that shrink as the draws it depends on are extended."""
     while True:
-        sign = _sign(rest, noise, terms)
+        with precision(max(draw.precision for draw in draws)):
+            ball = number()
+            sign = int(bool(ball > 0)) - int(bool(ball < 0))
         if sign:
             return sign
-        for _, draw in terms:
+        for draw in draws:
             draw.extend()
 
 
-def _sign(rest: fmpq, noise: Noise, terms: list[Term]) -> int:
-    with precision(max(draw.precision for _, draw in terms)):
-        total = arb(rest)
-        for factor, draw in terms:
-            total += arb(factor) * noise.isf_ball(draw.ball())
-        return int(bool(total > 0)) - int(bool(total < 0))
+# Races: the best of contestants whose noise is the largest of many draws.
+#
+# If a set of M independent draws has the distribution function F, then -ln F at the largest of them is E/M with E standard
+# exponential: the time at which the first of M arrives. Times of subsets are sums of such terms. Theorem X8.
 
 
-def bernoulli(probability: Callable[[], arb], draw: LazyUniform) -> bool:
-    """True with the exact probability p that `probability()` encloses at the precision it is called under. Theorem X4.
+class Wait(NamedTuple):
+    """E/M, with E = -ln(1 - V). `size()` is a ball around M that shrinks to it as Arb's working precision grows."""
 
-    Args:
-        probability: returns a ball around p that shrinks to it as Arb's working precision grows.
-        draw: the uniform number that decides, of which bits may be known.
-    """
-    while True:
-        with precision(draw.precision):
-            bound, cell = probability(), draw.ball()
-            if cell < bound:
-                return True
-            if cell > bound:
-                return False
-        draw.extend()
+    size: Callable[[], arb]
+    draw: LazyUniform
 
 
-def certain_integer(bits: int, number: Callable[[], arb]) -> int:
-    """The floor of a real number, from balls at growing precision. The number must not be an integer."""
-    while True:
-        with precision(bits):
-            floor: fmpz | None = number().floor().unique_fmpz()
-        if floor is not None:
-            return int(floor)
-        bits *= 2
+class Runner(NamedTuple):
+    """A contestant: score + scale * F^-1(exp(-t)), t the sum of the waits."""
+
+    score: fmpq
+    waits: Sequence[Wait]
+
+
+def winner(runners: Sequence[Runner], noise: Noise, scale: fmpq) -> int:
+    """The place of the best contestant, drawing bits until every comparison is certain."""
+    best = 0
+    for place in range(1, len(runners)):
+        if sign_of_lead(runners[place], runners[best], noise, scale) > 0:
+            best = place
+    return best
+
+
+def sign_of_lead(first: Runner, second: Runner, noise: Noise, scale: fmpq) -> int:
+    """The sign of the first total less the second. Theorem X8; the difference is zero with probability 0."""
+    draws = {id(wait.draw): wait.draw for runner in (first, second) for wait in runner.waits}.values()
+    rest = (first.score - second.score) / scale
+    return _certain_sign(lambda: arb(rest) + _noise(first, noise) - _noise(second, noise), draws)
+
+
+def _noise(runner: Runner, noise: Noise) -> arb:
+    time = arb(0)
+    for size, draw in runner.waits:
+        time -= (-draw.ball()).log1p() / size()
+    return noise.isf_ball(-(-time).expm1())

@@ -1,24 +1,25 @@
 """Which of very many noisy scores exceed a level, without drawing the noise of each. Theorem X13.
 
-A candidate far below the level exceeds it only if its uniform number V is below 2^-8: which candidates have so small a V is drawn
-directly, and the others are not looked at.
+A candidate far below the level exceeds it only if its uniform number V is below 2^-8, or a smaller power of two: which candidates
+have so small a V is drawn directly, and the others are not looked at.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
 from dpselect.sampling import exact
-from dpselect.sampling.comparisons import exceeding, scaled
-from dpselect.sampling.contest import Contest, Entries, Problem
-from dpselect.sampling.heights import Floats, Indices, Words
-from dpselect.sampling.successes import successes
+from dpselect.sampling.contest import Entries, Problem, ranked
+from dpselect.sampling.discrete import successes
+from dpselect.sampling.heights import Flags, Floats, Indices, Words
+from dpselect.sampling.thresholds import exceeding, scaled
 
-_LEVEL = 8  # candidates that need a V below 2^-8 are pooled
+_LEVEL, _RARE = 8, (24, 20, 16, 12)  # candidates that need a V below 2^-8 are pooled; where all do, by the rarest that holds
+_SAMPLED, _MOST = 257, 0.1  # a sweep of all costs less than to pick out more than this share, of a sample
 _SMALL = 1 << 14  # up to here pooling saves nothing
 _CHUNK = 1 << 15  # candidates whose noise fits the cache
 _STEPS = 64
@@ -29,10 +30,15 @@ def above(problem: Problem, level: float) -> Entries:
     """At most `problem.k` candidates: the largest values + scale * noise, of those that exceed `level`, largest first."""
     if len(problem.values) <= _SMALL:
         return drawn_all(problem, level)
-    near = np.flatnonzero(problem.values > far_below(problem, level))
-    if len(near) == len(problem.values):
+    highest = problem.values.max()
+    for bits in _RARE:
+        if highest <= far_below(problem, level, bits):
+            return _ranked(problem, _pooled(problem, level, np.empty(0, dtype=np.int64), bits))
+    far = far_below(problem, level, _LEVEL)
+    if exact.worth_sweeping(problem) and np.mean(problem.values[::_SAMPLED] > far) > _MOST:
         return _ranked(problem, _best(problem, level))
-    found = [_best(replace(problem, values=problem.values[near]), level).among(near), _pooled(problem, level, near)]
+    near = np.flatnonzero(problem.values > far)
+    found = [_best(problem.at(near), level).among(near), _pooled(problem, level, near, _LEVEL)]
     return _ranked(problem, Entries.concatenate(found))
 
 
@@ -47,39 +53,28 @@ def grouped(problem: Problem, multiplicities: Indices, level: float) -> Entries:
         best = exact.grouped(problem, multiplicities)
     else:
         best = exact.grouped_reaching(problem, multiplicities, level)
-    return _ranked(problem, best[np.flatnonzero(_exceeding(problem, level, best))])
+    return _ranked(problem, _exceeding(problem, level, best))
 
 
 def grouped_drawn_all(problem: Problem, multiplicities: Indices, level: float) -> Entries:
-    """The same with the noise of every candidate drawn.
-
-    Raises:
-        TooManyCandidates: there are more than 50,000,000.
-    """
-    exact.require_drawable(int(multiplicities.sum(dtype=object)))
-    group = np.repeat(np.arange(len(multiplicities)), multiplicities)
-    chosen = drawn_all(replace(problem, values=problem.values[group]), level)
-    return chosen.split(group, np.cumsum(multiplicities) - multiplicities)
+    """The same with the noise of every candidate drawn; raises as `exact.grouped_drawn_all`."""
+    return exact.grouped_drawn_all(problem, multiplicities, lambda every: drawn_all(every, level))
 
 
-def rows(problem: Problem, level: float, listed: NDArray[np.bool_]) -> Indices:
+def rows(problem: Problem, level: float, listed: Flags) -> Indices:
     """(rounds, m) the same in every row of a matrix, of the `listed` candidates; -1 beyond the last."""
     step = max(1, _CHUNK // problem.values.shape[1])
-    blocks = range(0, len(listed), step)
-    return np.concatenate([_block(_part(problem, start, step), level, listed[start : start + step]) for start in blocks])
+    parts = [slice(start, start + step) for start in range(0, len(listed), step)]
+    return np.concatenate([_block(problem.at(part), level, listed[part]) for part in parts])
 
 
-def in_order(numbers: Floats, kept: NDArray[np.bool_]) -> Indices:
+def in_order(numbers: Floats, kept: Flags) -> Indices:
     """(rounds, m) places of the numbers that are kept, largest first, then -1."""
     order = np.argsort(np.where(kept, -numbers, np.inf), axis=1, kind="stable")
     return np.where(np.take_along_axis(kept, order, axis=1), order, -1).astype(np.int64)
 
 
-def _part(problem: Problem, start: int, step: int) -> Problem:
-    return replace(problem, values=problem.values[start : start + step])
-
-
-def _block(problem: Problem, level: float, listed: NDArray[np.bool_]) -> Indices:
+def _block(problem: Problem, level: float, listed: Flags) -> Indices:
     values, words = problem.values, problem.words(problem.values.size).reshape(problem.values.shape)
     low, high = scaled(problem.noise, problem.scale, words)
     floats = values.astype(np.float64)
@@ -91,28 +86,29 @@ def _block(problem: Problem, level: float, listed: NDArray[np.bool_]) -> Indices
     untold = (order[:, 1:] >= 0) & (upper[:, 1:] >= lower[:, :-1])
     unsure = (listed & ~kept & (high >= level)).any(axis=1) | untold.any(axis=1)
     for row in np.flatnonzero(unsure).tolist():
-        order[row] = _one(replace(problem, values=values[row]), level, np.flatnonzero(listed[row]), words[row])
+        order[row] = _one(problem.at(row), level, np.flatnonzero(listed[row]), words[row])
     return order
 
 
 def _one(problem: Problem, level: float, listed: Indices, words: Words) -> Indices:
     entries = Entries.at(listed, words[listed])
-    best = _ranked(problem, entries[np.flatnonzero(_exceeding(problem, level, entries))]).index
+    best = _ranked(problem, _exceeding(problem, level, entries)).index
     return np.concatenate([best, np.full(len(words) - len(best), -1, dtype=np.int64)])
 
 
-def far_below(problem: Problem, level: float) -> float:
-    """A score such that it and all lower ones exceed `level` only with a V below 2^-8. Theorem X3."""
-    distance = problem.scale * _reach(problem.noise)
+def far_below(problem: Problem, level: float, bits: int) -> float:
+    """A score such that it and all lower ones exceed `level` only with a V below 2^-bits. Theorem X3."""
+    distance = problem.scale * _reach(problem.noise, bits)
     return level - distance - _SLACK * (abs(level) + distance)
 
 
-def _reach(noise: Noise) -> float:
-    """A noise z that is exceeded with a chance of at most 2^-8, from above."""
+@lru_cache(maxsize=64)
+def _reach(noise: Noise, bits: int) -> float:
+    """A noise z that is exceeded with a chance of at most 2^-bits, from above."""
     low, high = 0.0, 1024.0
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if float(noise.tail_bits(np.array(middle))) >= _LEVEL else (middle, high)
+        low, high = (low, middle) if float(noise.tail_bits(np.array(middle))) >= bits else (middle, high)
     return high
 
 
@@ -120,37 +116,32 @@ def _best(problem: Problem, level: float) -> Entries:
     """Those that exceed `level`: all, or at least the k largest of them."""
     if len(problem.values) <= problem.k or not exact.worth_sweeping(problem):
         return _all(problem, level)
-    best = exact.top_k(problem)
-    return best[np.flatnonzero(_exceeding(problem, level, best))]
+    return _exceeding(problem, level, exact.top_k(problem))
 
 
 def _all(problem: Problem, level: float) -> Entries:
     """All that exceed `level`, with the noise of every candidate drawn."""
-    found = [Entries.at(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64))]
+    found = []
     for start in range(0, len(problem.values), _CHUNK):
         index = np.arange(start, min(start + _CHUNK, len(problem.values)))
-        entries = Entries.at(index, problem.words(len(index)))
-        found.append(entries[np.flatnonzero(_exceeding(problem, level, entries))])
+        found.append(_exceeding(problem, level, Entries.at(index, problem.words(len(index)))))
     return Entries.concatenate(found)
 
 
-def _pooled(problem: Problem, level: float, near: Indices) -> Entries:
+def _pooled(problem: Problem, level: float, near: Indices, bits: int) -> Entries:
     """Those that exceed `level` of the candidates that are not `near`."""
-    small = successes(len(problem.values), _LEVEL, problem.words).astype(np.int64)
+    small = successes(len(problem.values), bits, problem.words).astype(np.int64)
     small = small[np.searchsorted(near, small, side="right") == np.searchsorted(near, small, side="left")]
-    entries = Entries.at(small, problem.words(len(small)), _LEVEL)
-    return entries[np.flatnonzero(_exceeding(problem, level, entries))]
+    return _exceeding(problem, level, Entries.at(small, problem.words(len(small)), bits))
 
 
-def _exceeding(problem: Problem, level: float, entries: Entries) -> NDArray[np.bool_]:
-    return exceeding(problem.values[entries.index], problem.noise, problem.scale, level, entries, problem.words)
+def _exceeding(problem: Problem, level: float, entries: Entries) -> Entries:
+    values = problem.values[entries.index]
+    return entries[np.flatnonzero(exceeding(values, problem.noise, problem.scale, level, entries, problem.words))]
 
 
 def _ranked(problem: Problem, entries: Entries) -> Entries:
     """The k largest, largest first."""
     if len(entries) == 0:
         return entries
-    values = problem.values[entries.index]
-    contest = Contest(replace(problem, k=min(problem.k, len(entries))).against(values.max()))
-    contest.offer(entries)
-    return contest.ranked()
+    return ranked(replace(problem, k=min(problem.k, len(entries))).against(problem.values[entries.index].max()), entries)

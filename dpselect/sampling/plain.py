@@ -24,11 +24,6 @@ def top_k(values: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indices:
     return best.ranked()[0]
 
 
-def ranked(values: Numbers, draw: NoiseDraw, scale: float, k: int) -> tuple[Indices, Floats]:
-    """The same, and what these values + scale * noise are."""
-    return above(values, draw, scale, -np.inf, k)
-
-
 def above(values: Numbers, draw: NoiseDraw, scale: float, level: float, k: int | None) -> tuple[Indices, Floats]:
     """Positions and noisy values of the k largest (all if None) that exceed `level`, largest first."""
     best = _Best(len(values) if k is None else min(k, len(values)), level)

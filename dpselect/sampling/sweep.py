@@ -7,7 +7,6 @@ directly; these are entered in the contest, with the remaining bits of V. Theore
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Self, final
@@ -17,58 +16,71 @@ from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
 from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.discrete import successes
 from dpselect.sampling.heights import Floats, Indices, Words
-from dpselect.sampling.successes import successes
-from dpselect.sampling.units import HIGHEST_LEVEL, UNKNOWN, Levels, Units, joined, split
 
-# A threshold that somewhat more than k noisy scores exceed. A guess: it decides how fast the sweep is, never what it returns.
+Levels = NDArray[np.uint8]
 
-_BINS_PER_UNIT = 4.0
-_BELOW, _ABOVE = 48.0, 112.0  # noise units around the k-th height that matter
-_ROUNDS = 16
+HIGHEST_LEVEL = 56  # one word decides whether a uniform number is below 2^-56
+UNKNOWN = 255
+_ROUNDING = 2.0**-45  # of |threshold| + |height|: covers the rounding of the height and of the difference
+_UNITS = 1 << 14  # units whose temporaries fit the cache
 
 
-def guess(noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int) -> float:
-    """A threshold in noise units.
+@final
+@dataclass(frozen=True)
+class Units:
+    """Units of candidates.
 
-    Args:
-        noise: the noise.
-        heights: the most important candidates', each standing for `weights` candidates (one if None).
-        weights: as above.
-        sample: heights of a sample of all others, each standing for `share` of them.
-        share: as above.
-        k: how many are to exceed it.
+    Attributes:
+        start: index into the values of a unit's first candidate.
+        height: a bound, at most 0, on the height of each candidate of a unit (up to 2^-50 of itself).
+        known: the candidates that have not been entered are known to have V >= 2^-known; UNKNOWN if nothing is known.
     """
-    goal = k + 3.0 * math.sqrt(k) + 3.0
-    origin = _around(heights, weights, goal)
-    certain = _histogram(heights, weights, origin)
-    sampled = _histogram(sample, None, origin)
-    grid = np.arange(len(certain)) / _BINS_PER_UNIT - _BELOW
-    low, high = -_BELOW, _BELOW + _ABOVE
-    for _ in range(_ROUNDS):
-        middle = 0.5 * (low + high)
-        chance = noise.sf(middle - grid)
-        mean, square = float(sampled @ chance), float(sampled @ np.square(chance))
-        # Two standard errors off: a sample that happens to hold one of few high scores must not count it for thousands.
-        expected = float(certain @ chance) + share * max(0.0, mean - 2.0 * math.sqrt(square))
-        low, high = (middle, high) if expected >= goal else (low, middle)
-    return origin + low
+
+    start: Indices
+    height: Floats
+    known: Levels
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __getitem__(self, kept: NDArray[np.bool_] | slice) -> Self:
+        return type(self)(self.start[kept], self.height[kept], self.known[kept])
+
+    def levels(self, noise: Noise, threshold: float) -> Levels:
+        """(units,) levels j such that a candidate with V >= 2^-j certainly stays below the threshold. Theorem X3."""
+        levels = np.empty(len(self), dtype=np.uint8)
+        for start in range(0, len(self), _UNITS):
+            part = slice(start, start + _UNITS)
+            distance = self.height[part] * (_ROUNDING - 1.0)
+            distance += threshold - _ROUNDING * abs(threshold)
+            with np.errstate(over="ignore"):
+                bits = noise.tail_bits(distance)
+            levels[part] = np.minimum(np.maximum(bits, 0.0), HIGHEST_LEVEL).astype(np.uint8)
+        return np.minimum(levels, self.known, out=levels)
 
 
-def _around(heights: Floats, weights: Floats | None, goal: float) -> float:
-    """About the goal-th height from the top, or the lowest."""
-    if weights is None:
-        place = max(0, len(heights) - math.ceil(goal))
-        return float(np.partition(heights, place)[place])
-    order = np.argsort(-heights)
-    place = int(np.searchsorted(np.cumsum(weights[order]), goal))
-    return float(heights[order[min(place, len(heights) - 1)]])
+def units(height: Floats) -> Units:
+    """Units about which nothing is known, the first candidate of each in its place."""
+    return Units(np.arange(len(height)), height, np.full(len(height), UNKNOWN, dtype=np.uint8))
 
 
-def _histogram(heights: Floats, weights: Floats | None, origin: float) -> Floats:
-    bins = math.ceil((_BELOW + _ABOVE) * _BINS_PER_UNIT) + 1
-    cell = (np.clip(heights - origin, -_BELOW, _ABOVE) + _BELOW) * _BINS_PER_UNIT
-    return np.bincount(cell.astype(np.int64), weights=weights, minlength=bins).astype(np.float64)
+def _joined(first: Units, second: Units) -> Units:
+    """Both, in order."""
+    columns = ("start", "height", "known")
+    return Units(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns))
+
+
+def _split(hot: Units, count: int, problem: Problem) -> Units:
+    """Blocks, of `count` in all, taken apart into their candidates."""
+    size = len(problem.values)
+    index = (np.arange(0, size, count)[:, None] + hot.start).ravel()
+    known = np.broadcast_to(hot.known, (-(-size // count), len(hot))).ravel()
+    real = index < size
+    if not real.all():
+        index, known = index[real], known[real]
+    return Units(index, problem.heights(problem.values[index]), known)
 
 
 # How the candidates of a pool of units are numbered.
@@ -110,8 +122,8 @@ class Layout:
 
     def pools(self, same: Indices, start: Indices) -> list[Indices]:
         """Runs of units whose candidates 64 bits can number."""
-        if self.width or len(same) == 0:
-            return [same] if len(same) else []
+        if self.width:
+            return [same]
         length = self.multiplicities[start[same]].astype(np.float64)
         before = np.cumsum(length) - length
         return np.split(same, np.flatnonzero(np.diff(before // _POOL)) + 1)
@@ -164,7 +176,7 @@ class Sweep:
         parts = whole[:0]
         for level in _descending(threshold):
             whole, hot = self._taken_apart(whole, level)
-            parts = joined(parts, split(hot, count, self._problem)) if len(hot) else parts
+            parts = _joined(parts, _split(hot, count, self._problem)) if len(hot) else parts
             whole, first = self._revealed(whole, level, blocks)
             parts, second = self._revealed(parts, level, single)
             self._enter([*first, *second])
@@ -184,9 +196,7 @@ class Sweep:
 
     def reaching(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
         """Every member that may exceed the threshold (noise units above the reference), and others; in no order."""
-        found = self._revealed(groups, threshold, Layout.groups(multiplicities))[1]
-        none = np.empty(0, dtype=np.int64)
-        return Entries.concatenate([Entries.at(none, none.astype(np.uint64)), *found])
+        return Entries.concatenate(self._revealed(groups, threshold, Layout.groups(multiplicities))[1])
 
     def _decided(self, threshold: float, *units: Units) -> bool:
         return self._contest.floor() >= threshold or not any(part.known.any() for part in units)

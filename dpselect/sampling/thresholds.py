@@ -1,21 +1,53 @@
-"""Noisy thresholds that many comparisons share, one a row, each kept until it is renewed."""
+"""Exact comparisons of noisy numbers: with a level, and with noisy thresholds, each kept until it is renewed."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
-from dpselect.sampling.comparisons import certain, scaled, size_bound, subtracted
-from dpselect.sampling.heights import Floats, Indices, Numbers
+from dpselect.sampling.contest import Entries
+from dpselect.sampling.heights import Flags, Floats, Indices, Numbers, Words, contest_bounds
 from dpselect.sampling.lazy import LazyUniform, Term, WordSource, rational, sign_of_total
 from dpselect.sampling.plain import NoiseDraw, noisy
 
-Flags = NDArray[np.bool_]
+WIDER = 2.0**-48  # of the size of every term: more than the few roundings of their sum
+TINY = 2.0**-1000  # more than any underflow
+
+
+def exceeds(values: Numbers, noise: Noise, scale: float, level: float, words: WordSource) -> Flags:
+    """(count,) whether value + scale * Z > level, each with a draw of its own. Theorem X2."""
+    return exceeding(values, noise, scale, level, Entries.at(np.arange(len(values)), words(len(values))), words)
+
+
+def exceeding(values: Numbers, noise: Noise, scale: float, level: float, entries: Entries, words: WordSource) -> Flags:
+    """(entries,) the same for (entries,) values and what is known of their noise already."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = scaled(noise, scale, entries.words, entries.level)
+        middle = values.astype(np.float64) - level
+        result, unsure = _certain(low + middle, high + middle, np.abs(values.astype(np.float64)) + abs(level))
+    for i in unsure.tolist():
+        rest = rational(values[i].item()) - rational(level)
+        result[i] = sign_of_total(rest, noise, [(rational(scale), entries.draw(i, words))]) > 0
+    return result
+
+
+def scaled(noise: Noise, scale: float, words: Words, level: Indices | None = None) -> tuple[Floats, Floats]:
+    """Bounds on scale * isf(V) up to two roundings, for words of any shape; V = 2^-level * 0.w, of level 0 if None."""
+    nothing = np.zeros(words.shape)
+    low, high = contest_bounds(noise, nothing, nothing.astype(np.int64) if level is None else level, words)
+    return low * scale, high * scale
+
+
+def _certain(low: Floats, high: Floats, sizes: Floats) -> tuple[Flags, Indices]:
+    """Where the sum is certainly positive, and where its sign is not certain; `sizes` bounds the terms that are not in them."""
+    positive = low > WIDER * (sizes + np.abs(low)) + TINY
+    negative = high < -WIDER * (sizes + np.abs(high)) - TINY
+    return positive, np.flatnonzero(~(positive | negative))
 
 
 class Thresholds(ABC):
@@ -62,13 +94,13 @@ class LazyThresholds(Thresholds):
 
     def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
         with np.errstate(over="ignore", invalid="ignore"):
-            middle = subtracted(values, minus)
+            middle = _subtracted(values, minus)
             answers = self._source(middle.size).reshape(middle.shape)
             low, high = scaled(self._noise, answer_scale, answers)
             low += middle - self._high[:, None]
             high += middle - self._low[:, None]
-            sizes = size_bound(middle, values, minus) + self._size[:, None]
-            result, unsure = certain(low.ravel(), high.ravel(), sizes.ravel())
+            sizes = _size_bound(middle, values, minus) + self._size[:, None]
+            result, unsure = _certain(low.ravel(), high.ravel(), sizes.ravel())
         for i in unsure.tolist():
             row, column = divmod(i, middle.shape[1])
             own = (rational(answer_scale), LazyUniform(self._source, word=int(answers[row, column])))
@@ -96,7 +128,35 @@ class PlainThresholds(Thresholds):
         self._level[rows] = self._fresh(len(rows))
 
     def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
-        return np.asarray(noisy(subtracted(values, minus), self._draw, answer_scale) > self._level[:, None])
+        return np.asarray(noisy(_subtracted(values, minus), self._draw, answer_scale) > self._level[:, None])
 
     def _fresh(self, rows: int) -> Floats:
         return np.sum([scale * self._draw(rows) for scale in self._scales], axis=0)
+
+
+def _subtracted(values: Numbers, minus: Sequence[Numbers]) -> Floats:
+    """values less all of `minus`, as float64, up to a few roundings of what `size_bound` returns."""
+    if _whole(values, minus):
+        middle, minus = _whole_difference(values, minus[0]), minus[1:]
+    else:
+        middle = values.astype(np.float64)
+    for part in minus:
+        middle = middle - part
+    return middle
+
+
+def _size_bound(middle: Floats, values: Numbers, minus: Sequence[Numbers]) -> Floats:
+    """What the roundings of `_subtracted` are relative to: the sum of the sizes of the terms."""
+    parts = minus[1:] if _whole(values, minus) else (values, *minus)
+    return np.asarray(np.abs(middle) + 2.0 * sum(np.abs(part.astype(np.float64)) for part in parts))
+
+
+def _whole(values: Numbers, minus: Sequence[Numbers]) -> bool:
+    return len(minus) > 0 and values.dtype == np.int64 and minus[0].dtype == np.int64
+
+
+def _whole_difference(values: NDArray[Any], minus: NDArray[Any]) -> Floats:
+    """The difference of 64-bit integers, rounded once: by halves, which do not overflow."""
+    half, low = np.int64(32), np.int64(2**32 - 1)
+    upper = ((values >> half) - (minus >> half)).astype(np.float64)
+    return upper * 2.0**32 + ((values & low) - (minus & low)).astype(np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import mpmath as mp
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -247,9 +248,11 @@ def test_gaussians_with_bad_events_have_a_closed_form() -> None:
     """Bad events are added to the one profile that Gaussian parts compose to, nested ones too; a range beside them has none."""
     once = Approximate(curve=GaussianDP(mu=0.3), delta0=1e-7)
     plan = once + Approximate(curve=2 * GaussianDP(mu=0.2) + GaussianDP(mu=0.4), delta0=2e-7)
-    joint = GaussianDP(mu=math.sqrt(0.3**2 + 2 * 0.2**2 + 0.4**2))
-    found = plan.profile(1.0)
-    assert found is not None
-    assert joint.profile(1.0) + 3e-7 <= found <= (joint.profile(1.0) + 3e-7) * (1 + 1e-12)
+    with mp.workdps(40):
+        mu = mp.sqrt(mp.mpf("0.33"))  # 0.09 + 2 * 0.04 + 0.16
+        exact = mp.ncdf(mu / 2 - 1 / mu) - mp.e * mp.ncdf(-mu / 2 - 1 / mu) + mp.mpf("3e-7")
+        found = plan.profile(1.0)
+        assert found is not None
+        assert exact <= found <= exact * (1 + mp.mpf("1e-12"))
     assert (plan + BoundedRange(epsilon=0.1)).profile(1.0) is None
     assert (plan + Approximate(curve=BoundedRange(epsilon=0.1), delta0=1e-7)).profile(1.0) is None

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import norm
 
 import accounting as acc
-from accounting.conversion.pld import pld_delta, pld_epsilon
+from accounting.conversion.pld.compose import pld_delta, pld_epsilon
 from accounting.relation import same_relation
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)

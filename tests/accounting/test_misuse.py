@@ -12,8 +12,7 @@ from accounting.accountant import Accountant
 from accounting.curves import ZCDP, ApproxDP, Approximate, Composed, Curve, GaussianDP, PureDP, RenyiTable
 from accounting.errors import AccountingError, InvalidBudget, InvalidCurve, RelationMismatch, Unaffordable
 from accounting.spending.budget import NOTHING, Budget
-from accounting.spending.filter import PrivacyFilter
-from accounting.spending.odometer import PrivacyOdometer
+from accounting.spending.filter import PrivacyFilter, PrivacyOdometer
 from accounting.spending.price import BudgetExceeded
 
 ADDED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity())

@@ -13,7 +13,8 @@ import pytest
 from spread import spread
 
 import accounting as acc
-from accounting import pool
+import accounting.accountant as accountant_module
+from accounting.conversion.pld.normal import Normal
 from accounting.conversion.renyi import rdp_to_delta, rdp_to_epsilon
 
 DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)
@@ -104,6 +105,16 @@ def exact_gaussian(mu: float, epsilon: float) -> float:
         return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
 
 
+@pytest.mark.parametrize("far", [-3.0, -1e-9, 0.0, 1.0, 5.0, 20.0, 36.0, 36.999, 37.0, 37.001, 37.9])
+@pytest.mark.parametrize("mu", [1e-6, 1e-2, 1.0, 50.0])
+def test_a_gaussian_profile_is_an_upper_bound_everywhere(mu: float, far: float) -> None:
+    """Where the distribution function is computed by one formula, by another, and between: not below, and at most 1e-9 above."""
+    epsilon = mu * (far + mu / 2)
+    if epsilon >= 0:
+        exact = exact_gaussian(mu, epsilon)
+        assert exact <= acc.GaussianDP(mu=mu).profile(epsilon) <= exact * (1 + 1e-9 * max(1, far / mu) + 1e-14 / mu)
+
+
 @pytest.mark.parametrize("delta", [1e-3, 1e-20, 1e-300])
 @pytest.mark.parametrize("mu", [1e-6, 1e-2, 1.0, 50.0])
 def test_gaussian_epsilon_is_sound_in_high_precision(mu: float, delta: float) -> None:
@@ -134,7 +145,7 @@ def test_pure_repetition_is_sound_in_high_precision(size: float, count: int) -> 
 
 def test_pools_and_curves_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """The accountant's path for very many distinct curves gives what the curve itself gives, bad events included."""
-    monkeypatch.setattr(pool, "_FEW", 100)
+    monkeypatch.setattr(accountant_module, "_FEW", 100)
     accountant = acc.Accountant()
     for i in range(400):
         accountant.compose(acc.LaplaceDP(epsilon=0.001 + 1e-5 * (i % 300)), 1 + i % 3).compose(acc.ZCDP(rho=1e-5 + 1e-8 * i))
@@ -169,6 +180,39 @@ def test_the_order_search_finds_the_minimum() -> None:
         dense = rho * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
         found = rdp_to_epsilon(acc.ZCDP(rho=rho).rdp, delta)
         assert found.value <= max(0.0, float(dense.min())) * (1 + 1e-9)
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> mp.mpf:
+    with mp.workdps(120):
+        near, far = (mp.erfc((mp.mpf(epsilon) / mu - sign * mp.mpf(mu) / 2) / mp.sqrt(2)) / 2 for sign in (1, -1))
+        return near - mp.exp(epsilon) * far
+
+
+# Points whose rounded places cost more than others'.
+ROUNDED_DOWN = (
+    (1.7774700932030707, 58.623814611754106),
+    (1.0814154537754033e-08, 3.6217973557053643e-07),
+    (1.2773562791118591e-06, 2.9091889274986527e-05),
+    (24.878395766980162, 1264.2469469119887),
+    (0.8020962781543606, 30.670346993958656),
+)
+
+
+def test_a_gaussian_profile_is_never_below_the_exact_one() -> None:
+    """Where delta is far below the floats' accuracy, or mu is tiny, and down to denormals; Theorem C3."""
+    draw = np.random.default_rng(8)
+    mus = 10 ** draw.uniform(-9, 3, 1500)
+    tails = [(mu, abs(mu * (mu / 2 + z))) for mu, z in zip(mus.tolist(), draw.uniform(-4, 38.6, 1500).tolist(), strict=True)]
+    for mu, epsilon in [*ROUNDED_DOWN, *tails]:
+        exact = _gaussian_delta(mu, epsilon)
+        assert acc.GaussianDP(mu=mu).profile(epsilon) >= exact
+        assert float(Normal(mu).profile(np.array([epsilon]))[0]) >= exact
+
+
+def test_a_gaussian_leaves_next_to_nothing_where_squares_leave_the_floats() -> None:
+    """The place of epsilon has a square that is no float, or is none itself."""
+    for mu, epsilon in ((1.0, 1e155), (1e-12, 1e300), (1e-12, 1e155), (5e-324, 1.0), (1e3, 1.7e308)):
+        assert acc.GaussianDP(mu=mu).profile(epsilon) == 5e-324
 
 
 BR, TABLE = acc.BoundedRange, acc.ProfileTable(epsilons=(1.0, 1e8), deltas=(1e-6, 0.0))
@@ -246,3 +290,18 @@ def test_the_mean_of_a_law_of_runs_is_exact_where_floats_end() -> None:
     for mean, eta in (("10", 0.0), (10.0, "1"), (10.0, math.nan)):
         with pytest.raises(acc.InvalidCurve):
             acc.TruncatedNegativeBinomial.of_mean(mean, eta=eta)  # type: ignore[arg-type]
+
+
+def test_the_profile_of_a_gaussian_is_never_below_its_own() -> None:
+    """Shifts where rounding takes more off the two logarithms than off any others that were tried."""
+    for mu, epsilon in ((0.4323906029419611, 7.0154793781026035), (5.754129933785039e-07, 1.3315578743805631e-05), *_shifts()):
+        with mp.workdps(60):
+            m, e = mp.mpf(mu), mp.mpf(epsilon)
+            exact = mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
+            assert acc.GaussianDP(mu=mu).profile(epsilon) >= exact, (mu, epsilon)
+
+
+def _shifts() -> Iterator[tuple[float, float]]:
+    rng = np.random.default_rng(0)
+    for exponent, places in zip(rng.uniform(-12, 1.5, 100).tolist(), rng.uniform(0, 37, 100).tolist(), strict=True):
+        yield 10**exponent, 10**exponent * places

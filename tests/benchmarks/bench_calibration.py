@@ -26,7 +26,7 @@ from dp_accounting.rdp import RdpAccountant
 from accounting import AccountingError
 from accounting.calibration import calibrate
 from accounting.conversion.bounds import best_epsilon
-from accounting.conversion.pld import pld_epsilon
+from accounting.conversion.pld.compose import pld_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP
 from accounting.spending.budget import Budget
 from dpselect.calibration import fitted

@@ -27,10 +27,11 @@ from typing import Any
 from sqlalchemy import create_engine
 
 import accounting as acc
-from accounting.ledger import Ledger, Terms, canonical
+from accounting.ledger import Ledger, Terms
 from accounting.ledger.database import checked_url
 from accounting.ledger.model import Entry
-from accounting.ledger.rows import lock_dataset, set_head, set_total
+from accounting.ledger.statements import lock_dataset, set_head, set_total
+from accounting.ledger.stored_text import canonical_json
 from accounting.ledger.sums import Sums
 from accounting.report import write_report
 
@@ -77,11 +78,11 @@ def _chained(last: Entry, count: int) -> Iterator[list[tuple[Any, ...]]]:
     """The rows that follow `last`, up to number `count`, in blocks."""
     varying = ("at", "curve", "key", "label", "main", "prev", "seq", "spent_main")  # in the order of canonical JSON
     marked = {name: f"#{name}#" if name in varying else value for name, value in last.to_dict().items() if name != "hash"}
-    text = canonical.dumps(marked).replace("%", "%%")
+    text = canonical_json(marked).replace("%", "%%")
     for name in varying:
         text = text.replace(f'"#{name}#"', "%d" if name in ("main", "seq", "spent_main") else "%s")
     curves = [acc.BoundedRange(epsilon=n * 1e-4) for n in range(1, 101)]
-    priced = [(one.to_json(), canonical.dumps(one.to_json()), acc.Budget(rho=1e6).price(one).main) for one in curves]
+    priced = [(one.to_json(), canonical_json(one.to_json()), acc.Budget(rho=1e6).price(one).main) for one in curves]
     labels = [(f"job {n}", f'"job {n}"') for n in range(50)]
     who = (last.actor, last.host)
     spent, prev, since = last.spent_main, last.hash, datetime(2024, 1, 1, tzinfo=UTC)

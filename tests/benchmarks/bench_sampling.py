@@ -155,18 +155,23 @@ def rows(runs: int, rounds: int = 100_000, labels: int = 100) -> None:
 
 
 def histograms(runs: int, size: int = 10**7) -> None:
-    """SparseHistogram, values included, against one np.argpartition; and the rounding of a million noisy values."""
+    """What reads no public list, values included, against one np.argpartition; and the rounding of a million noisy values."""
     rng = np.random.default_rng(1)
-    mechanism = dps.SparseHistogram(k=100, scale=4.2, delta=5e-7, sensitivity=dps.Sensitivity(l0=1))
-    for kind, make in KINDS.items():
+    mechanisms = (
+        dps.SparseHistogram(k=100, scale=4.2, delta=5e-7, sensitivity=dps.Sensitivity(l0=1)),
+        dps.LimitedDomain(k=100, kbar=400, epsilon=1.0, delta=1e-6),
+        dps.TopStable(k=100, kbar=400, epsilon=1.0, delta=1e-6),
+        dps.StableTopK(rho=0.5, failure_delta=1e-6, kbar=400),
+    )
+    for kind, make in (KINDS | {"uniform": lambda rng, m: rng.integers(1, 10**6, m)}).items():
         counts = make(rng, size).astype(np.int64)
-        scores = dps.Scores(counts, sensitivity=mechanism.covers, domain="observed")
-        ours = best_time(partial(mechanism.select, scores), runs)
         theirs = best_time(partial(np.argpartition, counts, size - 100), runs)
-        print(
-            f"histogram {size:,} {kind:<7} {1e3 * ours:6.0f} ms, argpartition {1e3 * theirs:6.0f} ms: {ours / theirs:.2f}",
-            flush=True,
-        )
+        print(f"{size:,} {kind:<8} argpartition {1e3 * theirs:6.0f} ms", end="")
+        for mechanism in mechanisms:
+            scores = dps.Scores(counts, sensitivity=mechanism.covers, domain="observed")
+            ours = best_time(partial(mechanism.select, scores), runs)
+            print(f"; {mechanism.kind} {1e3 * ours:.0f} ms, {ours / theirs:.2f}", end="", flush=True)
+        print()
     values, source = rng.integers(0, 10**6, 10**6), EntropySampler()
     for name in ("gaussian", "laplace"):
         seconds = best_time(lambda n=name: source.rounded(values, by_name(n), 4.2, 2.0**-8), runs)

@@ -18,7 +18,11 @@ from scipy.special import gammaln, ndtr
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.pld import Banded, Hull, Losses, condense, pld_epsilon
+from accounting.conversion.pld import grid
+from accounting.conversion.pld.banded import Banded
+from accounting.conversion.pld.compose import pld_epsilon
+from accounting.conversion.pld.hull import Hull
+from accounting.conversion.pld.loss import Losses
 from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
 from dpselect import pate, ranking, verify
 
@@ -208,9 +212,9 @@ def plans() -> list[tuple[str, float, float, float]]:
     widths = np.linspace(0.02, 0.06, 365)
     many = acc.Composed.of([(1, acc.LaplaceDP(epsilon=float(w))) for w in widths])
     each = Losses(tuple((1, Banded.laplace(float(w))) for w in widths))
-    allowed, condense.MOST_STEPS = condense.MOST_STEPS, 400
+    allowed, grid.MOST_STEPS = grid.MOST_STEPS, 400
     reached = pld_epsilon(each, DELTA).value
-    condense.MOST_STEPS = allowed
+    grid.MOST_STEPS = allowed
     rows = [("365 different Laplace", renyi(many), many.epsilon(DELTA), reached)]
     for name, part, like in (
         ("ZCDP 0.001", acc.ZCDP(rho=0.001), acc.GaussianDP(mu=math.sqrt(0.002))),
@@ -226,7 +230,7 @@ def _training() -> tuple[str, float, float, float]:
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
 
-    from accounting.profile_points import as_table, sampled_profile
+    from accounting.curves.profile_table import as_table, sampled_profile
 
     step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
     theirs = PLDAccountant().compose(step, 1000).get_epsilon(DELTA)

@@ -74,7 +74,7 @@ class TinyMax(Mechanism):
     kind: Literal["tiny_max"] = "tiny_max"
     traits: ClassVar[Traits] = Traits(
         answers="one_item", noise=EPSILON, ordered=True, most=1, domain="public",
-        law="dpselect.planning.laws.noise:permute_and_flip",
+        law="dpselect.planning.laws.independent_noise:permute_and_flip",
     )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
@@ -98,7 +98,7 @@ import json, sys, warnings
 import accounting as acc, dpselect as dps
 from typer.testing import CliRunner
 from dpselect.cli import app, config
-from dpselect.cli.schema import json_schema
+from dpselect.cli.config import json_schema
 from dpselect.calibration import fitted
 from dpselect.request import TopKRequest
 

@@ -149,6 +149,12 @@ def test_tables_are_replayed_by_the_reader_itself(form: Any) -> None:
     assert "l0" in verify.replay(careless, table, user="who", salt="s", users=2).broken
 
 
+def test_a_user_may_be_a_tuple() -> None:
+    """Composite keys are compared whole: as many events as a key has parts, and each key leaves out its own events."""
+    found = verify.replay(visits, [("ana", "zoo"), ("ben", "pier")], user=lambda event: (event[0], 1), salt="s")
+    assert (found.users, found.linf, found.l0, found.holds) == (2, 1.0, 1, True)
+
+
 def test_progress_counts_runs_and_nothing_else() -> None:
     """Every run is announced by its number; the repr shows how many."""
     seen: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpselect as dps
-from dpselect.scores import centred
+from dpselect.mechanisms.ranks import centred
 
 S = dps.Sensitivity()
 
@@ -181,3 +181,16 @@ def test_values_stay_read_only() -> None:
         scores.values.flags.writeable = True
     with pytest.raises(ValueError, match="WRITEABLE"):
         scores.values.setflags(write=True)
+
+
+@pytest.mark.parametrize("count", [1, 7, 400])
+@pytest.mark.parametrize("levels", [1, 2, 50, 10**6])
+def test_the_highest_of_many_are_found_whatever_is_tied(count: int, levels: int) -> None:
+    """As sorting finds them: by value, then by position in a public domain and by label in an observed one."""
+    rng = np.random.default_rng(levels)
+    values, labels = rng.integers(0, levels, 120_000), rng.permutation(120_000)
+    public = dps.Scores(values, sensitivity=S).ranked(count)
+    observed = dps.Scores(values, sensitivity=S, labels=labels, domain="observed").ranked(count)
+    for found, second in ((public, np.arange(120_000)), (observed, labels)):
+        order = np.lexsort((second, -values))[:count]
+        assert (found[0].tolist(), found[1].tolist()) == (order.tolist(), values[order].tolist())

@@ -10,13 +10,13 @@ import pytest
 
 import dpselect as dps
 from dpselect.divergence import hockey_stick
-from dpselect.mechanisms.queries.stable_rule import StableRule, log_failure
-from dpselect.mechanisms.queries.threshold_law import Comparisons, scaled
+from dpselect.mechanisms.queries.above_threshold import Comparisons
+from dpselect.mechanisms.queries.first_stable import StableRule, log_failure
 from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities
-from dpselect.ranking.chain import ergodicity_coefficient, transition, walk
 from dpselect.ranking.comparisons import Comparisons as Pairwise
+from dpselect.ranking.spectral_top_k import ergodicity_coefficient, transition, walk
 
 EPSILON, DELTA = 1.0, 0.01
 
@@ -27,8 +27,7 @@ def public_code(counts: list[float], k: int, kbar: int, rule: StableRule) -> dic
     descending = [counts[i] for i in order]
     tested = [*range(k, kbar + 1), *range(k - 1, 0, -1)]
     distances = np.array([max(descending[i] - descending[i + 1] - 1, 0) for i in tested], dtype=float)
-    laplace = by_name("laplace")
-    run = Comparisons(distances - rule.threshold, scaled(laplace, rule.scale), laplace, rule.test_scale)
+    run = Comparisons(distances - rule.threshold, by_name("laplace"), rule.scale, rule.test_scale)
     *chances, nothing = run.first_passing().tolist()
     law = {frozenset[int](): nothing}
     for i, chance in zip(tested, chances, strict=True):

@@ -15,9 +15,11 @@ import accounting as acc
 import dpselect as dps
 from accounting.conversion.renyi import rdp_to_epsilon
 from dpselect.divergence import hockey_stick
-from dpselect.mechanisms.stability.gaps import StabilityRule, gaps_below, pick_law
+from dpselect.mechanisms.stability.gaps import gaps_below
 from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
+from dpselect.mechanisms.stability.stability_test import StabilityRule
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.noise import argmax_probabilities, by_name
 
 RHO, DELTA, FAILURE = 0.1, 1e-6, 1e-12
 FALSE_EPSILON = RHO + math.sqrt(2 * RHO * math.log(1 / DELTA))
@@ -28,7 +30,7 @@ PRINTED_THRESHOLD = math.sqrt(2 * math.log(1 / FAILURE))
 def as_published(gaps: tuple[float, ...], threshold: float) -> NDArray[np.float64]:
     """Law of Algorithm 2 with add_remove constants: (size j released, ..., nothing), the threshold in units of sigma above 1."""
     sigma = 1 / math.sqrt(RHO)
-    chances = pick_law(np.array(gaps), None, "gumbel", sigma)
+    chances = argmax_probabilities(by_name("gumbel"), sigma, np.array(gaps))
     rule = StabilityRule("gaussian", sigma, failure_of(threshold), "add_remove")
     passed = chances * rule.pass_probability(gaps)
     return np.append(passed, (chances * rule.fail_probability(gaps)).sum())

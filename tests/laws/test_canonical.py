@@ -18,8 +18,7 @@ import dpselect as dps
 from dpselect import verify
 from dpselect.divergence import log_ratio, renyi
 from dpselect.mechanisms.canonical import draw as canonical_draw
-from dpselect.mechanisms.canonical.classes import Classes, log_binomial
-from dpselect.mechanisms.canonical.draw import noise_at
+from dpselect.mechanisms.canonical.classes import Classes, log_binomial, noise_at
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.ranks import Ranked

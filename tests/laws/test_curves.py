@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, Literal
 
 import mpmath as mp
 import numpy as np
@@ -114,6 +115,25 @@ def _spanning(epsilon: float, t: float) -> tuple[np.ndarray, np.ndarray]:
     q = (1 - math.exp(t - epsilon)) / (math.exp(t) - math.exp(t - epsilon))
     second = np.array([q, 1 - q])
     return second * np.exp([t, t - epsilon]), second
+
+
+def test_a_curve_that_forgets_a_bound_is_refused_by_name() -> None:
+    """When it is made, and a kind of it is never known; what may be left out only loosens what is proved."""
+    forgetful = {"kind": "forgetful", "__annotations__": {"kind": Literal["forgetful"]}, "__module__": __name__}
+    with pytest.raises(TypeError, match="Forgetful lacks _rdp, core_epsilon, delta0, rho"):
+        type(acc.Curve)("Forgetful", (acc.Curve,), dict(forgetful))
+    with pytest.raises(acc.InvalidCurve, match="'forgetful' is no curve"):
+        acc.Curve.from_json('{"kind": "forgetful"}')
+    exact = acc.GaussianDP(mu=0.5)
+    parts = {"_rdp": lambda _, orders: exact.rdp(orders), "rho": exact.rho, "delta0": 0.0, "core_epsilon": math.inf}
+    plain = type(acc.Curve)("Plain", (acc.Curve,), {"__module__": __name__, **_properties(parts)})()
+    for curve, proved in ((plain, exact), (3 * plain, 3 * exact), (plain + acc.ZCDP(rho=0.1), exact + acc.ZCDP(rho=0.1))):
+        assert curve.epsilon(1e-6) >= proved.epsilon(1e-6)
+        assert curve.delta(1.0) >= proved.delta(1.0)
+
+
+def _properties(parts: dict[str, Any]) -> dict[str, Any]:
+    return {name: part if callable(part) else property(lambda _, part=part: part) for name, part in parts.items()}
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])

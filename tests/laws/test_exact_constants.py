@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from accounting.ledger.chain import _less
+from accounting.ledger.rules import _less
 from accounting.spending.order import waiting_cost
 from accounting.subsampling import _gaussian, _times
 from dpselect import events, pate

@@ -17,16 +17,15 @@ from spread import spread
 
 import dpselect as dps
 from dpselect.mechanisms.canonical import draw as canonical_draw
-from dpselect.mechanisms.canonical import many as canonical_rows
-from dpselect.mechanisms.canonical.classes import Classes
-from dpselect.mechanisms.canonical.draw import luck, noise_bounds
+from dpselect.mechanisms.canonical.classes import Classes, noise_bounds
+from dpselect.mechanisms.canonical.draw import luck
 from dpselect.mechanisms.joint import levels as joint_levels
 from dpselect.mechanisms.joint.levels import Counts, Levels
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.mechanisms.stability.gaps import heights
 from dpselect.noise import by_name
-from dpselect.sampling import ExactSampler, categorical, thresholds
-from dpselect.sampling.categorical import picked, picked_rows, refined
+from dpselect.sampling import ExactSampler, discrete, thresholds
+from dpselect.sampling.discrete import picked, picked_rows, refined
 
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()
@@ -106,7 +105,7 @@ def widened(bounds: Any, by: float) -> Any:
 @pytest.mark.parametrize("noise", NOISES)
 def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patch) -> None:
     """For the same bits both draws, at their own precision, a low one and none, agree with an all-Arb reference; 100 cases."""
-    rng, real, real_rows = np.random.default_rng(3), canonical_draw.totals, canonical_rows.totals
+    rng, real = np.random.default_rng(3), canonical_draw.totals
     for case, values in enumerate(awkward(5, 100)):
         k = int(rng.integers(1, len(values) + 1))
         mechanism = dps.CanonicalTopK(
@@ -124,7 +123,6 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
         chosen = classes.chosen(int(blocks.row[expected]), int(blocks.start[expected]))
         for by in (0.0, mechanism.scale, np.inf):
             monkeypatch.setattr(canonical_draw, "totals", widened(real, by))
-            monkeypatch.setattr(canonical_rows, "totals", widened(real_rows, by))
             assert canonical_draw.draw_class(classes, by_name(noise), mechanism.scale, sampler(case)) == chosen
             if k == len(values) or mechanism.gamma < 1:
                 held, lowest = rows_winner(mechanism, values, case)
@@ -133,11 +131,11 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
 
 def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:
     """The class that the draw for matrices chooses."""
-    asked = canonical_rows.RowDraw(mechanism.k, mechanism.gamma, mechanism.top_set, by_name(mechanism.noise), mechanism.scale)
-    layout = canonical_rows._Layout(asked, len(values))
+    asked = canonical_draw.RowDraw(mechanism.k, mechanism.gamma, mechanism.top_set, by_name(mechanism.noise), mechanism.scale)
+    layout = canonical_draw.Layout(asked, len(values))
     winners = [
-        int(canonical_rows._winners(np.sort(values)[None, ::-1], layout, asked, sampler(seed).words)[0]),
-        canonical_rows._settled(np.sort(values)[::-1], layout, asked, (words := sampler(seed).words)(len(layout.n)), words),
+        int(canonical_draw._winners(np.sort(values)[None, ::-1], layout, asked, sampler(seed).words)[0]),
+        canonical_draw._settled(np.sort(values)[::-1], layout, asked, (words := sampler(seed).words)(len(layout.n)), words),
     ]
     assert winners[0] == winners[1]
     return int(layout.held[winners[0]]), int(layout.lowest[winners[0]])
@@ -222,7 +220,7 @@ def unsure(patch: Patch) -> None:
         return np.tile(np.arange(1, self._k + 1), (len(low), 1)), np.full((len(low), self._k), self._size)
 
     patch.setattr(Counts, "between", anything)
-    patch.setattr(categorical, "picked", nowhere)
+    patch.setattr(discrete, "picked", nowhere)
     patch.setattr(joint_levels, "flipped", lambda _, __, words: (words != words, np.arange(len(words))))
 
 
@@ -308,7 +306,7 @@ def test_thresholds_that_floats_never_decide_give_the_same_answers(mechanism: dp
     kind = "utilities" if mechanism.kind in ("above_threshold", "large_margin") else "counts"
     scores = dps.Scores([9, 30, 3, 31, 14, 9], sensitivity=mechanism.covers, kind=kind)  # type: ignore[arg-type]
     before = [mechanism._select(scores, sampler(i)) for i in range(300)]
-    monkeypatch.setattr(thresholds, "certain", lambda low, *_: (np.zeros(len(low), dtype=np.bool_), np.arange(len(low))))
+    monkeypatch.setattr(thresholds, "_certain", lambda low, *_: (np.zeros(len(low), dtype=np.bool_), np.arange(len(low))))
     after = [mechanism._select(scores, sampler(i)) for i in range(300)]
     assert after == before
     drawn: list[object] = [s.indices[0] if mechanism.kind == "large_margin" else frozenset(s.indices) for s in after]

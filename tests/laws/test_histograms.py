@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -121,6 +122,19 @@ def test_a_wrong_threshold_is_caught(monkeypatch: pytest.MonkeyPatch, name: str)
         mechanism = histogram(sensitivity, scale=scale)
         worst += [1 - law(mechanism, [sensitivity.alone(t)] * t)[()] for t in (1, 2, 3)]
     assert max(worst) > DELTA * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("delta", [5e-324, 1e-323, 3.3e-322, 1e-310, 1e-300, 0.5, 0.999999999999, 1 - 2.0**-53])
+def test_the_least_and_the_largest_deltas_hide_one_user(noise: Any, delta: float) -> None:
+    """Neither a chance among many that is no normal float nor one next to 1 is rounded up."""
+    for l0 in (1, 2, 3, 1000):
+        sensitivity = dps.Sensitivity.of_counts(items_per_user=l0)
+        threshold = dps.SparseHistogram(k=2, noise=noise, scale=1.0, delta=delta, sensitivity=sensitivity).threshold
+        with mp.workdps(700):
+            z = mp.mpf(threshold) - 1
+            below = mp.ncdf(z) if noise == "gaussian" else 1 - mp.exp(-z) / 2 if z > 0 else mp.exp(z) / 2
+            assert below**l0 >= 1 - mp.mpf(delta)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

@@ -14,14 +14,13 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.divergence import hockey_stick
+from dpselect.mechanisms import ranks
 from dpselect.mechanisms.canonical import classes as canonical_classes
 from dpselect.mechanisms.canonical import draw as canonical_draw
-from dpselect.mechanisms.canonical import many as canonical_rows
 from dpselect.mechanisms.canonical import top_k as canonical
 from dpselect.mechanisms.canonical.classes import Chosen, Classes
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
 from dpselect.mechanisms.joint import levels as joint_levels
-from dpselect.mechanisms.joint import top_k as joint_sequences
 from dpselect.mechanisms.joint.levels import Counts, Levels
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.noise_curves import winners_curve
@@ -97,7 +96,7 @@ def test_forgotten_class_sizes_are_caught_in_rows(monkeypatch: Patch) -> None:
         return misfit([frozenset(s.indices) for s in many], law)
 
     assert fit() > 1e-9
-    monkeypatch.setattr(canonical_rows, "log_binomial", lambda n, r: 0.0 * np.asarray(n - r, dtype=float))
+    monkeypatch.setattr(canonical_classes, "log_binomial", lambda n, r: 0.0 * np.asarray(n - r, dtype=float))
     assert fit() < 1e-9
 
 
@@ -146,7 +145,7 @@ def test_joint_ranks_off_by_one_are_caught(monkeypatch: Patch) -> None:
 
 def test_joint_shuffle_without_swaps_is_caught(monkeypatch: Patch) -> None:
     """Places that take their pick without swapping it out repeat ranks, which no law contains."""
-    monkeypatch.setattr(joint_sequences, "_swaps", lambda picks: picks)
+    monkeypatch.setattr(ranks, "_swaps", lambda picks: picks)
     assert drawn_wrongly(JOINT, [1, 1, 1, 1], 500)
 
 

@@ -13,9 +13,8 @@ from test_mutants_laws import LAWS, LIPSCHITZ
 
 import dpselect as dps
 from dpselect.mechanisms.canonical import top_k as canonical
-from dpselect.mechanisms.canonical.classes import Classes
-from dpselect.mechanisms.canonical.draw import draw_class
-from dpselect.mechanisms.canonical.many import RowDraw, draw_rows
+from dpselect.mechanisms.canonical.classes import Classes, RowDraw
+from dpselect.mechanisms.canonical.draw import draw_class, draw_rows
 from dpselect.mechanisms.joint import top_k as joint
 from dpselect.mechanisms.joint.levels import Levels
 from dpselect.mechanisms.ranks import Ranked
@@ -158,7 +157,7 @@ def test_simulations_add_the_noise_at_its_scale(behind: float, first: int) -> No
     values, draw = np.array([behind, 0.0]), lambda count: np.tile([0.0, 1.0], count // 2)
     assert plain.top_k(values, draw, 2.0, 1)[0] == first
     assert plain.top_k_rows(np.tile(values, (3, 1)), draw, 2.0, 1)[:, 0].tolist() == [first] * 3
-    positions, noisy = plain.ranked(values, draw, 2.0, 1)
+    positions, noisy = plain.above(values, draw, 2.0, -np.inf, 1)
     assert (positions[0], noisy[0]) == (first, max(2.0, behind))
 
 

@@ -13,7 +13,6 @@ from mechanism_laws import curve_covers, misfit, outcome
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.noisy_max import peeling
 from dpselect.noise import NoiseName
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain
@@ -170,10 +169,7 @@ def test_a_wrong_draw_is_caught(monkeypatch: Patch, mechanism: dps.Mechanism, bu
 def test_peeling_with_one_noise_for_all_rounds_is_caught(monkeypatch: Patch) -> None:
     """Fresh noise in every round is part of the law of peeling, except for Gumbel noise."""
 
-    def peel_once(values: Any, noise: Any, scale: float, k: int, source: Sampler) -> Any:
-        return source.top_k(values, noise, scale, k)
-
-    monkeypatch.setattr(peeling, "peel", peel_once)
+    monkeypatch.setattr(Sampler, "peel", lambda self, values, noise, scale, k: self.top_k(values, noise, scale, k))
     assert drawn_wrongly(peel(2, "exponential", 2.0), [3, 2, 1], rounds=20_000)
     assert not drawn_wrongly(peel(2, "gumbel", 2.0), [3, 2, 1])
 

@@ -16,10 +16,10 @@ import dpselect as dps
 from dpselect import verify
 from dpselect.divergence import renyi
 from dpselect.mechanisms.stability import gaps, stability_test, stable_top_k, stable_top_k_fixed
-from dpselect.mechanisms.stability.gaps import StabilityRule, Top, read_top, top_set
+from dpselect.mechanisms.stability.gaps import Top, read_top, top_set
 from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
-from dpselect.mechanisms.stability.large_gap import LargeGap
-from dpselect.mechanisms.stability.stability_test import StabilityTest
+from dpselect.mechanisms.stability.large_gap import LargeGap, WidestGap
+from dpselect.mechanisms.stability.stability_test import StabilityRule, StabilityTest
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 from dpselect.mechanisms.unknown import limited_domain
@@ -147,23 +147,19 @@ def threshold_without_quantile(patch: Patch) -> None:
 
 def shift_of_add_remove(patch: Patch) -> None:
     """Takes g = 1 for both relations."""
-    patch.setattr(gaps, "gap_shift", lambda _: 1.0)
+    for module in (gaps, stability_test):
+        patch.setattr(module, "gap_shift", lambda _: 1.0)
 
 
 def shift_of_add_remove_everywhere(patch: Patch) -> None:
     """Takes g = 1 for both relations, in the noise too: Example 14 of Zhu and Wang."""
-    patch.setattr(gaps, "gap_shift", lambda _: 1.0)
+    shift_of_add_remove(patch)
     patch.setattr(stable_top_k, "gap_shift", lambda _: 1.0)
 
 
 def no_noise_in_the_choice(patch: Patch) -> None:
     """Takes the widest gap itself."""
-
-    def widest(gaps: Any, regularizer: Any, noise: Any, scale: float) -> Any:
-        return np.eye(len(gaps))[int(np.argmax(gaps))]
-
-    for module in (gaps, stable_top_k, stable_top_k_fixed):
-        patch.setattr(module, "pick_law", widest)
+    patch.setattr(WidestGap, "rank_law", lambda _, gaps: np.eye(len(gaps))[int(np.argmax(gaps))])
 
 
 def picks_with_a_third_of_the_noise(patch: Patch) -> None:

@@ -10,7 +10,11 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.pld import Atoms, Banded, Losses, condense, pld_delta, pld_epsilon, sampled
+from accounting.conversion.pld import grid
+from accounting.conversion.pld import normal as gaussian
+from accounting.conversion.pld.banded import Atoms, Banded
+from accounting.conversion.pld.compose import pld_delta, pld_epsilon
+from accounting.conversion.pld.loss import Losses
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect.divergence import hockey_stick
 from dpselect.mechanisms.queries.large_margin import LargeMargin
@@ -63,25 +67,25 @@ def _atoms(patch: Patch, cut: float) -> bool:
 
 def _levels(patch: Patch, cut: float) -> bool:
     """Rounded widths cost at least what they cost unrounded, in groups of equal ones."""
-    honest = condense._rounded_up
-    patch.setattr(condense, "_rounded_up", lambda *given: [(cut * width, count) for width, count in honest(*given)])
+    honest = grid._rounded_up
+    patch.setattr(grid, "_rounded_up", lambda *given: [(cut * width, count) for width, count in honest(*given)])
     each = [(1, Banded.laplace(float(w))) for w in np.linspace(0.02, 0.06, 300)]
     least = Losses(tuple((10, each[start][1]) for start in range(0, 300, 10)))
-    return pld_epsilon(condense.condensed(Losses(tuple(each))), 1e-6).value >= pld_epsilon(least, 1e-6).value
+    return pld_epsilon(grid.condensed(Losses(tuple(each))), 1e-6).value >= pld_epsilon(least, 1e-6).value
 
 
 def _sampled(patch: Patch, cut: float) -> bool:
     """One direction of a sampled Gaussian is at least the integral of its densities."""
-    honest = sampled.Directed.pmf
+    honest = gaussian.Directed.pmf
 
-    def lighter(loss: sampled.Directed, interval: float, tail: float) -> object:
-        return honest(sampled.Directed(loss.mu, cut * loss.rate, loss.removed), interval, tail)
+    def lighter(loss: gaussian.Directed, interval: float, tail: float) -> object:
+        return honest(gaussian.Directed(loss.mu, cut * loss.rate, loss.removed), interval, tail)
 
-    patch.setattr(sampled.Directed, "pmf", lighter)
+    patch.setattr(gaussian.Directed, "pmf", lighter)
     x = np.linspace(-12, 15, 100_001)
     normal, moved = (np.exp(-((x - mean) ** 2) / 2) / math.sqrt(2 * math.pi) for mean in (0.0, 1.0))
     exact = float(np.trapezoid(np.maximum(0.9 * normal + 0.1 * moved - math.exp(0.1) * normal, 0.0), x))
-    way = sampled.SampledNormal(1.0, 0.1).directions()[0]
+    way = gaussian.SampledNormal(1.0, 0.1).directions()[0]
     return pld_delta.__wrapped__(Losses(((1, way),)), 0.1).value >= exact * (1 - 1e-6)
 
 

@@ -16,10 +16,10 @@ import dpselect as dps
 from dpselect import pate, verify
 from dpselect.divergence import hockey_stick, renyi
 from dpselect.noise import by_name
-from dpselect.pate.voting import coins, winners
-from dpselect.pate.voting.coins import Coins
-from dpselect.pate.voting.winners import Race
-from dpselect.sampling import ExactSampler, Sampler, comparisons
+from dpselect.pate.voting import draws
+from dpselect.pate.voting.draws import Coins, Race
+from dpselect.sampling import ExactSampler, Sampler
+from dpselect.sampling.thresholds import exceeds
 from dpselect.scores import Scores
 
 RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)
@@ -145,7 +145,7 @@ def test_coins_refine_what_two_bytes_leave_open(monkeypatch: pytest.MonkeyPatch)
     rolls = 100_000
     edge = int(Coins.of(np.array([[count]], dtype=np.int32), level, sigma).edges[count])
     chance = float(by_name("gaussian").sf((level - float(count)) / sigma))
-    monkeypatch.setattr(coins, "leading_bits", lambda size, _: np.full(size, edge, dtype=np.uint16))
+    monkeypatch.setattr(draws, "leading_bits", lambda size, _: np.full(size, edge, dtype=np.uint16))
     tossed = Coins.of(np.array([[count]], dtype=np.int32), level, sigma).toss(
         np.full(rolls, count, dtype=np.int32), ExactSampler(np.random.default_rng(4))
     )
@@ -166,7 +166,7 @@ def test_coins_are_the_samplers_own_comparison() -> None:
     given = [leading.view(np.uint64), words[unsure] << np.uint64(16)]
     source = cast(Sampler, SimpleNamespace(words=lambda _: given.pop(0)))
     ours = table.toss(counts, source)
-    theirs = comparisons.exceeds(counts.astype(np.int64), by_name("gaussian"), 3.0, 20.0, lambda size: words[:size])
+    theirs = exceeds(counts.astype(np.int64), by_name("gaussian"), 3.0, 20.0, lambda size: words[:size])
     assert len(unsure) > 0
     assert np.array_equal(ours, theirs)
 
@@ -176,7 +176,7 @@ def test_coins_are_the_samplers_own_comparison() -> None:
 def test_races_follow_the_law(level: float, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Winners have their probabilities whatever level decides who takes part."""
     counts = np.array([5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1], dtype=np.int32)
-    monkeypatch.setattr(winners, "_LEVELS", np.array([level]))
+    monkeypatch.setattr(draws, "_LEVELS", np.array([level]))
     drawn = Race.of(counts[None], sigma).run(np.tile(counts, (30_000, 1)), ExactSampler(np.random.default_rng(6)))
     mechanism = pate.GNMax(sigma=sigma, labels=len(counts))
     law = mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))
@@ -187,8 +187,8 @@ def test_a_race_that_64_bits_leave_open_is_decided_by_more(monkeypatch: pytest.M
     """With equal leading words, ties are broken by further bits and each tied label wins equally often."""
     counts = np.full((3000, 14), 2, dtype=np.int32)
     counts[:, 3:] = 0
-    monkeypatch.setattr(winners, "leading_bits", lambda size, _: np.full(size, 7, dtype=np.uint16))
-    monkeypatch.setattr(winners, "completed", lambda lead, _: np.full(len(lead), 7 << 48, dtype=np.uint64))
+    monkeypatch.setattr(draws, "leading_bits", lambda size, _: np.full(size, 7, dtype=np.uint16))
+    monkeypatch.setattr(draws, "completed", lambda lead, _: np.full(len(lead), 7 << 48, dtype=np.uint64))
     drawn = Race.of(counts, 1.0).run(counts, ExactSampler(np.random.default_rng(7)))
     assert misfit(drawn.tolist(), dict.fromkeys(range(3), 1 / 3)) > FALSE_ALARM
 
@@ -243,6 +243,6 @@ def test_constant_work_draws_all_noise() -> None:
     """A sampler that asks for constant work gets the sampler's own ranking, at the same law."""
     counts = np.array([5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1], dtype=np.int32)
     source = ExactSampler(np.random.default_rng(9), constant_work=True)
-    drawn = winners.winners(np.tile(counts, (20_000, 1)), 2.0, source)
+    drawn = draws.winners(np.tile(counts, (20_000, 1)), 2.0, source)
     mechanism = pate.GNMax(sigma=2.0, labels=len(counts))
     assert misfit(drawn.tolist(), mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))) > FALSE_ALARM

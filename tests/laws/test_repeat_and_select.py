@@ -17,7 +17,7 @@ from dp_accounting.rdp import rdp_privacy_accountant as theirs
 
 import accounting as acc
 import dpselect as dps
-from accounting.curves.runs import _HATS, PoissonRuns, TruncatedNegativeBinomial
+from accounting.curves.repeat_and_select import _HATS, PoissonRuns, TruncatedNegativeBinomial
 from accounting.interop import from_dp_event
 from dpselect.divergence import hockey_stick, log_ratio, renyi
 from dpselect.mechanisms.combine.repeat_and_select import number_of_runs

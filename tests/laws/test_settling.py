@@ -13,7 +13,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.ledger import Ledger, settling
+from accounting.ledger import Ledger, lifecycle
 from accounting.spending.budget import Price
 from dpselect.divergence import hockey_stick
 
@@ -77,9 +77,9 @@ def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(left: Any) -> None:
 
 def test_a_refund_five_percent_too_large_is_caught(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a twentieth of the budget given back beyond what was not used, the plan would pass the budget."""
-    unused = settling._unused.__wrapped__
+    unused = lifecycle._unused.__wrapped__
     more = Price(5 * 10**10, 0)
-    monkeypatch.setattr(settling, "_unused", lambda *given: unused(*given).plus(more))
+    monkeypatch.setattr(lifecycle, "_unused", lambda *given: unused(*given).plus(more))
     assert excess(left(PURE, CALL), CALL, COUNTS, 1.0) >= 1e-4
 
 

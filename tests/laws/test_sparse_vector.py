@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_UP, localcontext
+from fractions import Fraction
 from typing import Any
 
 import mpmath as mp
@@ -19,10 +21,9 @@ from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect import verify
 from dpselect.divergence import renyi
 from dpselect.mechanisms.queries.above_threshold import AboveThreshold
-from dpselect.mechanisms.queries.first_stable import FirstStable
+from dpselect.mechanisms.queries.first_stable import FirstStable, StableRule, log_failure
 from dpselect.mechanisms.queries.large_margin import LargeMargin
 from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
-from dpselect.mechanisms.queries.stable_rule import StableRule, log_failure
 from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
 
@@ -215,6 +216,24 @@ def test_the_gaussian_curve_is_that_of_its_formula(c: int) -> None:
     assert one.curve.rho == pytest.approx(1 / 18, rel=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_price_of_two_noises_is_their_sum_rounded_up_once(seed: int) -> None:
+    """Not the sum of two that were rounded to floats, whose decimals may lie below both."""
+    rng = np.random.default_rng(seed)
+    for epsilon, scale in np.exp(rng.uniform(-9, 5, (50, 2))).tolist():
+        margin = dps.LargeMargin(epsilon=epsilon, delta=1e-6, split=float(rng.uniform(0.01, 0.99)))
+        threshold, comparison, _ = (Fraction(noise) for noise in margin._scales)
+        searched = next(part for _, part in margin.core.parts if isinstance(part, acc.LaplaceDP))
+        vector = dps.AboveThreshold(threshold=1.0, c=3, scale=scale, noise="exponential")
+        answers = 3 * Fraction(vector.answer_shift) / Fraction(vector.noise_on_answers)
+        costs = (
+            (searched.pure_epsilon, 2 / threshold + 2 / comparison),
+            (vector.curve.pure_epsilon, 1 / Fraction(vector.scale) + answers),
+        )
+        for cost, exact in costs:
+            assert Fraction(cost) >= exact > Fraction(math.nextafter(cost, 0))
+
+
 @pytest.mark.parametrize(("noise", "c"), [("laplace", 1), ("laplace", 5), ("gaussian", 1), ("gaussian", 5)])
 def test_the_default_ratio_of_noise_is_the_best(noise: Any, c: int) -> None:
     """Of all ratios with the same price, the default minimises the variance of answer minus threshold."""
@@ -260,6 +279,16 @@ def test_the_threshold_is_the_least_and_on_the_safe_side(split: float, epsilon: 
     assert rule.threshold == 0 or spent >= delta * (1 - 1e-9)
     assert rule.curve.pure_epsilon <= epsilon
     assert rule.curve.pure_epsilon >= epsilon * (1 - 1e-15)
+
+
+def test_the_parts_of_epsilon_ignore_the_callers_decimal_context() -> None:
+    """Noise and price are made of two parts of epsilon: a caller with two digits gets the same ones, and no more than epsilon."""
+    rule = StableRule(1.2345678901, 0.37, 1e-6, 3)
+    parts = rule.epsilon1, rule.epsilon2
+    with localcontext() as context:
+        context.prec, context.rounding = 2, ROUND_UP
+        assert (rule.epsilon1, rule.epsilon2) == parts
+        assert rule.curve.pure_epsilon <= rule.epsilon
 
 
 @pytest.mark.parametrize("split", [0.1, 1 / 3, 0.37])

@@ -16,9 +16,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect import verify
 from dpselect.divergence import hockey_stick, renyi
-from dpselect.mechanisms.stability.gaps import Top, gap_shift, pick_law, read_top, top_set
-from dpselect.mechanisms.stability.large_gap import LargeGap
-from dpselect.mechanisms.stability.regularizer import TargetSize
+from dpselect.mechanisms.stability.gaps import Top, gap_shift, read_top, top_set
+from dpselect.mechanisms.stability.large_gap import LargeGap, TargetSize
 from dpselect.mechanisms.stability.stability_test import StabilityTest
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
@@ -79,7 +78,7 @@ def _set(top: Top, size: int) -> frozenset[int]:
 def joint(mechanism: StableTopK, vector: Vector, domain: Domain) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Probabilities of (size j, passed) and (size j, failed): what the proof composes, before j is hidden."""
     gaps = top_of(vector, mechanism.relation, domain, mechanism.kbar).gaps
-    chances = pick_law(gaps, mechanism.regularizer, mechanism.gap_noise, mechanism.gap_scale)
+    chances = mechanism.rank_law(gaps)
     return chances * mechanism.rule.pass_probability(gaps), chances * mechanism.rule.fail_probability(gaps)
 
 

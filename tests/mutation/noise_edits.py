@@ -6,7 +6,7 @@ from edits import Edit
 
 MECHANISMS, CURVES = "dpselect/mechanisms", "dpselect/mechanisms/noise_curves.py"
 CANONICAL, JOINT = f"{MECHANISMS}/canonical", f"{MECHANISMS}/joint"
-LIMITED, GAPS = f"{MECHANISMS}/unknown/limited_domain.py", f"{MECHANISMS}/stability/gaps.py"
+LIMITED, STABILITY = f"{MECHANISMS}/unknown/limited_domain.py", f"{MECHANISMS}/stability/stability_test.py"
 LAW = "tests/laws/test_mutants_laws.py::test_a_law_is_that_of_the_configured_noise"
 ORDERED = "tests/laws/test_mutants_laws.py::test_an_ordered_one_shot_law_is_that_of_the_configured_noise"
 PRICES, DRAWS = "tests/laws/test_mutants_prices.py", "tests/laws/test_mutants_draws.py"
@@ -71,9 +71,9 @@ NOISE_EDITS = [
     cut(f"{CANONICAL}/top_k.py", "argmax_probabilities(by_name(self.noise), @self.scale, utility)", LAW),
     cut(f"{CANONICAL}/draw.py", "blocks.low, blocks.high), @self._scale)", BITS),
     cut(f"{CANONICAL}/draw.py", "rational(@self._scale)", BITS),
-    cut(f"{CANONICAL}/many.py", "totals(scores, noise, @asked.scale)", BITS),
-    cut(f"{CANONICAL}/many.py", "rational(@asked.scale)", BITS),
-    cut(f"{CANONICAL}/many.py", "/ (@0.5 * asked.scale)", BITS),
+    cut(f"{CANONICAL}/draw.py", "totals(scores, noise, @asked.scale)", BITS),
+    cut(f"{CANONICAL}/draw.py", "rational(@asked.scale)", BITS),
+    cut(f"{CANONICAL}/draw.py", "/ (@0.5 * asked.scale)", BITS),
     cut(f"{JOINT}/top_k.py", "span = @self.sensitivity.range", SPENT),
     cut(f"{JOINT}/top_k.py", "BoundedRange(epsilon=@self.epsilon)", SPENT),
     cut(f"{JOINT}/top_k.py", "return @(sequences - math.log(self.beta)) / self.rate", RATE),
@@ -84,12 +84,12 @@ NOISE_EDITS = [
     cut(f"{JOINT}/levels.py", "most = -@0.5 *", WITHIN),
     cut(f"{JOINT}/levels.py", "share = @-np.expm1(-width)", LEVELS),
     cut(f"{JOINT}/levels.py", "[arb(-@rate * edge).exp() for", LEVELS),
-    cut(GAPS, "step = @ratio_up(gap_shift(self.relation), self.scale)", SPENT),
-    cut(GAPS, "by_name(self.noise), @self.scale, math.nextafter", GAP),
-    cut(GAPS, "math.nextafter(@self.scale * self.threshold", GAP),
-    Edit(GAPS, "gap_shift(self.relation), 0.0) / self.scale", "gap_shift(self.relation), 0.0) / (0.95 * self.scale)", LAW),
-    cut("dpselect/sampling/comparisons.py", "return @low * scale, high * scale", TAIL),
-    cut("dpselect/sampling/comparisons.py", "[(rational(@scale), entries.draw(i, words))]", INSIDE),
+    cut(STABILITY, "step = @ratio_up(gap_shift(self.relation), self.scale)", SPENT),
+    cut(STABILITY, "by_name(self.noise), @self.scale, math.nextafter", GAP),
+    cut(STABILITY, "math.nextafter(@self.scale * self.threshold", GAP),
+    Edit(STABILITY, "gap_shift(self.relation), 0.0) / self.scale", "gap_shift(self.relation), 0.0) / (0.95 * self.scale)", LAW),
+    cut("dpselect/sampling/thresholds.py", "return @low * scale, high * scale", TAIL),
+    cut("dpselect/sampling/thresholds.py", "[(rational(@scale), entries.draw(i, words))]", INSIDE),
     cut("dpselect/sampling/contest.py", "heights(values, self.reference, @self.scale)", SLOW),
     cut("dpselect/sampling/contest.py", "scale = rational(@problem.scale)", SLOW),
     cut("dpselect/sampling/plain.py", "noisy = draw(len(chunk))\n        noisy *= @scale", PLAIN),

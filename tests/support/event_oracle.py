@@ -20,6 +20,18 @@ import pyarrow.parquet as pq
 Label = str | int
 Event = tuple[Label | None, Label | None]
 NAMES = ('us "er', "it;em,'é")
+# The clock in Berlin went from 03:00 back to 02:00 on 2024-10-27: that day has 25 hours.
+AROUND_A_DAY = [
+    "2024-10-26T21:59:59Z",
+    "2024-10-26T22:00:00Z",
+    "2024-10-27",
+    "2024-10-27 22:59:59.999999+00:00",
+    "2024-10-27T23:30:00+0100",
+    "2024-10-27 23:59",
+    "2024-10-27T23:00:00Z",
+    "2024-10-28T00:00",
+]
+INSIDE = [1, 2, 3, 4, 5]  # of them, on 27 October in Berlin
 
 
 def distinct_users(events: Iterable[Event]) -> dict[Label, int]:

@@ -8,15 +8,14 @@ import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting.conversion.adaptive.programme import solve
+from accounting.conversion.adaptive.programme import Described, Plan, RangeStep, Step, read_plan, solve
 from accounting.conversion.adaptive.solution import Solution
-from accounting.conversion.adaptive.steps import Described, Plan, RangeStep, Step, read_plan
 from accounting.conversion.pld.loss import Floats, Law
 from accounting.conversion.renyi import check_delta, check_epsilon, rdp_to_delta, rdp_to_epsilon
 from accounting.decimal_sum import exact
@@ -147,7 +146,7 @@ def _near_the_sum(plan: Plan, epsilon: float) -> tuple[float, float] | None:
     for block in plan.blocks:
         for step, times in Counter(block.orders[0]).items():
             widths[step.width if isinstance(step, RangeStep) else 0.0] += block.count * times
-    left = float(sum((n * exact(width) for width, n in widths.items()), Decimal(0)) - exact(epsilon))
+    left = float(sum(n * Fraction(exact(width)) for width, n in widths.items()) - Fraction(exact(epsilon)))
     if not 0 < left <= min(widths):  # a pair's step counts as no range
         return None
     parts = 1 + sum(widths.values())

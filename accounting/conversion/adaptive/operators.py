@@ -3,6 +3,9 @@
 A value array holds delta_j at g = 0, h, 2h, ... ; g < 0 follows from delta(-g) = 1 - e^-g + e^-g delta(g), as every class of
 pairs here is symmetric. Beyond the last entry, delta_j is at most that entry and at least its limit, the probability of an
 infinite loss.
+
+An operator maps bounds on delta_j to bounds on delta_{j-1}: `upper` upper ones, and `lower` lower ones, `floor` being one for
+every g; `lower_floor` gives the next `floor`, the limit at infinity.
 """
 
 from __future__ import annotations
@@ -10,34 +13,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.loss import Floats
+from accounting.conversion.pld.loss import Floats, Law, Loss
 
 # A step costs a few roundings, each relative to positive terms.
 UP, DOWN = 1 + 2.0**-42, 1 - 2.0**-42
 _CACHED = 1 << 14  # numbers that are worked on at once
 WIDEST = 100.0  # nats of one range: products of e^width and e^-width stay floats up to three times as much
 NARROWEST = 1e-300  # below, one over a cell leaves the floats
-
-
-class Operator(Protocol):
-    """Maps bounds on delta_j to bounds on delta_{j-1} for one step."""
-
-    def upper(self, values: Floats) -> Floats:
-        """Upper bounds from upper bounds."""
-        ...
-
-    def lower(self, values: Floats, floor: float) -> Floats:
-        """Lower bounds from lower bounds, `floor` being one for every g."""
-        ...
-
-    def lower_floor(self, floor: float) -> float:
-        """The next `floor`: the limit of delta_{j-1} at infinity."""
-        ...
+# How far cells are moved to the right of their ideal place, in intervals, so that their losses lie just above the grid.
+_SLACKS = (1e-6, 1e-4, 1e-3, 1e-2)
 
 
 def extended(values: Floats, interval: float, left: int, right: int, beyond: float) -> Floats:
@@ -192,3 +180,53 @@ def trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, flo
     kept = mass[first : last + 1].copy()
     kept[0] += float(np.sum(mass[:first]))
     return low + first, kept, float(np.sum(mass[last + 1 :])) * (1 + 1e-9)
+
+
+Operator = RangeOperator | PairOperator
+
+
+def pair_operator(loss: Loss, interval: float, negligible: float, *, both: bool = True) -> PairOperator:
+    """The step's operator, for upper bounds alone unless `both`; tails below `negligible` are cut off, on the safe side."""
+    law = loss if both and isinstance(loss, Law) else None
+    pmf = loss.pmf(interval, negligible)
+    low_up, up, cut = trimmed(pmf.low, pmf.mass, negligible)
+    low_down, down = _rounded_down(law, interval, negligible) if law is not None else (0, np.zeros(0))
+    # What a rounded-down law has at infinity is a mass that its cells leave out.
+    lost = pmf.infinity if law is not None and pmf.infinity > negligible else 0.0
+    return PairOperator(interval, low_up, up, pmf.infinity + cut, low_down, down, lost * (1 - 1e-9))
+
+
+def _rounded_down(law: Law, interval: float, negligible: float) -> tuple[int, Floats]:
+    """Merging outcomes is post-processing: each cell becomes one atom at its own loss, which is rounded down to the grid."""
+    cells = math.ceil(law.reach / interval) + 1
+    place = np.arange(-cells, cells + 1.0)
+    drift = _losses(law, _edges(place, np.zeros(len(place)), interval))[1] / interval - place
+    drift = np.where(np.abs(drift) < 0.5, drift, 0.0)
+    found = [_merged(law, _edges(place, drift - slack, interval), interval) for slack in _SLACKS]
+    low, mass = max(found, key=lambda pair: float((pair[0] + np.arange(len(pair[1]))) @ pair[1]))
+    heavy = np.flatnonzero(mass > negligible / len(mass))
+    return low + int(heavy[0]), mass[heavy[0] : heavy[-1] + 1]
+
+
+def _edges(place: Floats, drift: Floats, interval: float) -> Floats:
+    """Edges half way between places, moved left by the drift; never on an atom, so that both directions see the same cells."""
+    ends = np.concatenate([drift[:1], (drift[:-1] + drift[1:]) / 2, drift[-1:]])
+    return (np.append(place, place[-1] + 1) - 0.5 - ends) * interval * (1 + 1e-13)
+
+
+def _losses(law: Law, edges: Floats) -> tuple[Floats, Floats]:
+    """Mass of every cell, and ln P/Q of it; nan where there is no mass to speak of."""
+    mass, other = law.cell(edges[:-1], edges[1:]), law.cell(-edges[1:], -edges[:-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(mass) - np.log(other)
+    return mass, np.where((mass > 1e-280) & (other > 1e-280), ratio, np.nan)
+
+
+def _merged(law: Law, edges: Floats, interval: float) -> tuple[int, Floats]:
+    mass, ratio = _losses(law, edges)
+    known = np.isfinite(ratio)
+    # An atom that lies on the grid stays there: losses are read to 1e-13 nats, which the factor below makes up for.
+    place = np.floor((ratio[known] + min(1e-13, 1e-6 * interval)) / interval).astype(np.int64)
+    low = int(place.min())
+    merged = np.bincount(place - low, weights=mass[known] * (1 - 1e-10))
+    return low, merged.astype(np.float64)

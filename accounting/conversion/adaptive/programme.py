@@ -1,66 +1,161 @@
-"""The dynamic programme: from the last step to the first, on one grid, an upper and a lower bound side by side."""
+"""The dynamic programme over a plan in its true order, from the last step to the first, both bounds side by side.
+
+Steps are of bounded range, and an adversary chooses their pair, or have one dominating pair.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.conversion.adaptive.operators import Operator, PairOperator, RangeOperator, trimmed
+from accounting.arguments import whole
+from accounting.conversion.adaptive.operators import WIDEST, Operator, RangeOperator, pair_operator
 from accounting.conversion.adaptive.solution import Solution
-from accounting.conversion.adaptive.steps import Plan, RangeStep, Step
-from accounting.conversion.pld.loss import Floats, Law, Loss
+from accounting.conversion.pld.loss import Floats, Loss
+from accounting.curves import Approximate, BoundedRange, Composed, Curve, Tighter
+from accounting.decimal_sum import decimal_sum
+from accounting.errors import InvalidArgument
 
-# A privacy loss on the grid of the dynamic programme, rounded up and rounded down (Theorems P2 and D4).
-
-# How far cells are moved to the right of their ideal place, in intervals, so that their losses lie just above the grid.
-_SLACKS = (1e-6, 1e-4, 1e-3, 1e-2)
-
-
-def pair_operator(loss: Loss, interval: float, negligible: float) -> PairOperator:
-    """The step's operator; tails of a mass below `negligible` are cut off, on the safe side of each bound."""
-    pmf = loss.pmf(interval, negligible)
-    low_up, up, cut = trimmed(pmf.low, pmf.mass, negligible)
-    low_down, down = _rounded_down(loss, interval, negligible) if isinstance(loss, Law) else (0, np.zeros(0))
-    # What a rounded-down law has at infinity is a mass that its cells leave out.
-    lost = pmf.infinity if isinstance(loss, Law) and pmf.infinity > negligible else 0.0
-    return PairOperator(interval, low_up, up, pmf.infinity + cut, low_down, down, lost * (1 - 1e-9))
+# A curve that composes different parts does not say in which order they ran: so many orders are all tried.
+_MOST_ORDERS = 6
 
 
-def _rounded_down(law: Law, interval: float, negligible: float) -> tuple[int, Floats]:
-    """Merging outcomes is post-processing: each cell becomes one atom at its own loss, which is rounded down to the grid."""
-    cells = math.ceil(law.reach / interval) + 1
-    place = np.arange(-cells, cells + 1.0)
-    drift = _losses(law, _edges(place, np.zeros(len(place)), interval))[1] / interval - place
-    drift = np.where(np.abs(drift) < 0.5, drift, 0.0)
-    found = [_merged(law, _edges(place, drift - slack, interval), interval) for slack in _SLACKS]
-    low, mass = max(found, key=lambda pair: float((pair[0] + np.arange(len(pair[1]))) @ pair[1]))
-    heavy = np.flatnonzero(mass > negligible / len(mass))
-    return low + int(heavy[0]), mass[heavy[0] : heavy[-1] + 1]
+@dataclass(frozen=True)
+class RangeStep:
+    """Any bounded-range pair of this width (nats), chosen after seeing all earlier outcomes."""
+
+    width: float
 
 
-def _edges(place: Floats, drift: Floats, interval: float) -> Floats:
-    """Edges half way between places, moved left by the drift; never on an atom, so that both directions see the same cells."""
-    ends = np.concatenate([drift[:1], (drift[:-1] + drift[1:]) / 2, drift[-1:]])
-    return (np.append(place, place[-1] + 1) - 0.5 - ends) * interval * (1 + 1e-13)
+@dataclass(frozen=True)
+class PairStep:
+    """A step dominated by one pair, through its privacy loss."""
+
+    loss: Loss
 
 
-def _losses(law: Law, edges: Floats) -> tuple[Floats, Floats]:
-    """Mass of every cell, and ln P/Q of it; nan where there is no mass to speak of."""
-    mass, other = law.cell(edges[:-1], edges[1:]), law.cell(-edges[1:], -edges[:-1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(mass) - np.log(other)
-    return mass, np.where((mass > 1e-280) & (other > 1e-280), ratio, np.nan)
+Step = RangeStep | PairStep
+Order = tuple[Step, ...]
+Described = Curve | tuple[Curve, int]
 
 
-def _merged(law: Law, edges: Floats, interval: float) -> tuple[int, Floats]:
-    mass, ratio = _losses(law, edges)
-    known = np.isfinite(ratio)
-    # An atom that lies on the grid stays there: losses are read to 1e-13 nats, which the factor below makes up for.
-    place = np.floor((ratio[known] + min(1e-13, 1e-6 * interval)) / interval).astype(np.int64)
-    low = int(place.min())
-    merged = np.bincount(place - low, weights=mass[known] * (1 - 1e-10))
-    return low, merged.astype(np.float64)
+@dataclass(frozen=True)
+class Block:
+    """`count` repetitions of steps that run in one of `orders`; which one is not known."""
+
+    count: int
+    orders: tuple[Order, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Blocks in their true order, the curve that they compose to, and the probability of the bad events left out."""
+
+    blocks: tuple[Block, ...]
+    curve: Curve
+    added: float
+
+
+def read_plan(steps: Sequence[Described]) -> Plan:
+    """The plan that `steps` describe, first step first.
+
+    Raises:
+        InvalidArgument: a count is no integer >= 0, a curve has no dominating pair, its inner order matters and is unknown, or a
+            range is wider than 100 nats.
+    """
+    if isinstance(steps, Curve) or not isinstance(steps, Iterable):
+        raise InvalidArgument(
+            f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}: put it in a list"
+        )
+    counted = [(n, curve) for curve, n in (_counted(item) for item in steps) if n > 0]
+    added = decimal_sum((n, _added(curve)) for n, curve in counted)
+    blocks = [Block(n, _orders(curve)) for n, curve in counted]
+    return Plan(tuple(block for block in blocks if any(block.orders)), Composed.of(counted), added)
+
+
+def _counted(item: Described) -> tuple[Curve, int]:
+    curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
+    if not isinstance(curve, Curve):
+        raise InvalidArgument(f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}")
+    return curve, whole("count", count, "how many times a step is repeated", least=0)
+
+
+def _added(curve: Curve) -> float:
+    """Probability of the bad events that `curve` adds to whatever its steps lose."""
+    if isinstance(curve, Approximate):
+        return decimal_sum([(1, curve.added), (1, _added(curve.curve))])
+    if isinstance(curve, Composed):
+        return decimal_sum((n, _added(part)) for n, part in curve.parts)
+    if isinstance(curve, Tighter) and (chosen := _range_member(curve)) is not None:
+        return _added(chosen)
+    losses = curve.losses()
+    return 0.0 if losses is None else losses.added
+
+
+def _orders(curve: Curve) -> tuple[Order, ...]:
+    """All orders in which the steps of `curve` may have run."""
+    counts: Counter[Step] = Counter()
+    for n, step in _atoms(curve, 1):
+        counts[step] += n
+    if len(counts) == 1 or not any(isinstance(step, RangeStep) for step in counts):
+        # Equal steps are in order whatever it is, and fixed pairs commute.
+        return (tuple(counts.elements()),)
+    found = tuple(order for order, _ in zip(_arrangements(counts), range(_MOST_ORDERS + 1), strict=False))
+    if len(found) > _MOST_ORDERS:
+        raise InvalidArgument(
+            f"a composition of {counts.total()} steps does not say in which order they ran, and that matters for bounded-range "
+            f"steps: pass its parts one by one, first step first (up to {_MOST_ORDERS} orders are tried)"
+        )
+    return found
+
+
+def _arrangements(counts: Counter[Step]) -> Iterator[Order]:
+    if not counts:
+        yield ()
+    for step in list(counts):
+        rest = counts - Counter({step: 1})
+        yield from ((step, *order) for order in _arrangements(rest))
+
+
+def _atoms(curve: Curve, count: int) -> Iterator[tuple[int, Step]]:
+    if isinstance(curve, Approximate):
+        yield from _atoms(curve.curve, count)
+    elif isinstance(curve, Composed):
+        for n, part in curve.parts:
+            yield from _atoms(part, count * n)
+    elif isinstance(curve, BoundedRange):
+        yield from [(count, _range_step(curve.epsilon0))] if curve.epsilon0 > 0 else []
+    elif isinstance(curve, Tighter) and (chosen := _range_member(curve)) is not None:
+        yield from _atoms(chosen, count)
+    else:
+        yield from _pairs(curve, count)
+
+
+def _range_step(width: float) -> RangeStep:
+    if width > WIDEST:
+        raise InvalidArgument(
+            f"a step has bounded range {width:g}, and the recursion takes at most {WIDEST:g} nats: compose it as a curve"
+        )
+    return RangeStep(width)
+
+
+def _range_member(curve: Tighter) -> Curve | None:
+    return next((member for member in curve.curves if isinstance(member, BoundedRange)), None)
+
+
+def _pairs(curve: Curve, count: int) -> Iterator[tuple[int, Step]]:
+    losses = curve.losses()
+    if losses is None:
+        raise InvalidArgument(
+            f"{curve!r} has no dominating pair: the dynamic programme takes bounded-range curves and curves with a privacy loss "
+            "distribution; Curve.epsilon converts any curve"
+        )
+    for n, loss in losses.steps:
+        yield count * n, PairStep(loss)
 
 
 def solve(plan: Plan, interval: float, reach: float, negligible: float) -> Solution:
@@ -79,9 +174,10 @@ def solve(plan: Plan, interval: float, reach: float, negligible: float) -> Solut
 
 def _operator(step: Step, interval: float, negligible: float, known: dict[Step, Operator]) -> Operator:
     if step not in known:
-        known[step] = (
-            RangeOperator(step.width, interval) if isinstance(step, RangeStep) else pair_operator(step.loss, interval, negligible)
-        )
+        if isinstance(step, RangeStep):
+            known[step] = RangeOperator(step.width, interval)
+        else:
+            known[step] = pair_operator(step.loss, interval, negligible)
     return known[step]
 
 

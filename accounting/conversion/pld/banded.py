@@ -1,27 +1,25 @@
-"""Pairs whose loss has a density proportional to e^(y/2) between two atoms: pure, bounded-range and Laplace pairs."""
+"""Pairs whose loss has atoms: two and a density between them (pure, bounded-range and Laplace pairs), or as many as a table."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
-from accounting.conversion.pld.loss import Floats, Pmf, grid_of, split
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from accounting.conversion.pld.loss import Floats, Law, Pmf, PrivacyLossDistribution, grid_of, on_grid, split
 
 _ULP = 2.0**-52
 # Masses are a handful of operations, each good to an ulp: this factor keeps them upper bounds.
 _UP = 1 + 2.0**-46
+_MANY_UP = 1 + 2.0**-44  # a sum of some tens of positive terms, each good to a few ulps
 
 
 @final
 @dataclass(frozen=True)
-class Banded:
+class Banded(Law):
     """Theorem P3: atoms at +-width, density proportional to e^(y/2) between them, and an infinite loss of probability `lost`.
 
     Args:
@@ -117,7 +115,44 @@ class Banded:
 
 def two_atoms(pair: Banded, interval: float) -> PrivacyLossDistribution:
     """A pair without a density as a pessimistic dp-accounting object, however wide it is."""
-    from dp_accounting.pld import privacy_loss_distribution
-
     masses = {place: weight * (1 - pair.lost) * _UP for place, weight in pair.atoms(interval).items() if weight > 0}
-    return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(masses, pair.lost, interval)
+    return on_grid(masses, pair.lost, interval)
+
+
+@final
+@dataclass(frozen=True)
+class Atoms(Law):
+    """Losses `places` (nats, increasing) of probabilities `weights`, and an infinite one of probability `lost`. Theorem M1."""
+
+    places: tuple[float, ...]
+    weights: tuple[float, ...]
+    lost: float = 0.0
+
+    @property
+    def scale(self) -> float:
+        places = np.array(self.places)
+        return float(np.sqrt(np.minimum(places**2, 8 * np.abs(places)) @ np.array(self.weights)))
+
+    @property
+    def reach(self) -> float:
+        return max(abs(self.places[0]), abs(self.places[-1]))
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        places, weights = np.array(self.places), np.array(self.weights)
+        left = np.floor(places / interval)
+        slack = 4 * _ULP * (np.abs(places) + interval) / interval
+        share = np.clip(np.expm1(left * interval - places) / np.expm1(-interval) + slack, 0.0, 1.0)
+        low = int(left[0])
+        cells = (left - low).astype(np.int64)
+        mass = np.bincount(cells, weights * (1 - share), int(cells[-1]) + 2) + np.bincount(cells + 1, weights * share)
+        return Pmf(low, np.asarray(mass * _MANY_UP, dtype=np.float64), self.lost * _MANY_UP)
+
+    def profile(self, y: Floats) -> Floats:
+        ahead = np.maximum(0.0, -np.expm1(np.subtract.outer(y, np.array(self.places)).clip(max=0.0)))
+        return np.minimum(1.0, (ahead @ np.array(self.weights) + self.lost) * _MANY_UP)
+
+    def cell(self, left: Floats, right: Floats) -> Floats:
+        beyond = np.append(0.0, np.cumsum(self.weights))
+        places = np.array(self.places)
+        found: Floats = beyond[np.searchsorted(places, right, "right")] - beyond[np.searchsorted(places, left, "right")]
+        return found

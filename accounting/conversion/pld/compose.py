@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy
 
-from accounting.conversion.pld.condense import MOST_STEPS
-from accounting.conversion.pld.grid import Parts, aligned, best_tilt, choose_interval, inflation
+from accounting.conversion.pld.grid import MOST_STEPS, Parts, aligned, best_tilt, choose_interval, inflation
+from accounting.conversion.pld.hull import RenyiLoss
 from accounting.conversion.pld.loss import TINY, Floats, Losses, grid_of
-from accounting.conversion.pld.renyi_loss import RenyiLoss
 
 # Most runs of all steps together: beyond, the rounding of the powers is no longer small against the law of the sum.
 _MOST_RUNS = 10**10
@@ -29,16 +27,18 @@ _MOST_SCALE = 500.0
 # up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
 _FINE, _COARSE = 1e-9, 1e-5
 _CELLS, _MOST_CELLS, _WORK = 2**16, 2**20, 2**22
-_WIDEST = 2**53  # cells of a window that is only measured
 _MOST_READ = 2**22  # cells of one step's law on the coarsest grid, which is only looked at
 _TAIL = 1e-10  # share of delta that cut-off tails may add in all
 # Mass left outside the window, in the tilted law: e^-32 on either side, found by Chernoff's bound at these multiples of 1/spread.
 _CLEAR = 32.0
+_MOVED = 1 / 128  # of the window, by the rounding to a coarser grid
 _MULTIPLES = (1.0, 2.0, 4.0, 8.0, 16.0)
 # A transform of n points errs by at most this times log2(n), relative in the 2-norm (Higham 2002, Theorem 24.2), twice over.
 _FFT = 16 * 2.0**-53
 _ULP = 2.0**-52
 _FLOOR = 1e-140
+_SPAN = 230.0  # nats that the powers of a running sum may fall before they start again from 1
+_ODD = sorted(3**b * 5**c for b in range(14) for c in range(10))  # up to 2^22
 _OUTWARD = 1e-11
 
 
@@ -168,49 +168,80 @@ def _compose(losses: Losses, theta: float, delta: float) -> _Total:
     laws = parts.tilted(theta)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by `_Total`
         density = _convolve(laws, parts, window)
-    step = math.exp(-theta * parts.interval)
-    slope = _summed(density[::-1], step * math.exp(-parts.interval))
+    rate = theta * parts.interval
+    slope = _summed(density[::-1], rate + parts.interval)
     # gain_i = sum over j >= i of density_j e^(-theta (y_j - y_i)) (1 - e^(y_i - y_j)), by a recursion without differences.
-    gain = _summed(np.append(0.0, -step * math.expm1(-parts.interval) * slope[:-1]), step)
+    gain = _summed(np.append(0.0, -math.exp(-rate) * math.expm1(-parts.interval) * slope[:-1]), rate)
     lost = min(1.0, (parts.infinity + window.above + losses.added) * (1 + 4 * _ULP))
-    error, slack = 1 + 4 * _ULP * window.size, 16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws))
+    error, slack = 1 + 4 * _ULP * (window.size + _SPAN), 16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws))
     return _Total(parts.interval, theta, parts.cumulant(theta), slack, window.low, gain[::-1] * error, slope[::-1] * error, lost)
 
 
-def _summed(terms: Floats, keep: float) -> Floats:
-    """y_i = terms_i + keep * y_(i-1): a triangular system of two bands, so that no filter library is imported."""
-    band = np.empty((2, len(terms)), order="F")
-    band[0], band[1] = 1.0, -keep
-    sums: Floats = scipy.linalg.lapack.dtbtrs(band, terms, uplo="L", diag="U")[0]
-    return sums.ravel()
+def _summed(terms: Floats, rate: float) -> Floats:
+    """y_i = terms_i + e^-rate y_(i-1), all terms >= 0, in pieces within which the powers stay floats."""
+    length = min(len(terms), max(1, int(_SPAN / rate)))
+    keep, sums, last = np.exp(-rate * np.arange(length)), np.empty_like(terms), 0.0
+    for start in range(0, len(terms), length):
+        piece = terms[start : start + length]
+        sums[start : start + length] = keep[: len(piece)] * (np.cumsum(piece / keep[: len(piece)]) + math.exp(-rate) * last)
+        last = sums[start + len(piece) - 1]
+    return sums
+
+
+def _fast_length(least: int) -> int:
+    """The least 2^a 3^b 5^c that is not below: transforms of such a length are quick."""
+    return min(odd << max(0, (-(-least // odd) - 1).bit_length()) for odd in _ODD)
 
 
 def _gridded(losses: Losses, theta: float, tail: float) -> tuple[Parts, _Window]:
     """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
     finest, coarsest = choose_interval(losses, _FINE), choose_interval(losses, _COARSE)
     rough = Parts.of(losses, coarsest, tail)
+    reach = _Reach.of(rough, theta)
     # Cells are spent on the window of the sum, and on the steps' own laws.
-    width = max(_window(rough, theta, _WIDEST).size, rough.size) * coarsest
+    width = max(reach.cells(rough)[1], rough.size) * coarsest
     least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
     interval = aligned(losses, max(least, min(coarsest, max(finest, width / _CELLS))))
     parts = Parts.of(losses, interval, tail)
-    return parts, _window(parts, theta)
+    reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta)
+    return parts, reach.window(parts, theta)
 
 
-def _window(parts: Parts, theta: float, most: int = 2 * _MOST_CELLS) -> _Window:
-    base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
-    steps = [multiple / spread for multiple in _MULTIPLES]
-    rises = [parts.cumulant(theta + s) - base for s in steps]
-    top = min((rise + _CLEAR) / s for rise, s in zip(rises, steps, strict=True))
-    bottom = max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta))
-    low, high = max(parts.least, math.floor(bottom / parts.interval)), min(parts.most, math.ceil(top / parts.interval))
-    # Any window is valid; where rounding left none, one cell stands for it, and where it left too many, some of them.
-    size = scipy.fft.next_fast_len(min(max(1, high - low + 1), most), real=True)
-    if low + size > parts.most:
-        return _Window(low, size, 0.0)
-    last = (low + size - 1) * parts.interval
-    above = min(base + rise - (theta + s) * last for rise, s in zip(rises, steps, strict=True))
-    return _Window(low, size, math.exp(min(0.0, above + _OUTWARD * (1 + abs(base)))))
+@dataclass(frozen=True)
+class _Reach:
+    """Where the tilted law of the sum lies but for e^-32 on either side, in nats; the tilt beyond theta that shows its top."""
+
+    bottom: float
+    top: float
+    step: float
+    cumulant: float
+
+    @staticmethod
+    def of(parts: Parts, theta: float) -> _Reach:
+        base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
+        steps = [multiple / spread for multiple in _MULTIPLES]
+        top, step = min(((parts.cumulant(theta + s) - base + _CLEAR) / s, s) for s in steps)
+        return _Reach(max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta)), top, step, base)
+
+    def holds(self, parts: Parts, theta: float) -> bool:
+        """Whether the law on this finer grid lies there too: rounding has moved the tilted sum by about twice this over theta."""
+        return self.cumulant - parts.cumulant(theta) <= theta * (self.top - self.bottom) * _MOVED
+
+    def cells(self, parts: Parts) -> tuple[int, int]:
+        """First cell and number of cells. Any are valid: where rounding left none, one stands for them."""
+        low = max(parts.least, math.floor(self.bottom / parts.interval))
+        return low, max(1, min(parts.most, math.ceil(self.top / parts.interval)) - low + 1)
+
+    def window(self, parts: Parts, theta: float) -> _Window:
+        """The cells that are computed, with a bound on the mass above them for the law on this very grid."""
+        low, cells = self.cells(parts)
+        size = _fast_length(min(cells, 2 * _MOST_CELLS))
+        if low + size > parts.most:
+            return _Window(low, size, 0.0)
+        beyond = theta + self.step
+        cumulant = parts.cumulant(beyond)
+        above = cumulant - beyond * (low + size - 1) * parts.interval
+        return _Window(low, size, math.exp(min(0.0, above + _OUTWARD * (1 + abs(cumulant)))))
 
 
 def _convolve(laws: list[Floats], parts: Parts, window: _Window) -> Floats:
@@ -223,7 +254,7 @@ def _convolve(laws: list[Floats], parts: Parts, window: _Window) -> Floats:
         # Squares of subnormals are slow, and the floor only adds; a dot product of this length would wait for threads.
         norm = math.sqrt(float(np.square(np.maximum(folded, _FLOOR)).sum()))
         norms.append(count * eta * norm)
-        transform = scipy.fft.rfft(folded)
+        transform = np.fft.rfft(folded)
         # Every frequency errs by less than the 2-norm of all their errors.
         own = np.log(np.abs(transform) + eta * math.sqrt(size) * norm)
         heights.append(own)
@@ -231,7 +262,7 @@ def _convolve(laws: list[Floats], parts: Parts, window: _Window) -> Floats:
         angle = np.remainder(angle + count * np.angle(transform), 2 * math.pi)
     error = _error(np.array(norms), heights, height, sum(parts.counts), size)
     error += eta * _root_mean(height, size)
-    law = scipy.fft.irfft(np.exp(height + 1j * angle), n=size)
+    law = np.fft.irfft(np.exp(height + 1j * angle), n=size)
     return np.roll(np.maximum(law, 0.0) + error, -(window.low % size))
 
 

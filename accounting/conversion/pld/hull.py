@@ -1,23 +1,28 @@
-"""A pair from a valid profile: the largest convex function below it is the divergence of some pair."""
+"""Pairs from valid profiles, those of Renyi bounds among them: the largest convex function below is some pair's divergence."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.loss import MOST_CELLS, Floats, Loss, Pmf, grid_of
+from accounting.conversion.pld.loss import MOST_CELLS, TINY, Floats, Loss, Pmf, grid_of
 
 _ULP = 2.0**-52
 _NOTHING = 1e-250  # an infinite loss this likely is no reason for a wider grid
+_ORDERS = 1 + np.geomspace(1.0101e-2, 1e6, 160)
+_BLOCK = 4096
+_POINTS = 1000  # of the hull of a Renyi bound, from loss 0 on
 MOST_REACH = 650.0  # nats: beyond, e^y leaves the floats, and the divergence there counts as infinite loss
 
 
 @final
 @dataclass(frozen=True)
-class Hull:
+class Hull(Loss):
     """The smallest of several valid profiles, made convex in e^y (Theorem P4).
 
     Args:
@@ -31,17 +36,12 @@ class Hull:
         return min(loss.scale for _, _, loss in self.bounds)
 
     @property
-    def period(self) -> float:
-        return 0.0
-
-    @property
     def reach(self) -> float:
         return min(MOST_REACH, min((loss for _, _, loss in self.bounds), key=lambda loss: loss.scale).reach)
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         reach = min(self._cells(interval, tail), int(MOST_REACH / interval))
-        mass, infinity = masses(self.profile(grid_of(0, reach, interval)), interval)
-        return Pmf(-reach, mass, infinity)
+        return hulled(self.profile(grid_of(0, reach, interval)), interval)
 
     def _cells(self, interval: float, tail: float) -> int:
         """How many cells the grid needs: those of the narrowest bound, if nothing of weight is left beyond them."""
@@ -58,13 +58,75 @@ class Hull:
 
     def profile(self, y: Floats) -> Floats:
         ahead = [factor * loss.profile(np.abs(y)) + added for factor, added, loss in self.bounds]
-        least = np.minimum(1.0, np.min(ahead, axis=0))
-        down = np.minimum(y, 0.0)
-        return np.where(y >= 0, least, -np.expm1(down) + np.exp(down) * least)
+        return either_way(y, np.minimum(1.0, np.min(ahead, axis=0)))
 
 
-def masses(values: Floats, interval: float) -> tuple[Floats, float]:
-    """Masses on -n..n and at infinity of the pair whose profile is the hull of `values` at 0..n times interval."""
+@final
+@dataclass(frozen=True)
+class RenyiLoss(Loss):
+    """The pair whose profile is the hull of all conversions of `values`, Renyi bounds (nats) at `orders` (Theorems P4 and P8)."""
+
+    orders: tuple[float, ...]
+    values: tuple[float, ...]
+
+    @staticmethod
+    def of(rdp: Callable[[Floats], Floats], table_orders: tuple[float, ...]) -> RenyiLoss | None:
+        """The pair of a bound known at any order, best read at `table_orders`; None if it is finite nowhere."""
+        orders = np.unique(np.append(_ORDERS, table_orders))
+        values = rdp(orders)
+        finite = np.isfinite(values)
+        if not finite.any() or not values[finite].any():
+            return None
+        return RenyiLoss(tuple(orders[finite].tolist()), tuple(values[finite].tolist()))
+
+    @property
+    def scale(self) -> float:
+        return math.sqrt(2 * max(self.values[0] / self.orders[0], 1e-300))
+
+    @property
+    def reach(self) -> float:
+        """How far from 0 its losses lie, but for a chance of `TINY`."""
+        return min(MOST_REACH, self._beyond(TINY))
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        # A hull over every so many grid points is a bound too, a little above; for one step it is worth no more.
+        far = min(MOST_REACH, self._beyond(tail))
+        stride = max(1, math.floor(far / interval / _POINTS))
+        reach = math.ceil(far / interval / stride)
+        hull = hulled(self.profile(grid_of(0, reach, interval * stride)), interval * stride)
+        mass = np.zeros((len(hull.mass) - 1) * stride + 1)
+        mass[::stride] = hull.mass
+        return Pmf(-reach * stride, mass, hull.infinity)
+
+    def _beyond(self, tail: float) -> float:
+        """An epsilon at which the profile is at most `tail`, or `TINY` if that is more."""
+        orders, values = np.array(self.orders), np.array(self.values)
+        logs = math.log(max(tail, TINY)) + np.log(orders)
+        return float(np.min(values + np.log1p(-1 / orders) - logs / (orders - 1)).clip(0.0))
+
+    def profile(self, y: Floats) -> Floats:
+        size = np.abs(y)
+        blocks = [self._smallest(size[start : start + _BLOCK]) for start in range(0, len(y), _BLOCK)]
+        # One up: what underflows to 0 is no bound.
+        return either_way(y, np.nextafter(np.concatenate(blocks), 1.0) if blocks else size)
+
+    def _smallest(self, y: Floats) -> Floats:
+        """Proposition 12 of Canonne, Kamath and Steinke at the best order, and the total variation; rounded up."""
+        orders, values = np.array(self.orders), np.array(self.values)
+        logs = (orders - 1) * (values - y[:, None] + np.log1p(-1 / orders)) - np.log(orders)
+        logs += 1e-13 * (1 + orders * (1 + y[:, None]))
+        variation = math.sqrt(-math.expm1(-self.values[0])) * (1 + 1e-13)
+        return np.minimum(np.exp(np.minimum(0.0, logs.min(axis=1))), min(1.0, variation))
+
+
+def either_way(y: Floats, ahead: Floats) -> Floats:
+    """A profile at every real y from its values at |y|: the pair is symmetric."""
+    down = np.minimum(y, 0.0)
+    return np.where(y >= 0, ahead, -np.expm1(down) + np.exp(down) * ahead)
+
+
+def hulled(values: Floats, interval: float) -> Pmf:
+    """The pair whose profile is the hull of `values` at 0..n times interval: its masses on -n..n and at infinity."""
     reach = len(values) - 1
     grid = grid_of(-reach, reach, interval)
     # The excess over (1 - e^y)_+ keeps its digits; slopes are those of the excess, and -1 more on the left of y = 0.
@@ -78,7 +140,7 @@ def masses(values: Floats, interval: float) -> tuple[Floats, float]:
     atoms = np.exp(grid[kept]) * (np.diff(slopes) - np.diff(left.astype(np.float64)))
     mass = np.zeros(2 * reach + 1)
     mass[kept] = np.maximum(0.0, atoms) + 8 * _ULP * (excess[kept] + 1e-300) / np.expm1(interval)
-    return mass, float(values[-1])
+    return Pmf(-reach, mass, float(values[-1]))
 
 
 def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:

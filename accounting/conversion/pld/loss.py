@@ -6,8 +6,10 @@ Every pair here is symmetric: the law of -L under Q is that of L under P, as gua
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,9 @@ from numpy.typing import NDArray
 from accounting.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution as PrivacyLossDistribution
+else:
+    PrivacyLossDistribution = Any  # only annotations name it, and dp-accounting takes a second to import
 
 Floats = NDArray[np.float64]
 TINY = 1e-299  # the least tail that is cut off
@@ -31,43 +35,42 @@ class Pmf:
     infinity: float
 
 
-class Loss(Protocol):
+class Loss(ABC):
     """The privacy loss of one dominating pair."""
 
     @property
+    @abstractmethod
     def scale(self) -> float:
         """A typical size of the loss in nats; it chooses grids and nothing else."""
-        ...
 
     @property
     def period(self) -> float:
         """A loss that grids should hit, for its atoms; 0 if there is none."""
-        ...
+        return 0.0
 
     @property
+    @abstractmethod
     def reach(self) -> float:
         """No finite loss of any weight lies beyond +-reach; it says whether a grid fits into memory."""
-        ...
 
+    @abstractmethod
     def pmf(self, interval: float, tail: float) -> Pmf:
         """The loss on multiples of `interval`, rounded so that no divergence shrinks (Theorem P2).
 
         Up to a mass of `tail` is cut off on either side: counted as infinite above, moved up to the lowest point below.
         """
-        ...
 
+    @abstractmethod
     def profile(self, y: Floats) -> Floats:
         """Hockey-stick divergence at every real y, rounded up."""
-        ...
 
 
-@runtime_checkable
-class Law(Loss, Protocol):
+class Law(Loss, ABC):
     """A loss whose distribution function is known, so that it can be rounded down as well."""
 
+    @abstractmethod
     def cell(self, left: Floats, right: Floats) -> Floats:
         """P(left < L <= right), to 1e-12 relative."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -78,23 +81,11 @@ class Losses:
     added: float = 0.0
 
 
-@runtime_checkable
-class Dominated(Protocol):
-    """A curve that may have a dominating pair."""
-
-    def losses(self) -> Losses | None:
-        """The pairs of all its steps; None if one of them has none."""
-        ...
-
-
 def to_dp_accounting(loss: Loss, interval: float) -> PrivacyLossDistribution:
     """`loss` as a pessimistic dp-accounting object on a grid of `interval` nats."""
-    from dp_accounting.pld import privacy_loss_distribution
-
     require_bearable(max(loss.period, 40 * loss.scale), interval)
     pmf = loss.pmf(interval, TINY)
-    masses = {pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}
-    return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(masses, pmf.infinity, interval)
+    return on_grid({pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}, pmf.infinity, interval)
 
 
 def require_bearable(reach: float, interval: float) -> None:
@@ -114,9 +105,14 @@ def require_bearable(reach: float, interval: float) -> None:
 
 def failing(delta0: float, interval: float) -> PrivacyLossDistribution:
     """A dp-accounting object that loses nothing but, with probability `delta0`, everything; finite mass stays 1 (Theorem P1)."""
+    return on_grid({0: 1.0}, delta0, interval)
+
+
+def on_grid(masses: Mapping[int, float], infinity: float, interval: float) -> PrivacyLossDistribution:
+    """A pessimistic dp-accounting object of these masses at multiples of `interval`, and at infinity."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability({0: 1.0}, delta0, interval)
+    return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(masses, infinity, interval)
 
 
 def grid_of(low: int, high: int, interval: float) -> Floats:

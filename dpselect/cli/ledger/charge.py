@@ -1,69 +1,60 @@
-"""`dpselect ledger charge` and `quota`: charges for what runs elsewhere, one or a file of them, and what limits charges."""
+"""`dpselect ledger charge`, `quota` and `affordable`: charges for what runs elsewhere, what limits charges, what still fits."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option, echo
 
-from accounting import Curve
-from accounting.errors import AccountingError
+import dpselect as dps
+from accounting import AccountingError, Curve, InvalidBudget, Relation
 from accounting.files import read_text
 from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, Window
-from accounting.ledger.canonical import loads
-from accounting.ledger.item import Chargeable, Terms, require_known
-from accounting.ledger.request import new_key
-from accounting.relation import Relation
-from dpselect.cli import options
-from dpselect.cli.output import NotShown, emit, told
-from dpselect.errors import InvalidRequest
+from accounting.ledger.item import Chargeable, Terms, new_key, require_known
+from accounting.ledger.stored_text import read_json
+from dpselect.cli import options, out
+from dpselect.cli.ledger import request
+from dpselect.cli.ledger.request import Dataset, OptionalUrl, Url
+from dpselect.cli.payment import told
 
-Url = Annotated[
-    str,
-    typer.Option("--ledger", envvar="DPSELECT_LEDGER", help="sqlite:///FILE or postgresql://USER@HOST/NAME.", show_envvar=True),
-]
-Dataset = Annotated[str, typer.Option("--dataset", help="Name of a dataset that the ledger declares.")]
+# Options of `affordable` that are not about the release.
+_NOT_ASKED = ("url", "dataset", "period", "team", "purpose", "config", "as_json", "_debug")
 _JSON = "The curve as JSON, or @FILE."
 
 
 def charge(
     url: Url,
     dataset: Dataset,
-    curve: Annotated[str | None, typer.Option("--curve", help=_JSON)] = None,
-    mechanism: Annotated[str | None, typer.Option("--mechanism", help=_JSON.replace("curve", "mechanism"))] = None,
+    curve: Annotated[str | None, Option(help=_JSON)] = None,
+    mechanism: Annotated[str | None, Option(help=_JSON.replace("curve", "mechanism"))] = None,
     batch: Annotated[
-        Path | None,
-        typer.Option("--batch", help="JSON lines, each with curve or mechanism, key, and what options say: all or none."),
+        Path | None, Option(help="JSON lines, each with curve or mechanism, key, and what options say: all or none.")
     ] = None,
-    relation: Annotated[
-        Relation | None, typer.Option("--relation", help="What a bare curve was proved for; a mechanism states its own.")
-    ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="How many times it runs.")] = 1,
-    key: Annotated[str | None, typer.Option("--key", help="Idempotency key: a retry with it charges nothing.")] = None,
-    period: Annotated[list[str] | None, typer.Option("--period", help="Period whose rows are read; may be repeated.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="What for. No private data: it is stored in clear.")] = None,
-    actor: Annotated[str | None, typer.Option("--actor", help="On whose behalf. Default: the system's user.")] = None,
-    team: Annotated[str | None, typer.Option("--team", help="Whose work it is, where there are quotas by team.")] = None,
-    purpose: Annotated[str | None, typer.Option("--purpose", help="What for, where there are quotas by purpose.")] = None,
-    fingerprint: Annotated[str | None, typer.Option("--fingerprint", help="Names the rows; not a plain hash of them.")] = None,
-    reserve: Annotated[bool, typer.Option("--reserve", help="Only reserve; then commit, or void before data are read.")] = False,
-    expires_in: Annotated[
-        float | None,
-        typer.Option("--expires-in", metavar="SECONDS", help="Of a reservation: then it is given back."),
-    ] = None,
+    relation: Annotated[Relation | None, Option(help="What a bare curve was proved for; a mechanism states its own.")] = None,
+    count: Annotated[int, Option(min=1, help="How many times it runs.")] = 1,
+    key: Annotated[str | None, Option(help="Idempotency key: a retry with it charges nothing.")] = None,
+    period: Annotated[list[str] | None, Option(help="Period whose rows are read; may be repeated.")] = None,
+    label: Annotated[str | None, Option(help="What for. No private data: it is stored in clear.")] = None,
+    actor: Annotated[str | None, Option(help="On whose behalf. Default: the system's user.")] = None,
+    team: Annotated[str | None, Option(help="Whose work it is, where there are quotas by team.")] = None,
+    purpose: Annotated[str | None, Option(help="What for, where there are quotas by purpose.")] = None,
+    fingerprint: Annotated[str | None, Option(help="Names the rows; not a plain hash of them.")] = None,
+    reserve: Annotated[bool, Option("--reserve", help="Only reserve; then commit, or void before data are read.")] = False,
+    expires_in: Annotated[float | None, Option(metavar="SECONDS", help="Of a reservation: then it is given back.")] = None,
     _debug: options.Debug = False,
 ) -> None:
     """Charge for a curve or mechanism that runs outside of this package, before it runs."""
     if expires_in is not None and not reserve:
-        raise InvalidRequest("--expires-in is a reservation's: add --reserve, for a charge cannot be given back")
+        raise dps.InvalidRequest("--expires-in is a reservation's: add --reserve, for a charge cannot be given back")
     common: Terms = {"relation": relation, "period": period or None, "label": label, "actor": actor, "team": team}
     common = {**common, "purpose": purpose, "fingerprint": fingerprint}
     if batch is not None:
         if curve is not None or mechanism is not None or key is not None or count != 1 or reserve:
-            raise InvalidRequest(
+            raise dps.InvalidRequest(
                 "--batch states what is charged in its lines: leave out --curve, --mechanism, --key, --count, --reserve"
             )
         _charge_all(url, dataset, batch, common)
@@ -82,19 +73,16 @@ def charge(
 def quota(
     url: Url,
     dataset: Dataset,
-    name: Annotated[str, typer.Option("--name", help="Of the quota; the same name again replaces it.")],
+    name: Annotated[str, Option(help="Of the quota; the same name again replaces it.")],
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     rho: options.Rho = None,
-    by: Annotated[Scope | None, typer.Option("--by", help="Whose charges count. Default: everybody's together.")] = None,
-    of: Annotated[str | None, typer.Option("--of", help="The one who is limited. Default: each by this much.")] = None,
-    window: Annotated[Window, typer.Option("--window", help="Limit each such period of the data, or all rows.")] = "whole",
-    rolling: Annotated[
-        int | None,
-        typer.Option("--rolling", metavar="N", help="Limit every N consecutive periods, 30 days for example."),
-    ] = None,
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the quota away. The dataset's budget stays.")] = False,
-    actor: Annotated[str | None, typer.Option("--actor", help="Who declares it. Default: the system's user.")] = None,
+    by: Annotated[Scope | None, Option(help="Whose charges count. Default: everybody's together.")] = None,
+    of: Annotated[str | None, Option(help="The one who is limited. Default: each by this much.")] = None,
+    window: Annotated[Window, Option(help="Limit each such period of the data, or all rows.")] = "whole",
+    rolling: Annotated[int | None, Option(metavar="N", help="Limit every N consecutive periods, 30 days for example.")] = None,
+    withdraw: Annotated[bool, Option("--withdraw", help="Take the quota away. The dataset's budget stays.")] = False,
+    actor: Annotated[str | None, Option(help="Who declares it. Default: the system's user.")] = None,
     _debug: options.Debug = False,
 ) -> None:
     """Limit what a person, a team, a purpose or a stretch of the data's time may spend of a dataset's budget.
@@ -105,12 +93,12 @@ def quota(
         quotas = ledger.quotas(dataset)
         if withdraw:
             if any(value is not None for value in (epsilon, delta, rho, by, of, rolling)) or window != "whole":
-                raise InvalidRequest("--withdraw goes with --name alone: what is withdrawn has no limit and no scope")
+                raise dps.InvalidRequest("--withdraw goes with --name alone: what is withdrawn has no limit and no scope")
             entry = quotas.withdraw(name, actor=actor)
         else:
             limit = options.budget_over(None, epsilon, delta, rho)
             entry = quotas.declare(Quota(name=name, limit=limit, by=by, of=of, window=window, rolling=rolling), actor=actor)
-    typer.echo(f"entry {entry.seq}: quota {name} {'withdrawn' if withdraw else 'declared'}")
+    echo(f"entry {entry.seq}: quota {name} {'withdrawn' if withdraw else 'declared'}")
 
 
 def echo_receipt(receipt: Receipt) -> None:
@@ -121,9 +109,9 @@ def echo_receipt(receipt: Receipt) -> None:
 
 def _tell(words: str) -> None:
     try:
-        emit(words + "\n")
-    except NotShown as error:
-        raise NotShown(f"{error}; what was done is done: {words}") from None
+        out.emit(words + "\n")
+    except out.NotShown as error:
+        raise out.NotShown(f"{error}; what was done is done: {words}") from None
 
 
 def _charge_all(url: str, dataset: str, batch: Path, common: Terms) -> None:
@@ -139,7 +127,7 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
     for number, line in enumerate(read_text(batch, InvalidEntry, "the batch").splitlines(), 1):
         try:
             if line.strip():
-                yield _line(loads(line), common)
+                yield _line(read_json(line), common)
         except AccountingError as error:
             raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
 
@@ -155,13 +143,101 @@ def _line(data: dict[str, Any], common: Terms) -> tuple[Curve | Chargeable, Term
 
 def _item(curve: str | None, mechanism: str | None) -> Any:
     if (curve is None) == (mechanism is None):
-        raise InvalidRequest("give either --curve or --mechanism: what is charged")
+        raise dps.InvalidRequest("give either --curve or --mechanism: what is charged")
     if curve is not None:
         return Curve.from_json(_text(curve))
-    from dpselect.mechanisms import Mechanism  # a ledger is read without knowing mechanisms
-
-    return Mechanism.from_json(_text(mechanism or ""))
+    return dps.Mechanism.from_json(_text(mechanism or ""))
 
 
 def _text(argument: str) -> str:
     return read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
+
+
+def affordable(
+    url: OptionalUrl = None,
+    dataset: Annotated[str | None, Option(help="Name of a dataset that the ledger declares.")] = None,
+    period: Annotated[list[str] | None, Option(help="Period whose rows are read; may be repeated.")] = None,
+    team: Annotated[str | None, Option(help="As of topk.")] = None,
+    purpose: Annotated[str | None, Option(help="As of topk.")] = None,
+    config: Annotated[Path | None, Option(help="The file that topk is given; options override what it says.")] = None,
+    k: Annotated[int | None, Option(min=1, help="How many items one release gives.")] = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    rho: options.Rho = None,
+    releases: options.Releases = None,
+    domain: Annotated[Path | None, Option(help="A public catalogue of items; without it, an unknown domain.")] = None,
+    domain_column: Annotated[str | None, Option(metavar="COLUMN", help="Its column of items.")] = None,
+    with_counts: options.WithCounts = False,
+    mechanism: Annotated[str | None, Option(metavar="KIND", help="Kind of mechanism. Default: as topk.")] = None,
+    kbar: Annotated[int | None, Option(min=1, help="As of topk.")] = None,
+    max_items_per_user: Annotated[int | None, Option(min=1, help="As of topk.")] = None,
+    clip: Annotated[float | None, Option(metavar="C", help="As of topk.")] = None,
+    items_per_user: Annotated[float | None, Option(help="As of topk.")] = None,
+    as_json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    """How many more releases fit, made as `topk` would with these options; what runs out first, and what to change.
+
+    No log is read and nothing is charged.
+    """
+    stated = {name: value for name, value in locals().items() if name not in _NOT_ASKED}
+    file = request.read(config) if config is not None and (dataset is None or url is None) else request.LedgerFile()
+    name = dataset or file.dataset
+    if name is None:
+        raise dps.InvalidRequest("no dataset is named: give --dataset, or a file with a [ledger] (--config)")
+    terms = {"team": team or file.team, "purpose": purpose or file.purpose}
+    session = dps.Session.open(file.url_or(url), name, period=period or file.period or None, **terms)
+    release = _release(stated | {"ledger": file.url_or(url), "dataset": name}, config, session)
+    found = _found(session, release)
+    echo(json.dumps(found, indent=2) if as_json else _words(found))
+
+
+def _release(stated: dict[str, Any], config: Path | None, session: dps.Session) -> dps.Mechanism:
+    """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
+    from dpselect.cli import config as files  # and all that follows knows every mechanism, which other verbs do without
+    from dpselect.cli.question import configured
+    from dpselect.cli.topk.command import topk
+    from dpselect.cli.topk.request import asked
+
+    data = files.Config().data if config is None else files.read(config).data
+    columns = {"user": data.user or "user", "item": data.item or "item"}
+    relation = session.dataset.relation if config is None else None
+    absent = dict.fromkeys(signature(topk).parameters)
+    try:
+        question = asked({**absent, **stated, **columns, "events": Path(), "relation": relation}, config)
+    except InvalidBudget as error:
+        raise InvalidBudget(
+            f"{error}. It is the budget of one release, or of as many as --releases says; with --releases alone it is "
+            "the dataset's"
+        ) from None
+    return configured(question)
+
+
+def _found(session: dps.Session, release: dps.Mechanism) -> dict[str, Any]:
+    one_by_one, dataset = session.affordable(release, one_by_one=True), session.dataset
+    return {
+        "dataset": dataset.name,
+        "period": one_by_one.period or None,
+        "mechanism": type(release).__name__,
+        "one_by_one": int(one_by_one),
+        "runs_out": one_by_one.runs_out,
+        "reason": one_by_one.reason,
+        "remedy": one_by_one.remedy,
+        "as_one_plan": session.affordable(release),
+    }
+
+
+def _words(found: dict[str, Any]) -> str:
+    first = {"divergence": "divergence", "failure": "failure probability (delta0)", None: "neither part"}[found["runs_out"]]
+    where = f"{found['dataset']}, {found['period']}" if found["period"] else found["dataset"]
+    return "\n".join(
+        [
+            f"{found['one_by_one']:,} more release(s) by {found['mechanism']} fit into {where}, charged one by one",
+            f"  runs out first: {first}",
+            f"  why: {found['reason']}",
+            f"  for more: {found['remedy']}",
+            f"  as one plan that is fixed now: {found['as_one_plan']:,} (Session.schedule, Session.select_many). It differs: "
+            "a plan is priced as a whole, and may take all there is; releases one by one may depend on earlier answers, and "
+            "each is priced in the filter's own unit",
+        ]
+    )

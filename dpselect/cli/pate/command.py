@@ -2,73 +2,70 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
+from rich.console import Console, Group
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+from rich.text import Text
+from typer import Argument, Exit, Option, echo
 
-from accounting import AccountingError, Budget
-from dpselect.cli import json_output, options
-from dpselect.cli.guard import FAILED, Note
-from dpselect.cli.output import NotShown, emit
-from dpselect.cli.pate import text as pate_text
-from dpselect.cli.pate.request import Kind, PateRequest, labelled
-from dpselect.cli.printable import printable
-from dpselect.errors import InvalidRequest
+import dpselect
+from accounting import AccountingError, Budget, Unaffordable, best_epsilon
+from accounting.spending.standing import left_in_words
+from dpselect import InvalidRequest
+from dpselect.cli import options, out
+from dpselect.cli.guarantee import finite, rounded_up
+from dpselect.cli.guard import FAILED, Note, printable
+from dpselect.cli.pate.request import Kind, PateAnswer, PateRequest, labelled
 from dpselect.pate.ballots.ballots import Missing
+from dpselect.pate.labelling.run import ProgressCallback
 from dpselect.pate.labelling.spool import Spool
 
-Option = typer.Option
+_CUSTOMARY_DELTA = 1e-6
+_SETTINGS = ("sigma", "threshold", "sigma_threshold", "tau", "rho", "failure_delta", "kbar")
 
 
 def pate(
     votes: Annotated[
-        Path,
-        typer.Argument(metavar="VOTES", help="A .npz file: an array 'votes', or a sparse matrix. Nothing in it is executed."),
+        Path, Argument(metavar="VOTES", help="A .npz file: an array 'votes', or a sparse matrix. Nothing in it is executed.")
     ],
-    output: Annotated[Path, Option("--output", help="Where the labels go: a .npz, .csv or .jsonl file.")],
-    mechanism: Annotated[Kind, Option("--mechanism", help="How teachers' votes become labels.")],
+    output: Annotated[Path, Option(help="Where the labels go: a .npz, .csv or .jsonl file.")],
+    mechanism: Annotated[Kind, Option(help="How teachers' votes become labels.")],
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
-    sigma: Annotated[
-        float | None, Option("--sigma", help="Noise of a round in votes, in place of a budget. Not for stable.")
-    ] = None,
+    sigma: Annotated[float | None, Option(help="Noise of a round in votes, in place of a budget. Not for stable.")] = None,
     threshold: Annotated[
-        float | None,
-        Option("--threshold", help="Votes that a noisy count must exceed: confident; binary and tau, where half is the default."),
+        float | None, Option(help="Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")
     ] = None,
     sigma_threshold: Annotated[
-        float | None,
-        Option("--sigma-threshold", help="Noise of the test of confident, in votes. Default with a budget: 2 sigma."),
+        float | None, Option(help="Noise of the test of confident, in votes. Default with a budget: 2 sigma.")
     ] = None,
-    tau: Annotated[int | None, Option("--tau", min=1, help="Votes on a ballot at most, for tau; longer ballots are cut.")] = None,
-    salt: Annotated[str, Option("--salt", help="Public text that decides which votes of a long ballot are kept.")] = "",
-    rho: Annotated[
-        float | None, Option("--rho", help="zCDP parameter of a round of stable, in nats, in place of a budget.")
-    ] = None,
-    failure_delta: Annotated[float | None, Option("--failure-delta", help="Probability of failure of a round of stable.")] = None,
-    kbar: Annotated[int | None, Option("--kbar", min=1, help="The most labels of an item, for stable. Default: all.")] = None,
-    teachers: Annotated[
-        int | None, Option("--teachers", min=1, help="How many teachers there are, where VOTES holds a matrix.")
-    ] = None,
+    tau: Annotated[int | None, Option(min=1, help="Votes on a ballot at most, for tau; longer ballots are cut.")] = None,
+    salt: Annotated[str, Option(help="Public text that decides which votes of a long ballot are kept.")] = "",
+    rho: Annotated[float | None, Option(help="zCDP parameter of a round of stable, in nats, in place of a budget.")] = None,
+    failure_delta: Annotated[float | None, Option(help="Probability of failure of a round of stable.")] = None,
+    kbar: Annotated[int | None, Option(min=1, help="The most labels of an item, for stable. Default: all.")] = None,
+    teachers: Annotated[int | None, Option(min=1, help="How many teachers there are, where VOTES holds a matrix.")] = None,
     stacked: Annotated[
         bool, Option("--stacked", help="The matrix has a row for each teacher and round, not one of counts for each round.")
     ] = False,
-    missing: Annotated[Missing, Option("--missing", help="Whether empty ballots and empty rounds are refused.")] = "refuse",
-    batch_size: Annotated[int, Option("--batch-size", min=1, help="Rounds that are charged and kept together.")] = 100,
+    missing: Annotated[Missing, Option(help="Whether empty ballots and empty rounds are refused.")] = "refuse",
+    batch_size: Annotated[int, Option(min=1, help="Rounds that are charged and kept together.")] = 100,
     ledger: Annotated[
-        str | None, Option("--ledger", help="Ledger that is charged before each batch. Default: one made beside the output.")
+        str | None, Option(help="Ledger that is charged before each batch. Default: one made beside the output.")
     ] = None,
-    dataset: Annotated[str | None, Option("--dataset", help="Dataset of the ledger whose budget pays.")] = None,
+    dataset: Annotated[str | None, Option(help="Dataset of the ledger whose budget pays.")] = None,
     period: Annotated[
-        str | None, Option("--period", help="Period whose rows the votes come from, where the dataset has a budget per period.")
+        str | None, Option(help="Period whose rows the votes come from, where the dataset has a budget per period.")
     ] = None,
-    key: Annotated[str | None, Option("--key", help="Idempotency key of the job. Default: a random one.")] = None,
+    key: Annotated[str | None, Option(help="Idempotency key of the job. Default: a random one.")] = None,
     pay_for_what_came_out: Annotated[
-        bool,
-        Option("--pay-for-what-came-out", help="Rounds of confident that abstain cost their test alone; with --ledger."),
+        bool, Option("--pay-for-what-came-out", help="Rounds of confident that abstain cost their test alone; with --ledger.")
     ] = False,
     resume: Annotated[
         bool, Option("--resume", help="Continue a job that was interrupted. Nothing is charged or drawn twice.")
@@ -81,45 +78,25 @@ def pate(
     Each round is one item. A budget (--epsilon and --delta) is that of all rounds together; without one, the noise of a round is
     stated. The guarantee protects one private record, which changes one teacher's ballots in all rounds.
     """
-    stated = {
-        "sigma": sigma,
-        "threshold": threshold,
-        "sigma_threshold": sigma_threshold,
-        "tau": tau,
-        "rho": rho,
-        "failure_delta": failure_delta,
-        "kbar": kbar,
-    }
+    stated = locals()
     request = PateRequest(
-        votes=votes,
-        output=output,
-        mechanism=mechanism,
-        settings={name: value for name, value in stated.items() if value is not None},
+        **{field.name: stated[field.name] for field in fields(PateRequest) if field.name in stated},
+        settings={name: stated[name] for name in _SETTINGS if stated[name] is not None},
         budget=_budget(epsilon, delta),
-        teachers=teachers,
-        stacked=stacked,
-        missing=missing,
-        salt=salt,
-        batch_size=batch_size,
-        ledger=ledger,
-        dataset=dataset,
-        period=period,
-        key=key,
-        resume=resume,
         pay="spent" if pay_for_what_came_out else "curve",
     )
-    with _kept(request), pate_text.bar() as progress:
+    with _kept(request), labelling() as progress:
         answer = labelled(request, progress)
-    told = pate_text.facts_of(answer, delta)
+    told = _facts_of(answer, delta)
     try:
-        emit(json_output.as_json(told) + "\n" if json else pate_text.shown(told))
-    except NotShown as error:
-        raise NotShown(
+        out.emit(out.json_text(told) + "\n" if json else _shown(told))
+    except out.NotShown as error:
+        raise out.NotShown(
             f"{error}; the labels lie in {str(output)!r} and are paid for under the keys {answer.job.key}/..."
         ) from None
     if answer.progress.stopped is not None:
-        typer.echo(f"error: {printable(answer.progress.stopped)}", err=True)
-        raise typer.Exit(FAILED)
+        echo(f"error: {printable(answer.progress.stopped)}", err=True)
+        raise Exit(FAILED)
 
 
 @contextmanager
@@ -127,10 +104,9 @@ def _kept(request: PateRequest) -> Iterator[None]:
     """Whatever interrupts a job says where it stands."""
     try:
         yield
-    except AccountingError:
-        raise
     except BaseException as error:
-        error.add_note(Note(_standing(request)))
+        if not isinstance(error, AccountingError):
+            error.add_note(Note(_standing(request)))
         raise
 
 
@@ -153,3 +129,84 @@ def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
             raise InvalidRequest(f"--delta={delta:g} must lie strictly between 0 and 1")
         return None
     return options.budget(epsilon, delta, None)
+
+
+def labelling(console: Console | None = None) -> AbstractContextManager[ProgressCallback | None]:
+    return out.bar("labelling rounds", MofNCompleteColumn(), TimeRemainingColumn(), console=console)
+
+
+def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
+    """The job and its price as plain data; epsilon is stated at `delta`, by default at a customary one with room for failures."""
+    job, done = answer.job, answer.progress
+    curve = job.mechanism.curve
+    at = max(_CUSTOMARY_DELTA, min(0.5, 2 * done.rounds * curve.delta0)) if delta is None else delta
+    epsilon = best_epsilon(done.rounds * curve, at, thorough=True).value if done.rounds else 0.0
+    return {
+        "dpselect": dpselect.__version__,
+        "job": {"key": job.key, "batch_size": job.batch_size, "folder": str(answer.request.folder)},
+        "output": str(answer.request.output),
+        "rounds": {
+            "asked": job.rounds,
+            "labelled": done.rounds,
+            "answered": done.answered,
+            "abstained": done.rounds - done.answered,
+        },
+        "guarantee": {"relation": job.mechanism.relation, "epsilon": finite(epsilon), "delta": at},
+        "mechanism": json.loads(job.mechanism.to_json()),
+        "curve": json.loads(curve.to_json()),
+        "ledger": _ledger(answer),
+    }
+
+
+def _ledger(answer: PateAnswer) -> dict[str, Any]:
+    payer, total = answer.payer, answer.payer.total
+    left = total.remaining
+    return {
+        "own": answer.request.ledger is None,
+        "dataset": payer.dataset,
+        "period": payer.period,
+        "remaining": {"main": left.main, "failure": left.failure, "in_words": left_in_words(total.budget, total.spent)},
+        "rounds_left": _rounds_left(answer),
+    }
+
+
+def _rounds_left(answer: PateAnswer) -> int:
+    try:
+        return answer.payer.buys(answer.job.mechanism)
+    except Unaffordable:
+        return 0
+
+
+def _shown(told: dict[str, Any]) -> Group:
+    """`_facts_of` for people."""
+    price = out.heading("Price"), out.facts(_price(told))
+    return Group(out.heading(_first(told)), Text(), *price, Text(), *_ledger_text(told))
+
+
+def _first(told: dict[str, Any]) -> str:
+    rounds = told["rounds"]
+    start = f"Labelled {rounds['labelled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "
+    start += f"{rounds['abstained']} abstained."
+    return f"{start} The labels are in {printable(told['output'])}." if rounds["labelled"] else start
+
+
+def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    stated, mechanism = told["guarantee"], told["mechanism"]
+    epsilon = "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'])}"
+    yield "all rounds", f"{epsilon} at delta {stated['delta']:g}, whatever the votes"
+    yield "protects", "one private record: it changes one teacher's ballots in all rounds (replace_one)"
+    settings = (f"{name}={value}" for name, value in mechanism.items() if name != "kind" and value is not None)
+    yield "mechanism", f"{mechanism['kind']} ({', '.join(settings)})"
+
+
+def _ledger_text(told: dict[str, Any]) -> tuple[Any, ...]:
+    ledger, folder = told["ledger"], printable(told["job"]["folder"])
+    if ledger["own"]:
+        pairs = [("ledger", f"its own, in {folder}, with a budget of this job; further jobs on these teachers add to the price")]
+    else:
+        rounds = f"{ledger['remaining']['in_words']}, which buys {ledger['rounds_left']} more rounds one by one (a plan for "
+        rounds += "the whole budget is priced as a whole and buys more: pate.rounds_for)"
+        pairs = [("dataset", printable(ledger["dataset"])), ("left", rounds)]
+    pairs.append(("key", printable(told["job"]["key"])))
+    pairs.append(("folder", f"{folder} keeps the labels of every batch; it may be deleted when the job is done"))
+    return out.heading("Ledger"), out.facts(pairs)

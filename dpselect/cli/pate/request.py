@@ -11,18 +11,14 @@ from typing import Any, Final, Literal
 
 from accounting import Budget, Ledger
 from accounting.files import require_new
-from dpselect import pate
+from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
 from dpselect.calibration import knob_of
-from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.traits import Pay
 from dpselect.pate.ballots.ballots import Ballots, Missing
-from dpselect.pate.labelling.job import Job, JobConflict, VotesFileError
-from dpselect.pate.labelling.output import check_format, is_ours, write_output
-from dpselect.pate.labelling.payer import Payer, kept_ledger, own_ledger
-from dpselect.pate.labelling.run import Labelling, Progress, ProgressCallback, finished
+from dpselect.pate.labelling.job import Job, JobConflict, Payer, VotesFileError, kept_ledger, own_ledger
+from dpselect.pate.labelling.run import Labelling, Progress, ProgressCallback, check_format, finished, is_ours, write_output
 from dpselect.pate.labelling.spool import Spool
-from dpselect.pate.labelling.votes import VotesFile, read_votes
+from dpselect.pate.labelling.votes_file import VotesFile, read_votes
 
 Kind = Literal["gnmax", "confident", "binary", "tau", "stable"]
 CLASSES: Final[dict[Kind, Any]] = {

@@ -5,53 +5,41 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
+from typer import Option, echo
 
 from accounting import Relation
-from dpselect.cli import json_output, options, progress
+from dpselect import InvalidRequest, ReleasePlan
+from dpselect.cli import options, out
 from dpselect.cli.config import write as write_config
-from dpselect.cli.output import require_targets
-from dpselect.cli.plan import output as plan_output
-from dpselect.cli.plan import text as plan_text
+from dpselect.cli.plan import view
 from dpselect.cli.plan.request import PlanQuestion, chosen, question
-from dpselect.errors import InvalidRequest
-from dpselect.planning import ReleasePlan
-from dpselect.planning.charts import Chart
-from dpselect.planning.explore import explore
+from dpselect.planning.explore import Chart, explore
 from dpselect.planning.task import Charged, Criterion
-
-Option = typer.Option
 
 
 def plan(
-    k: Annotated[int | None, Option("--k", min=1, help="How many items each release has.")] = None,
-    releases: Annotated[int | None, Option("--releases", min=1, help="How many releases share the budget. Default: 1.")] = None,
+    k: Annotated[int | None, Option(min=1, help="How many items each release has.")] = None,
+    releases: Annotated[int | None, Option(min=1, help="How many releases share the budget. Default: 1.")] = None,
     schedule: Annotated[
-        str | None,
-        Option(
-            "--schedule", metavar="NxK,...", help="Releases of several sizes, 30x10,1x100 for example, in place of those two."
-        ),
+        str | None, Option(metavar="NxK,...", help="Releases of several sizes, 30x10,1x100 for example, in place of those two.")
     ] = None,
-    epsilon: Annotated[float | None, Option("--epsilon", help="Budget of all releases together, in nats.")] = None,
+    epsilon: Annotated[float | None, Option(help="Budget of all releases together, in nats.")] = None,
     delta: Annotated[
-        float | None, Option("--delta", help="Part of that budget: the probability that may fall outside epsilon or rho.")
+        float | None, Option(help="Part of that budget: the probability that may fall outside epsilon or rho.")
     ] = None,
     rho: Annotated[
-        float | None, Option("--rho", help="Budget of all releases under zero-concentrated privacy, in place of --epsilon.")
+        float | None, Option(help="Budget of all releases under zero-concentrated privacy, in place of --epsilon.")
     ] = None,
     shape: Annotated[
-        str | None,
-        Option("--shape", help="What the data look like: zipf:EXPONENT, uniform, or a CSV file of counts that are public."),
+        str | None, Option(help="What the data look like: zipf:EXPONENT, uniform, or a CSV file of counts that are public.")
     ] = None,
-    items: Annotated[int | None, Option("--items", min=1, help="How many items there are, for zipf and uniform.")] = None,
-    users: Annotated[int | None, Option("--users", min=1, help="How many users there are, for zipf and uniform.")] = None,
+    items: Annotated[int | None, Option(min=1, help="How many items there are, for zipf and uniform.")] = None,
+    users: Annotated[int | None, Option(min=1, help="How many users there are, for zipf and uniform.")] = None,
     items_per_user: Annotated[
-        float | None, Option("--items-per-user", help="Items that a user touches on average, for zipf and uniform. Default: 1.")
+        float | None, Option(help="Items that a user touches on average, for zipf and uniform. Default: 1.")
     ] = None,
-    column: Annotated[
-        str | None, Option("--column", help="Column of the CSV file that holds the counts, if it has several.")
-    ] = None,
+    column: Annotated[str | None, Option(help="Column of the CSV file that holds the counts, if it has several.")] = None,
     declared_public: Annotated[
         bool | None,
         Option("--i-declare-public", help="The counts in the CSV file were published or made up; without this it is refused."),
@@ -64,56 +52,48 @@ def plan(
         bool | None, Option("--order/--set", help="Whether the order of the items is needed or their set suffices. Default: set.")
     ] = None,
     relation: Annotated[
-        Relation | None, Option("--relation", help="What neighbouring logs differ by, as for topk. Default: add_remove.")
+        Relation | None, Option(help="What neighbouring logs differ by, as for topk. Default: add_remove.")
     ] = None,
     max_items_per_user: Annotated[
-        int | None, Option("--max-items-per-user", min=1, help="Each user is counted for at most so many items, as for topk.")
+        int | None, Option(min=1, help="Each user is counted for at most so many items, as for topk.")
     ] = None,
     groups: Annotated[
-        int | None, Option("--groups", min=1, help="How many groups there are, of each of which the top k is released.")
+        int | None, Option(min=1, help="How many groups there are, of each of which the top k is released.")
     ] = None,
-    groups_per_user: Annotated[
-        float | None, Option("--groups-per-user", min=1, help="Groups that a user is in on average. Default: 1.")
-    ] = None,
+    groups_per_user: Annotated[float | None, Option(min=1, help="Groups that a user is in on average. Default: 1.")] = None,
     group_exponent: Annotated[
-        float | None,
-        Option("--group-exponent", min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1."),
+        float | None, Option(min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1.")
     ] = None,
     max_groups_per_user: Annotated[
-        int | None, Option("--max-groups-per-user", min=1, help="Each user is kept in at most so many groups, as for topk.")
+        int | None, Option(min=1, help="Each user is kept in at most so many groups, as for topk.")
     ] = None,
     charged: Annotated[
-        Charged | None,
-        Option("--charged", help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger]."),
+        Charged | None, Option(help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger].")
     ] = None,
     with_counts: Annotated[
         bool | None,
         Option("--with-counts/--no-counts", help="Whether each release also counts the users of every item, with an interval."),
     ] = None,
     mechanism: Annotated[
-        list[str] | None, Option("--mechanism", metavar="KIND", help="Consider this kind only; may be repeated. Default: all.")
+        list[str] | None, Option(metavar="KIND", help="Consider this kind only; may be repeated. Default: all.")
     ] = None,
-    rank_by: Annotated[Criterion | None, Option("--rank-by", help="What the mechanisms are ranked by. Default: recall.")] = None,
-    rounds: Annotated[int | None, Option("--rounds", min=100, help="Simulated runs for each mechanism. Default: 4000.")] = None,
-    level: Annotated[float | None, Option("--level", help="Confidence of the intervals. Default: 0.95.")] = None,
-    seed: Annotated[int | None, Option("--seed", min=0, help="Seed of the simulations; never of a release. Default: 0.")] = None,
-    config: Annotated[Path | None, Option("--config", help="TOML file with the same settings; options override it.")] = None,
+    rank_by: Annotated[Criterion | None, Option(help="What the mechanisms are ranked by. Default: recall.")] = None,
+    rounds: Annotated[int | None, Option(min=100, help="Simulated runs for each mechanism. Default: 4000.")] = None,
+    level: Annotated[float | None, Option(help="Confidence of the intervals. Default: 0.95.")] = None,
+    seed: Annotated[int | None, Option(min=0, help="Seed of the simulations; never of a release. Default: 0.")] = None,
+    config: Annotated[Path | None, Option(help="TOML file with the same settings; options override it.")] = None,
     write: Annotated[
-        Path | None, Option("--write", help="Write the settings and the best mechanism to this TOML file, for topk --config.")
+        Path | None, Option(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
     ] = None,
-    choose: Annotated[str | None, Option("--choose", metavar="NAME", help="Write this mechanism instead of the best.")] = None,
+    choose: Annotated[str | None, Option(metavar="NAME", help="Write this mechanism instead of the best.")] = None,
     everything: Annotated[
         bool, Option("--all", help="Also show the question, every mechanism, and why others are not planned.")
     ] = False,
     curves: Annotated[
         bool, Option("--curves", help="Also show quality against epsilon, k and the number of releases, and the price.")
     ] = False,
-    figures: Annotated[
-        Path | None, Option("--figures", metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")
-    ] = None,
-    html: Annotated[
-        Path | None, Option("--html", help="Write the plan and those curves as one page that needs no network.")
-    ] = None,
+    figures: Annotated[Path | None, Option(metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")] = None,
+    html: Annotated[Path | None, Option(help="Write the plan and those curves as one page that needs no network.")] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
@@ -125,25 +105,25 @@ def plan(
     stated = {name: value for name, value in locals().items() if name not in ("config", "write", "everything", "json", "_debug")}
     asked = question(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
     _require_target(write, choose, config, html)
-    plan_output.require_targets(figures=figures, html=html)
-    with progress.counted("planning") as callback:
+    view.require_targets(figures=figures, html=html)
+    with out.counted("planning") as callback:
         found = asked.answer(callback)
     planned = found.recommended if choose is None else found.named(choose)
     kept = None if write is None else chosen(asked.config, found, planned)
     charts = _explored(asked, found) if curves or figures is not None or html is not None else ()
-    plan_output.write_all(found, charts, figures=figures, html=html)
+    view.write_all(found, charts, figures=figures, html=html)
     if kept is not None and write is not None:
         write_config(kept, write, over=config)
     if json:
-        typer.echo(json_output.as_json(plan_output.as_data(found, charts)))
+        echo(out.json_text(view.as_data(found, charts)))
         return
     console = Console(highlight=False)
-    plan_text.show(found, planned, charts if curves else (), console, everything=everything)
-    plan_text.show_next_step(found, planned, asked, write, console)
+    view.show(found, planned, charts if curves else (), console, everything=everything)
+    view.show_next_step(found, planned, asked, write, console)
 
 
 def _explored(asked: PlanQuestion, found: ReleasePlan) -> tuple[Chart, ...]:
-    with progress.counted("curves") as callback:
+    with out.counted("curves") as callback:
         return explore(found, asked.shape, progress=callback)
 
 
@@ -160,4 +140,4 @@ def _require_target(target: Path | None, choose: str | None, source: Path | None
             f"--write={str(target)!r} exists and is not the file given with --config, so it is not written over: name another, "
             "or give it with --config too"
         )
-    require_targets({"--write": target, "--html": page})
+    out.require_targets({"--write": target, "--html": page})

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from accounting import Budget
-from accounting.frozen import Frozen
+from dpselect import InvalidRequest
 from dpselect.cli import config, options
-from dpselect.cli.config import Config, DataTable, Expectation, PlanTable, ReleaseTable
-from dpselect.cli.plan.shape import shape
-from dpselect.errors import InvalidRequest
+from dpselect.cli.config import Config, Expectation, PlanTable, ReleaseTable
 from dpselect.planning import Groups, Part, PlannedMechanism, ReleasePlan, Shape, plan
 from dpselect.planning.compare import Progress
 from dpselect.planning.task import Charged
 
-T = TypeVar("T", bound=Frozen)
+_KNOWN = "zipf:EXPONENT, uniform, or the name of a CSV file with public counts"
+T = TypeVar("T", bound=config.Table)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,6 @@ class PlanQuestion:
         return Groups(count=asked.groups, max_groups_per_user=data.max_groups_per_user, **stated)
 
     def answer(self, progress: Progress | None = None) -> ReleasePlan:
-        """The plan."""
         return plan(self.budget, shape=self.shape, progress=progress, **self.arguments)
 
     def _size(self) -> dict[str, Any]:
@@ -91,7 +90,7 @@ def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | No
         plan=_plan_table(base.plan, stated, parts),
     )
     _require_size(asked)
-    return PlanQuestion(asked, budget, shape(asked.plan), only)
+    return PlanQuestion(asked, budget, _shape(asked.plan), only)
 
 
 def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Config:
@@ -112,7 +111,7 @@ def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Conf
     )
     release = ReleaseTable(k=found.parts[0].k, mechanism=planned.mechanisms[0], expected=expected)
     reading = {"max_items_per_user": planned.max_items_per_user, "clip": planned.clip}
-    data = DataTable.model_validate({**dict(asked.data), **reading})
+    data = config.DataTable.model_validate({**dict(asked.data), **reading})
     return asked.model_copy(update={"release": release, "data": data})
 
 
@@ -128,11 +127,9 @@ def _plan_table(base: PlanTable, stated: Mapping[str, Any], schedule: tuple[Part
         # Another shape: nothing of the old one may stay.
         gone = dict.fromkeys(("items", "users", "items_per_user", "column")) | {"declared_public": False}
         base = base.model_copy(update=gone)
-    elif stated["column"] is not None:
-        # What was declared is another column.
+    elif stated["column"] is not None:  # what was declared is another column
         base = base.model_copy(update={"declared_public": False})
-    names = [name for name in PlanTable.model_fields if name not in ("schedule", "declared_public")]
-    return _over(base, stated, (*names, "declared_public"))
+    return _over(base, stated, tuple(name for name in PlanTable.model_fields if name != "schedule"))
 
 
 def _over(base: T, stated: Mapping[str, Any], names: tuple[str, ...]) -> T:
@@ -164,3 +161,45 @@ def _require_size(asked: Config) -> None:
         raise InvalidRequest("--schedule says how many items each release has: leave --k ([release] k) out")
     if asked.plan.schedule is None and asked.release.k is None:
         raise InvalidRequest("no size is stated: give --k, how many items each release has, or --schedule")
+
+
+def _shape(stated: PlanTable) -> Shape:
+    """The shape that the words stand for.
+
+    Raises:
+        InvalidRequest: they stand for none, sizes are missing or do not belong there, or a file is not declared public.
+    """
+    if stated.shape is None:
+        raise InvalidRequest(f"no shape is stated: give --shape, one of {_KNOWN}")
+    if stated.shape.partition(":")[0] in ("zipf", "uniform"):
+        return _made_up(stated, _exponent(stated.shape))
+    if not os.access(stated.shape, os.F_OK) and (":" in stated.shape or Path(stated.shape).suffix == ""):
+        raise InvalidRequest(f"--shape={stated.shape!r} is no shape: it must be {_KNOWN}")
+    return _published(stated, Path(stated.shape))
+
+
+def _made_up(stated: PlanTable, exponent: float) -> Shape:
+    if stated.items is None or stated.users is None:
+        raise InvalidRequest(f"--shape={stated.shape} needs --items and --users: how many there are, roughly")
+    if stated.column is not None:
+        raise InvalidRequest("--column is about a CSV file of counts: leave it out")
+    return Shape.zipf(exponent, stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
+
+
+def _published(stated: PlanTable, path: Path) -> Shape:
+    for name in ("items", "users"):
+        if getattr(stated, name) is not None:
+            raise InvalidRequest(f"--{name.replace('_', '-')} does not go with a file of counts, which tells it: leave it out")
+    return Shape.from_csv(path, stated.column, public=stated.declared_public, items_per_user=stated.items_per_user)
+
+
+def _exponent(words: str) -> float:
+    kind, _, exponent = words.partition(":")
+    if kind == "uniform":
+        if exponent:
+            raise InvalidRequest("--shape=uniform takes nothing after a colon")
+        return 0.0
+    try:
+        return float(exponent)
+    except ValueError:
+        raise InvalidRequest(f"--shape={words!r} is refused: after zipf: comes the exponent, zipf:1.1 for example") from None

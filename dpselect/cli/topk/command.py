@@ -5,192 +5,152 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from accounting import Relation
-from dpselect.cli import options, progress
+from dpselect.cli import options, out
 from dpselect.cli.answering import answer
-from dpselect.cli.output import emit
 from dpselect.cli.question import Keeper
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.every import released_every
 from dpselect.cli.topk.request import asked
 from dpselect.events import Format
-from dpselect.events.windows import Every, Unit
+from dpselect.events.time_window import Every, Unit
 from dpselect.noise import NoiseName
 
-Option = typer.Option
+# Options that are about the answer, not the question.
+_NOT_ASKED = ("config", "output", "spreadsheet_safe", "json", "every", "_debug")
 
 
 def topk(
     events: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="EVENTS...",
             help="The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be gzipped. Several files, a "
             "folder of Parquet, a pattern in quotes, - for standard input, or postgresql://USER@HOST/NAME.",
         ),
     ],
     user: Annotated[
-        str | None,
-        Option("--user", metavar="COLUMN", help="Column of users: its name, or its number from 1 if there is no header."),
+        str | None, Option(metavar="COLUMN", help="Column of users: its name, or its number from 1 if there is no header.")
     ] = None,
     item: Annotated[
         list[str] | None,
         Option(
-            "--item",
             metavar="COLUMN",
             help="Column of items: its name, or its number from 1 if there is no header. Several (country,city, or repeated) "
             "make up one item.",
         ),
     ] = None,
-    k: Annotated[int | None, Option("--k", min=1, help="How many items to release.")] = None,
+    k: Annotated[int | None, Option(min=1, help="How many items to release.")] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     rho: options.Rho = None,
     releases: options.Releases = None,
     domain: Annotated[
-        Path | None,
-        Option("--domain", help="A public catalogue of items, made without looking at the log. Without it --delta is needed."),
+        Path | None, Option(help="A public catalogue of items, made without looking at the log. Without it --delta is needed.")
     ] = None,
     domain_column: Annotated[
-        str | None,
-        Option("--domain-column", metavar="COLUMN", help="Column of the catalogue that holds the items, if it has several."),
+        str | None, Option(metavar="COLUMN", help="Column of the catalogue that holds the items, if it has several.")
     ] = None,
     with_counts: options.WithCounts = False,
     mechanism: Annotated[
-        str | None,
-        Option("--mechanism", metavar="KIND", help="Kind of mechanism, one of those that 'dpselect mechanisms' lists."),
+        str | None, Option(metavar="KIND", help="Kind of mechanism, one of those that 'dpselect mechanisms' lists.")
     ] = None,
-    noise: Annotated[NoiseName | None, Option("--noise", help="Name of the noise, where --mechanism leaves a choice.")] = None,
+    noise: Annotated[NoiseName | None, Option(help="Name of the noise, where --mechanism leaves a choice.")] = None,
     kbar: Annotated[
         int | None,
-        Option(
-            "--kbar", min=1, help="How many of the most popular items compete if there is no catalogue. Default: max(1000, 10 k)."
-        ),
+        Option(min=1, help="How many of the most popular items compete if there is no catalogue. Default: max(1000, 10 k)."),
     ] = None,
     group: Annotated[
-        str | None,
-        Option("--group", metavar="COLUMN", help="Release the k items of every group of this column: each city, country or day."),
+        str | None, Option(metavar="COLUMN", help="Release the k items of every group of this column: each city, country or day.")
     ] = None,
     groups: Annotated[
-        Path | None,
-        Option("--groups", help="A public list of groups, made without looking at the log. Without it they are discovered."),
+        Path | None, Option(help="A public list of groups, made without looking at the log. Without it they are discovered.")
     ] = None,
     groups_column: Annotated[
-        str | None,
-        Option("--groups-column", metavar="COLUMN", help="Column of that list that holds the groups, if it has several."),
+        str | None, Option(metavar="COLUMN", help="Column of that list that holds the groups, if it has several.")
     ] = None,
     max_groups_per_user: Annotated[
-        int | None,
-        Option(
-            "--max-groups-per-user",
-            min=1,
-            help="Keep at most so many groups of each user, chosen by a salted hash; it is paid for.",
-        ),
+        int | None, Option(min=1, help="Keep at most so many groups of each user, chosen by a salted hash; it is paid for.")
     ] = None,
     max_items_per_user: Annotated[
-        int | None,
-        Option(
-            "--max-items-per-user",
-            min=1,
-            help="Keep at most so many items of each user (in each group), chosen by a salted hash.",
-        ),
+        int | None, Option(min=1, help="Keep at most so many items of each user (in each group), chosen by a salted hash.")
     ] = None,
     clip: Annotated[
         float | None,
         Option(
-            "--clip",
             metavar="C",
             help="Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in "
             "part: the l2 norm, or l1 without --delta. Default: chosen by what is public.",
         ),
     ] = None,
     value: Annotated[
-        str | None,
-        Option("--value", metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip."),
+        str | None, Option(metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
     ] = None,
     value_clip: Annotated[
         str | None,
         Option(
-            "--value-clip",
             metavar="[LOW,]HIGH",
             help="Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative (-50,50).",
         ),
     ] = None,
-    time: Annotated[
-        str | None, Option("--time", metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")
-    ] = None,
-    since: Annotated[str | None, Option("--since", metavar="TIME", help="Read events from this time on; it is public.")] = None,
-    until: Annotated[str | None, Option("--until", metavar="TIME", help="Read events before this time; it is public.")] = None,
+    time: Annotated[str | None, Option(metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")] = None,
+    since: Annotated[str | None, Option(metavar="TIME", help="Read events from this time on; it is public.")] = None,
+    until: Annotated[str | None, Option(metavar="TIME", help="Read events before this time; it is public.")] = None,
     time_zone: Annotated[
-        str | None,
-        Option("--time-zone", metavar="ZONE", help="Zone of times that state none, Europe/Berlin for example. Default: UTC."),
+        str | None, Option(metavar="ZONE", help="Zone of times that state none, Europe/Berlin for example. Default: UTC.")
     ] = None,
-    time_unit: Annotated[
-        Unit | None, Option("--time-unit", help="Unit of times that are numbers since 1970, in UTC: s, ms or us.")
-    ] = None,
+    time_unit: Annotated[Unit | None, Option(help="Unit of times that are numbers since 1970, in UTC: s, ms or us.")] = None,
     every: Annotated[
         Every | None,
         Option(
-            "--every",
             help="A release for each day, week or month from --since to --until, charged to that period of the dataset. With "
-            "--key and --output FILE{period}.json; run again, it goes on where it was stopped.",
+            "--key and --output FILE{period}.json; run again, it goes on where it was stopped."
         ),
     ] = None,
     items_per_user: Annotated[
-        float | None,
-        Option("--items-per-user", help="A public guess of how many items users have on average, for the default."),
+        float | None, Option(help="A public guess of how many items users have on average, for the default.")
     ] = None,
-    salt: Annotated[
-        str | None, Option("--salt", help="Salt of that choice. Default: a fresh random one, which is printed.")
-    ] = None,
+    salt: Annotated[str | None, Option(help="Salt of that choice. Default: a fresh random one, which is printed.")] = None,
     relation: Annotated[
-        Relation | None,
-        Option("--relation", help="Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one)."),
+        Relation | None, Option(help="Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).")
     ] = None,
-    format: Annotated[
-        Format | None, Option("--format", help="Format of the log; auto, the default, goes by the name of the file.")
-    ] = None,
+    format: Annotated[Format | None, Option(help="Format of the log; auto, the default, goes by the name of the file.")] = None,
     header: Annotated[
         bool | None,
         Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names. Default: it is worked out."),
     ] = None,
     table: Annotated[
-        str | None, Option("--table", metavar="NAME", help="Table of the database that holds the log, perhaps SCHEMA.TABLE.")
+        str | None, Option(metavar="NAME", help="Table of the database that holds the log, perhaps SCHEMA.TABLE.")
     ] = None,
-    query: Annotated[str | None, Option("--query", metavar="SQL", help="Query of the database that gives the log.")] = None,
+    query: Annotated[str | None, Option(metavar="SQL", help="Query of the database that gives the log.")] = None,
     engine: Annotated[
         Keeper | None,
         Option(
-            "--engine",
             help="Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for more items than "
-            "memory holds; or spark, for a table or a path that the Spark session of the environment finds.",
+            "memory holds; or spark, for a table or a path that the Spark session of the environment finds."
         ),
     ] = None,
     buckets: Annotated[
-        int | None, Option("--buckets", min=1, help="Read the log in so many parts: more need less memory. Default: by size.")
+        int | None, Option(min=1, help="Read the log in so many parts: more need less memory. Default: by size.")
     ] = None,
     memory_limit: Annotated[
-        str | None,
-        Option("--memory-limit", metavar="SIZE", help="Memory of the engine before it spills to disk, 2GiB for example."),
+        str | None, Option(metavar="SIZE", help="Memory of the engine before it spills to disk, 2GiB for example.")
     ] = None,
     ledger: Annotated[
-        str | None,
-        Option("--ledger", help="Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME."),
+        str | None, Option(help="Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.")
     ] = None,
-    dataset: Annotated[str | None, Option("--dataset", help="Dataset of the ledger whose budget pays.")] = None,
+    dataset: Annotated[str | None, Option(help="Dataset of the ledger whose budget pays.")] = None,
     period: Annotated[
         list[str] | None,
-        Option("--period", help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated."),
+        Option(help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated."),
     ] = None,
-    team: Annotated[str | None, Option("--team", help="Whose work it is, where the dataset has quotas by team.")] = None,
-    purpose: Annotated[str | None, Option("--purpose", help="What for, where it has quotas by purpose; stored in clear.")] = None,
+    team: Annotated[str | None, Option(help="Whose work it is, where the dataset has quotas by team.")] = None,
+    purpose: Annotated[str | None, Option(help="What for, where it has quotas by purpose; stored in clear.")] = None,
     key: Annotated[
         str | None,
-        Option(
-            "--key", help="Idempotency key: a second release under it is refused; with the same --output its answer is shown."
-        ),
+        Option(help="Idempotency key: a second release under it is refused; with the same --output its answer is shown."),
     ] = None,
     pay_for_what_came_out: Annotated[
         bool,
@@ -201,12 +161,11 @@ def topk(
         ),
     ] = False,
     config: Annotated[
-        Path | None, Option("--config", help="TOML file, from plan --write for example; options override what it says.")
+        Path | None, Option(help="TOML file, from plan --write for example; options override what it says.")
     ] = None,
     output: Annotated[
         Path | None,
         Option(
-            "--output",
             metavar="FILE",
             help="Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released; "
             "or its items as a table, .csv or .parquet, beside which the answer is kept as FILE.json.",
@@ -228,18 +187,17 @@ def topk(
     that occur in a log is private too: without a public catalogue an item shows only if enough users touched it, and fewer than k
     may show.
     """
-    apart = ("config", "output", "spreadsheet_safe", "json", "every", "_debug")
-    stated = {name: value for name, value in locals().items() if name not in apart}
+    stated = {name: value for name, value in locals().items() if name not in _NOT_ASKED}
     question = asked(stated, config)
     if every is not None:
-        with progress.counted("periods") as counted:
-            released_every(question, every, output, as_json=json, defused=spreadsheet_safe, progress=counted)
+        with out.counted("periods") as progress:
+            released_every(question, every, output, as_json=json, defused=spreadsheet_safe, progress=progress)
         return
     delivery = Delivery(output, json, spreadsheet_safe)
     if (before := delivery.recorded(question)) is not None:
-        emit(before)
+        out.emit(before)
         return
     delivery.require(question)
-    with progress.shown() as callback:
+    with out.reading() as callback:
         released = answer(question, callback, delivery.keep)
     delivery.show(released)

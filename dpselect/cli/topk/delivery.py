@@ -13,35 +13,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from accounting import MissingExtra, OutputError
 from accounting.files import PRIVATE, new_file
-from dpselect.cli import json_output, text
-from dpselect.cli.choosing import configured
+from dpselect import InvalidRequest, Mechanism, Selection, interval
+from dpselect.cli import out
 from dpselect.cli.guard import Note
-from dpselect.cli.output import NotShown, emit, require_place, require_targets, rescued
-from dpselect.cli.question import Answer, Question
-from dpselect.cli.recorded import recorded
-from dpselect.counts import interval
-from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Mechanism
-from dpselect.selection import Selection
+from dpselect.cli.payment import recorded
+from dpselect.cli.question import Answer, Question, configured
+from dpselect.cli.topk import view
 
-_WIDTH = 100
 # What a cell that is calculated begins with, the last ones as on East Asian keyboards; also after what parts cells or rows where
 # a comma does not, as in countries that write decimals with one.
 _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
 
 
-def _as_text(answer: Answer) -> str:
-    shown = io.StringIO()
-    Console(file=shown, width=_WIDTH, highlight=False, no_color=True).print(text.shown(answer))
-    return shown.getvalue()
-
-
 def _as_json(answer: Answer) -> str:
-    return json_output.as_json(json_output.as_data(answer)) + "\n"
+    return out.json_text(view.as_data(answer)) + "\n"
 
 
 def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> bytes:
@@ -64,7 +51,7 @@ def _as_parquet(selection: Selection, margin: float | None, *, defused: bool) ->
 
 
 # What the end of a file's name stands for: an answer, or a table of what was released, beside which the answer is kept as JSON.
-ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": _as_json, ".txt": _as_text}
+ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": _as_json, ".txt": lambda answer: out.plain(view.as_text(answer))}
 TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
 
 
@@ -92,13 +79,13 @@ class Delivery:
                 and no file is named.
             OutputRefused: the file exists, is one of the ledger's, or cannot be made.
         """
-        require_place(self.output, [*ANSWERS, *TABLES])
+        out.require_place(self.output, [*ANSWERS, *TABLES])
         if self.defused and (self.output is None or self.output.suffix.lower() != ".csv"):
             raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
         if self.output is not None and self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise MissingExtra("Parquet is written by pyarrow: install it with pip install 'dpselect[arrow]', or name a .csv")
         beside = self.record if self.record != self.output else None
-        require_targets({"--output": self.output, "the answer beside --output": beside}, question.ledger)
+        out.require_targets({"--output": self.output, "the answer beside --output": beside}, question.ledger)
 
     @property
     def record(self) -> Path | None:
@@ -122,14 +109,12 @@ class Delivery:
         """Write the table of a recorded answer, unless it is there."""
         if self.output is None or self.output == self.record or self.output.exists():
             return
-        data = json.loads(content)
-        selection = Selection.from_json(json.dumps(data["selection"]))
-        self._table(selection, Mechanism.from_json(json.dumps(data["mechanism"])))
+        held = {name: json.dumps(part) for name, part in json.loads(content).items()}
+        self._table(Selection.from_json(held["selection"]), Mechanism.from_json(held["mechanism"]))
 
     def _table(self, selection: Selection, mechanism: Mechanism) -> None:
         assert self.output is not None
-        around = interval(mechanism)
-        margin = None if around is None else around.half_width
+        margin = None if (around := interval(mechanism)) is None else around.half_width
         with new_file(self.output, "--output", mode=PRIVATE) as file:
             file.write(TABLES[self.output.suffix.lower()](selection, margin, defused=self.defused))
 
@@ -138,7 +123,7 @@ class Delivery:
         if self.output is None or self.record is None:
             return
         try:
-            _write(self.record, answer)
+            out.write_private(self.record, ANSWERS[self.record.suffix.lower()](answer))
             if self.record != self.output:
                 self._table(answer.selection, answer.mechanism)
         except OutputError as error:
@@ -152,11 +137,11 @@ class Delivery:
             OutputError: it is on the screen, and the file could not be written.
         """
         try:
-            emit(_as_json(answer) if self.as_json else text.shown(answer))
-        except NotShown as error:
+            out.emit(_as_json(answer) if self.as_json else view.as_text(answer))
+        except out.NotShown as error:
             if self.output is None or self.failure is not None:
-                raise NotShown(f"{error}; {self._rescued(answer)}. {_paid(answer)}") from None
-            raise NotShown(f"{error}; the answer lies in {str(self.output)!r}. {_paid(answer)}") from None
+                raise out.NotShown(f"{error}; {self._rescued(answer)}. {_paid(answer)}") from None
+            raise out.NotShown(f"{error}; the answer lies in {str(self.output)!r}. {_paid(answer)}") from None
         except BaseException as error:
             lies = f"the answer lies in {str(self.output)!r}" if self.output is not None and self.failure is None else ""
             error.add_note(Note("; ".join(words for words in (lies, _paid(answer)) if words)))
@@ -168,16 +153,10 @@ class Delivery:
         """A place for an answer that has none: it was paid for."""
         if answer.charge is None:
             return "the answer is lost; name a file with --output"
-        return rescued(_as_json(answer), answer.charge.entry)
-
-
-def _write(path: Path, answer: Answer) -> None:
-    with new_file(path, "--output", mode=PRIVATE, encoding="utf-8") as file:
-        file.write(ANSWERS[path.suffix.lower()](answer))
+        return out.rescued(_as_json(answer), answer.charge.entry)
 
 
 def _paid(answer: Answer) -> str:
-    charge = answer.charge
-    if charge is None:
+    if (charge := answer.charge) is None:
         return "no ledger was charged"
     return f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"

@@ -6,26 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
 
-from dpselect.cli import json_output
+import accounting as acc
+from dpselect import InvalidRequest
+from dpselect.cli import out
 from dpselect.cli.answering import answer
-from dpselect.cli.choosing import chosen
-from dpselect.cli.output import emit
-from dpselect.cli.question import Question
+from dpselect.cli.question import Question, chosen
 from dpselect.cli.topk.delivery import Delivery
-from dpselect.errors import InvalidRequest
 from dpselect.events import ProgressCallback
-from dpselect.events.columns import asked_for
-from dpselect.events.prepared import split
-from dpselect.events.rows import Given
-from dpselect.events.windows import Every, periods, window
-
-if TYPE_CHECKING:
-    from accounting import Ledger
+from dpselect.events.doors.base import Given, asked_for
+from dpselect.events.staging import split
+from dpselect.events.time_window import Every, periods
 
 State = Literal["released", "recorded", "lost"]
 _PLACE = "{period}"
@@ -87,7 +82,7 @@ def _periods(question: Question, every: Every, output: Path | None, *, defused: 
         raise InvalidRequest("--period is named by --every: leave it out")
     if output is None or _PLACE not in output.name or output.suffix.lower() == ".txt":
         raise InvalidRequest(f"--every needs --output like top-{_PLACE}.json, .csv or .parquet: a file for each period")
-    whole = window(question.time, question.since, question.until, question.time_zone, question.time_unit)
+    whole = question.window
     assert whole is not None, "there is a column of times"
     return [_Period(name, ends, *_of(question, output, name, defused=defused)) for name, *ends in periods(whole, every)]  # type: ignore[arg-type]
 
@@ -99,30 +94,24 @@ def _of(question: Question, output: Path, name: str, *, defused: bool) -> tuple[
 
 def _standing(todo: Sequence[_Period], question: Question) -> dict[str, State]:
     """The periods that were charged before: released, or lost."""
-    from accounting import Ledger  # a release without a ledger does without a database
+    from accounting.ledger.periods import checked_periods  # a release without a ledger does without a database
 
     assert question.ledger is not None
     states: dict[str, State] = {}
-    with Ledger.open(question.ledger, create=False) as ledger:
-        _require_window(ledger, question, todo)
+    with acc.Ledger.open(question.ledger, create=False) as ledger:
+        checked_periods(ledger.dataset(str(question.dataset)).window, [period.name for period in todo])
         for period in todo:
             if ledger.find(str(question.dataset), str(period.question.key)) is not None:
                 states[period.name] = "lost" if period.delivery.recorded(period.question) is None else "recorded"
     return states
 
 
-def _require_window(ledger: Ledger, question: Question, todo: Sequence[_Period]) -> None:
-    from accounting.ledger.windows import checked_periods
-
-    checked_periods(ledger.dataset(str(question.dataset)).window, [period.name for period in todo])
-
-
 def _release(question: Question, todo: Sequence[_Period], states: dict[str, State], progress: ProgressCallback | None) -> None:
     choice = chosen(question)
     item = question.item if isinstance(question.item, str) else list(question.item)
     columns = asked_for(question.user, item, question.group, question.value, question.time)
-    stretch = window(question.time, question.since, question.until, question.time_zone, question.time_unit)
-    given = Given(question.log, columns, question.format, question.header, question.table, question.query, window=stretch)
+    source = question.log, columns, question.format, question.header, question.table, question.query
+    given = Given(*source, window=question.window)
     with split(given, [(period.name, *period.ends) for period in todo], question.memory_limit) as parts:
         for period in [period for period in todo if period.name not in states]:
             if progress is not None:
@@ -137,9 +126,9 @@ def _release(question: Question, todo: Sequence[_Period], states: dict[str, Stat
 def _show(standing: Sequence[tuple[_Period, State]], *, as_json: bool) -> None:
     if as_json:
         listed = [{"period": period.name, "state": state, "output": str(period.delivery.output)} for period, state in standing]
-        emit(json_output.as_json(listed) + "\n")
+        out.emit(out.json_text(listed) + "\n")
         return
     table = Table.grid(padding=(0, 2))
     for period, state in standing:
         table.add_row(Text(period.name), Text(_STATES[state]), Text("" if state == "lost" else str(period.delivery.output)))
-    emit(table)
+    out.emit(table)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from accounting import Budget
-from dpselect.cli import options
-from dpselect.cli.config import Config, read
+import accounting as acc
+from dpselect import InvalidRequest, Mechanism
+from dpselect.cli import config, options
 from dpselect.cli.question import Question
-from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import Mechanism
 
 Stated = Mapping[str, Any]
 
 _AMOUNTS = ("epsilon", "delta", "rho")
-_PASSED_ON = (
-    *("group", "groups", "groups_column", "max_groups_per_user"),
-    *("value", "time", "since", "until", "time_unit"),
-    *("clip", "items_per_user", "salt", "table", "query", "buckets", "memory_limit", "key", "mechanism", "noise", "kbar"),
-)
+_ASKED = {field.name for field in fields(Question)}
 
 
 def asked(stated: Stated, file: Path | None) -> Question:
@@ -31,39 +26,29 @@ def asked(stated: Stated, file: Path | None) -> Question:
         InvalidRequest: the file or an option is wrong or missing, or they contradict a planned mechanism.
         InvalidBudget: no budget is stated.
     """
-    base = Config() if file is None else read(file)
+    base = config.Config() if file is None else config.read(file)
     merged = _merged(stated, base)
     planned = _planned(stated, base)
-    releases = stated["releases"] or (base.releases if planned is not None else 1)
-    return Question(
-        log=_log(stated["events"]),
-        user=_required(merged, "user", "[data]"),
-        item=item_columns(_required(merged, "item", "[data]")),
-        k=_required(merged, "k", "[release]"),
-        budget=_budget(stated, base, merged),
-        domain=merged["domain"],
-        domain_column=merged["domain_column"],
-        max_items_per_user=merged["max_items_per_user"],
-        relation=merged["relation"] or "add_remove",
-        format=merged["format"] or "auto",
-        engine=merged["engine"] or "memory",
-        header=merged["header"],
-        ledger=merged["ledger"],
-        dataset=merged["dataset"],
-        period=tuple(merged["period"] or ()),
-        team=merged["team"],
-        purpose=merged["purpose"],
-        planned=planned,
-        releases=releases,
-        with_counts=bool(stated["with_counts"]),
-        value_clip=value_clip(stated["value_clip"]),
-        pay="spent" if stated.get("pay_for_what_came_out") else "curve",
-        time_zone=merged["time_zone"] or "UTC",
-        **{name: merged[name] for name in _PASSED_ON},
-    )
+    same = {name: value for name, value in merged.items() if name in _ASKED and value is not None}
+    events: list[str] | Path = stated["events"]
+    log = events if isinstance(events, Path) else events[0] if len(events) == 1 else tuple(events)
+    other = {
+        "log": log,
+        "user": _required(merged, "user", "[data]"),
+        "item": item_columns(_required(merged, "item", "[data]")),
+        "k": _required(merged, "k", "[release]"),
+        "budget": _budget(stated, base, merged),
+        "time_zone": merged["time_zone"] or "UTC",
+        "period": tuple(merged["period"] or ()),
+        "planned": planned,
+        "releases": stated["releases"] or (base.releases if planned is not None else 1),
+        "value_clip": value_clip(stated["value_clip"]),
+        "pay": "spent" if stated.get("pay_for_what_came_out") else "curve",
+    }
+    return Question(**{**same, **other})
 
 
-def _budget(stated: Stated, base: Config, merged: Mapping[str, Any]) -> Budget:
+def _budget(stated: Stated, base: config.Config, merged: Mapping[str, Any]) -> acc.Budget:
     """As stated. Releases that share a budget and are charged to a ledger share that of its dataset, where no other is stated."""
     declared = _declared(merged) if stated["releases"] is not None else None
     if declared is not None and base.budget is None and all(stated[name] is None for name in _AMOUNTS):
@@ -74,20 +59,11 @@ def _budget(stated: Stated, base: Config, merged: Mapping[str, Any]) -> Budget:
     return found
 
 
-def _declared(merged: Mapping[str, Any]) -> Budget | None:
+def _declared(merged: Mapping[str, Any]) -> acc.Budget | None:
     if merged["ledger"] is None or merged["dataset"] is None:
         return None
-    from accounting import Ledger  # a release without a ledger does without a database
-
-    with Ledger.open(merged["ledger"], create=False) as ledger:
+    with acc.Ledger.open(merged["ledger"], create=False) as ledger:
         return ledger.dataset(merged["dataset"]).budget
-
-
-def _log(events: list[str] | Path) -> str | tuple[str, ...] | Path:
-    """One source, or several files."""
-    if isinstance(events, Path):
-        return events
-    return events[0] if len(events) == 1 else tuple(events)
 
 
 def item_columns(stated: str | list[str]) -> str | tuple[str, ...]:
@@ -120,17 +96,12 @@ def value_clip(stated: str | None) -> tuple[float, float] | None:
     return low, high
 
 
-def _merged(stated: Stated, base: Config) -> dict[str, Any]:
+def _merged(stated: Stated, base: config.Config) -> dict[str, Any]:
     lists = {name: None if (named := getattr(base.data, name)) is None else Path(named) for name in ("domain", "groups")}
     from_file: dict[str, Any] = {**dict(base.data), **lists, "k": base.release.k}
     if base.ledger is not None:
-        from_file |= {"ledger": base.ledger.url}
-        from_file |= {name: getattr(base.ledger, name) for name in ("dataset", "period", "team", "purpose")}
-    return from_file | {name: value for name, value in stated.items() if value is not None} | _absent(stated, from_file)
-
-
-def _absent(stated: Stated, from_file: Mapping[str, Any]) -> dict[str, None]:
-    return {name: None for name, value in stated.items() if value is None and name not in from_file}
+        from_file |= {**dict(base.ledger), "ledger": base.ledger.url}
+    return dict.fromkeys(stated) | from_file | {name: value for name, value in stated.items() if value is not None}
 
 
 def _required(merged: Mapping[str, Any], name: str, table: str) -> Any:
@@ -139,7 +110,7 @@ def _required(merged: Mapping[str, Any], name: str, table: str) -> Any:
     return merged[name]
 
 
-def _planned(stated: Stated, base: Config) -> Mechanism | None:
+def _planned(stated: Stated, base: config.Config) -> Mechanism | None:
     """The file's mechanism, unless the command line states a budget or a number of releases; then the noise is chosen anew."""
     if any(stated[name] is not None for name in (*_AMOUNTS, "releases")):
         return None
@@ -147,19 +118,18 @@ def _planned(stated: Stated, base: Config) -> Mechanism | None:
     return base.release.mechanism
 
 
-def _require_no_change(stated: Stated, base: Config) -> None:
-    mechanism, several = base.release.mechanism, base.releases > 1
-    if mechanism is None and several:
+def _require_no_change(stated: Stated, base: config.Config) -> None:
+    mechanism = base.release.mechanism
+    if mechanism is None and base.releases > 1:
         raise InvalidRequest(
             f"the file's budget is for {base.releases} releases and it holds no mechanism yet: run dpselect plan with --config "
             f"and --write, take the default for them (--releases {base.releases}), or state this release's own budget "
             "(--epsilon, --rho)"
         )
-    names = ("mechanism", "noise", "kbar") if mechanism is not None else ()
-    changed = [name for name in names if stated[name] is not None]
-    if mechanism is not None and stated["k"] is not None and stated["k"] != base.release.k:
+    changed = [name for name in ("mechanism", "noise", "kbar") if stated[name] is not None]
+    if stated["k"] is not None and stated["k"] != base.release.k:
         changed.append("k")
-    if changed:
+    if mechanism is not None and changed:
         raise InvalidRequest(
             f"--{changed[0]} contradicts the mechanism in the file, which was planned with its own: plan again, or state this "
             "release's own budget (--epsilon, --rho) as well"

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import SHORT, Asked, by_name, by_position
-from dpselect.events.doors.files import checked, format_of, plain
-from dpselect.events.rows import Given, Rows, literal, located
+from dpselect.events.doors.base import SHORT, Given, Rows, by_name, by_position, literal, located
+from dpselect.events.doors.paths import checked, format_of, plain
 
 if TYPE_CHECKING:
     from dpselect.events.engine import Engine
@@ -25,16 +24,11 @@ _MOST_COLUMNS = 10_000  # three seconds of the engine
 
 
 def accepts(given: Given) -> bool:
-    """A path to CSV or TSV."""
     return format_of(given.source, given.format) in DELIMITERS
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of a delimited file. Without `header`, a file has one unless all columns are positions.
-
-    Raises:
-        EventLogError: empty or unreadable, or a column is not there.
-    """
+    """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
     source, asked, header = checked(given.source), given.asked, given.header
     kind = cast(Delimited, format_of(given.source, given.format))
     what = given.called(kind)
@@ -45,7 +39,9 @@ def rows(engine: Engine, given: Given) -> Rows:
             f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write the few columns to another file"
         )
     has_header = not asked.by_position() if header is None else header
-    places = _positions(asked, first, header=header, has_header=has_header, what=what)
+    # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
+    listed = header is True or not set(asked.columns.values()).isdisjoint(first)
+    places = by_name(asked, first, what, listed=listed) if has_header else by_position(asked, len(first), what)
     return Rows(
         sql=_sql(path, kind, len(first), places, has_header=has_header),
         size=path.stat().st_size,
@@ -55,11 +51,6 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 
 def first_record(path: Path, kind: Delimited, what: str) -> list[str]:
-    """The fields of the first line.
-
-    Raises:
-        EventLogError: there is none, it is blank, or it is not UTF-8.
-    """
     failure = "has an empty first line: remove it"
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -73,13 +64,6 @@ def first_record(path: Path, kind: Delimited, what: str) -> list[str]:
     if not record:
         raise EventLogError(f"{what} {failure}")
     return record
-
-
-def _positions(asked: Asked, first: list[str], *, header: bool | None, has_header: bool, what: str) -> dict[str, int]:
-    if not has_header:
-        return by_position(asked, len(first), what)
-    # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
-    return by_name(asked, first, what, listed=header is True or not set(asked.columns.values()).isdisjoint(first))
 
 
 def _sql(path: Path, kind: Delimited, count: int, places: Mapping[str, int], *, has_header: bool) -> str:

@@ -6,31 +6,23 @@ import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import SHORT, Asked, no_column
-from dpselect.events.doors.files import checked, format_of, plain
-from dpselect.events.rows import Given, Kind, Kinds, Rows, literal, located
-
-if TYPE_CHECKING:
-    from dpselect.events.engine import Engine
+from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, Rows, literal, located, no_column
+from dpselect.events.doors.paths import checked, format_of, plain
+from dpselect.events.engine import Engine
 
 _KINDS: dict[str, Kind] = {"UBIGINT": "digits", "BIGINT": "digits", "VARCHAR": "str"}
 _VALUES: dict[str, Kind] = dict.fromkeys((*_KINDS, "DOUBLE", "HUGEINT", "UHUGEINT"), "str")
 
 
 def accepts(given: Given) -> bool:
-    """A path to JSON lines."""
     return format_of(given.source, given.format) == "jsonl"
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The fields as text, beside the JSON type of each value (uk, ik, ...).
-
-    Raises:
-        EventLogError: the file is empty, a column is a position, or two names differ in letter case only.
-    """
+    """The fields as text, beside the JSON type of each value (uk, ik, ...)."""
     original, asked = checked(given.source), given.asked
     what = given.called("jsonl")
     given.require_no_header("jsonl")
@@ -69,11 +61,7 @@ def _require_told_apart(names: dict[str, str], what: str) -> None:
 
 
 def _kind_of(field: str, column: object, types: Iterable[str] | None, what: str) -> Kind:
-    """The one kind that all values of a column have, from the JSON types that occur in it (None: every value is null).
-
-    Raises:
-        EventLogError: integers and text together, or anything else.
-    """
+    """The one kind that all values of a column have, from the JSON types that occur in it (None: every value is null)."""
     found = {(_VALUES if field == "value" else _KINDS).get(name) for name in types or ()}
     if None in found and field == "value":
         raise EventLogError(f"{field}={column!r} of {what} holds what is no number: booleans, lists or objects")
@@ -94,22 +82,18 @@ def _require_fields(path: Path, asked: Asked, missing: frozenset[str], what: str
     names = _first_names(path) if missing else []
     for role, column in asked.columns.items():
         if role in missing and names and column not in names:
-            raise _no_field(role, column, names, what, listed=not set(asked.columns.values()).isdisjoint(names))
+            # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
+            if not set(asked.columns.values()).isdisjoint(names):
+                raise no_column(role, column, names, what)
+            raise EventLogError(
+                f"{role}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
+            )
 
 
 def _name(field: str, column: str | int, what: str) -> str:
     if isinstance(column, int):
         raise EventLogError(f"{field}={column!r} is a position, and {what} has names: give the name of a field")
     return column
-
-
-def _no_field(field: str, column: object, names: list[str], what: str, *, listed: bool) -> EventLogError:
-    # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
-    if listed:
-        return no_column(field, column, names, what)
-    return EventLogError(
-        f"{field}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
-    )
 
 
 def _first_names(path: Path) -> list[str]:

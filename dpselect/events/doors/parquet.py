@@ -6,28 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import by_name
-from dpselect.events.doors.files import checked, format_of, plain
+from dpselect.events.doors.base import BYTES_PER_ROW, Given, Rows, by_name, described, located, quoted, selected
+from dpselect.events.doors.paths import checked, format_of, plain
 from dpselect.events.engine import Engine
-from dpselect.events.rows import Given, Rows, described, located, quoted, selected
 
-# Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
-BYTES_PER_ROW = 20
 _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
 
 def accepts(given: Given) -> bool:
-    """A path to Parquet."""
     return format_of(given.source, given.format) == "parquet"
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of a Parquet file.
-
-    Raises:
-        EventLogError: not Parquet, damaged, or a column is not there or of another type than integer or text.
-    """
     source = checked(given.source)
     what = given.called("parquet")
     given.require_no_header("parquet")

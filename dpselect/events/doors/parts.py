@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import SHORT
+from dpselect.events.doors.base import SHORT, Given, Kinds, Rows, literal, parquet_in
 from dpselect.events.private import NotPickled
-from dpselect.events.rows import Given, Kinds, Rows, literal, located
-from dpselect.events.windows import boundaries, instant
+from dpselect.events.time_window import instant
 
 if TYPE_CHECKING:
     from dpselect.events.engine import Engine
 
 _NONE, _OUTSIDE = -1, -2  # the numbers of no period, and of what is outside the window
+_MALFORMED = "v IS NOT NULL AND NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false)"
 
 
 @final
@@ -36,7 +36,6 @@ class Part(NotPickled):
 
 
 def accepts(given: Given) -> bool:
-    """A part."""
     return isinstance(given.source, Part)
 
 
@@ -47,25 +46,21 @@ def rows(engine: Engine, given: Given) -> Rows:  # noqa: ARG001 - a door's signa
 
 
 def cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, datetime, datetime]]) -> dict[str, Part]:
-    """The parts of a log, by the names of their periods, which follow each other without a gap; what is outside is in none.
-
-    Raises:
-        EventLogError: it cannot be read, or a time, a value or a label is none.
-    """
+    """The parts of a log, by the names of their periods, which follow each other without a gap; what is outside is in none."""
     assert given.window is not None, "a log is cut by time"
     assert all(instant(one[2]) == instant(other[1]) for one, other in pairwise(periods)), (
         "an event of a gap would fall to the period before it"
     )
     kind = "str" if callable(log.kinds) else log.kinds["time"]
     moment, wall = given.window.moment(kind)
-    starts = [(place, *ends) for place, (_, *ends) in enumerate(boundaries(given.window, periods))]
+    starts = [(place, given.window.wall(start), instant(start)) for place, (_, start, _) in enumerate(periods)]
     ends = {given.window.wall(end) for *_, end in periods} - {on_wall for _, on_wall, _ in starts}  # of a day that a zone skipped
     listed = ", ".join(
         [f"({place}, true, {on_wall}), ({place}, false, {utc})" for place, on_wall, utc in starts]
         + [f"({_NONE}, true, {on_wall})" for on_wall in ends]
     )
     engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, moment)", what=log.what)
-    bad = "v IS NOT NULL AND NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false)" if given.asked.value is not None else "false"
+    bad = "false" if given.asked.value is None else _MALFORMED
     # A malformed value has no period: it refuses all of them, also from outside, so that no refusal tells where it is.
     timed = f"SELECT *, CASE WHEN NOT ({bad}) THEN {moment} END AS moment, {wall} AS wall FROM ({log.sql})"
     timed = f"SELECT * EXCLUDE (t), ({bad}) OR (t IS NOT NULL AND moment IS NULL) AS lost FROM ({timed})"
@@ -88,23 +83,23 @@ def cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, da
 
 
 def _require_times(engine: Engine, aside: Path, given: Given, what: str) -> None:
-    if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {_within(aside)}", what=what)[0][0]:
+    if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {parquet_in(aside)}", what=what)[0][0]:
         value = "" if given.asked.value is None else f", or value={given.asked.value!r} something that is no finite number"
         raise EventLogError(f"time={given.asked.time!r} of {what} holds something that is no time{value}: see events.read")
 
 
 def _require_values(engine: Engine, folder: Path, given: Given, what: str) -> None:
-    if given.asked.value is not None and any(folder.glob("*/*.parquet")):
-        bad = "bool_or(v IS NOT NULL AND NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false))"
-        if engine.run(f"SELECT {bad} FROM {_within(folder, '*/*.parquet')}", what=what)[0][0]:
-            raise EventLogError(f"value={given.asked.value!r} of {what} holds something that is no finite number: clean it")
+    if given.asked.value is None or not any(folder.glob("*/*.parquet")):
+        return
+    if engine.run(f"SELECT bool_or({_MALFORMED}) FROM {parquet_in(folder, '*/*.parquet')}", what=what)[0][0]:
+        raise EventLogError(f"value={given.asked.value!r} of {what} holds something that is no finite number: clean it")
 
 
 def _settled(engine: Engine, log: Rows, given: Given, folder: Path) -> Kinds:
     """The kinds of every part, once and of the whole log: no period's own rows decide how it is read."""
     settle, found, roles = log.kinds, any(folder.glob("*/*.parquet")), list(given.asked.columns)
     if callable(settle) and found:
-        everything = _within(folder, "*/*.parquet")
+        everything = parquet_in(folder, "*/*.parquet")
         held = [role for role in roles if role != "time"]
         counts = ", ".join(f"count({SHORT[role]})" for role in held)
         present = dict(zip(held, engine.run(f"SELECT {counts} FROM {everything}", what=log.what)[0], strict=True))
@@ -118,8 +113,4 @@ def _settled(engine: Engine, log: Rows, given: Given, folder: Path) -> Kinds:
 def _part(folder: Path, nothing: str, kinds: Kinds, what: str) -> Part:
     files = list(folder.glob("*.parquet"))
     size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
-    return Part(_within(folder) if files else nothing, size, what, kinds)
-
-
-def _within(folder: Path, files: str = "*.parquet") -> str:
-    return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"
+    return Part(parquet_in(folder) if files else nothing, size, what, kinds)

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accounting import AccountingError, MissingExtra
 from dpselect.errors import EventLogError
-from dpselect.events.columns import SHORT, by_name
-from dpselect.events.rows import Given, Rows, described, literal, located, selected
-
-if TYPE_CHECKING:
-    from dpselect.events.engine import Engine
+from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, literal, located, selected
+from dpselect.events.engine import Engine
 
 _SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
 _NULL = r"\N"  # unquoted; all text is quoted
@@ -35,15 +32,8 @@ def accepts(given: Given) -> bool:
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of `table` (perhaps schema.table), or of `query`.
-
-    Raises:
-        EventLogError: neither or both are named; the server cannot be reached, refuses, or has no such table or column; a column
-            is neither integers nor text.
-        MissingExtra: psycopg is not installed.
-    """
-    given.require_no_format("a database")
-    given.require_no_header("a database")
+    """The columns of `table` (perhaps schema.table), or of `query`."""
+    given.require_no_file("a database")
     if (given.table is None) == (given.query is None):
         raise EventLogError("a database needs table= or query= (--table, --query), and not both: what to read of it")
     what = f"table {given.table!r}" if given.table is not None else "the query"

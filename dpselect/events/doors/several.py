@@ -7,17 +7,14 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 from urllib.parse import unquote
 
 from dpselect.errors import EventLogError
-from dpselect.events.columns import SHORT, Asked
 from dpselect.events.doors import delimited, jsonl, parquet
-from dpselect.events.doors.files import suffix_format
-from dpselect.events.rows import Given, Kinds, Rows, Source, literal
-
-if TYPE_CHECKING:
-    from dpselect.events.engine import Engine
+from dpselect.events.doors.base import SHORT, Given, Kinds, Rows, Source, literal
+from dpselect.events.doors.paths import suffix_format
+from dpselect.events.engine import Engine
 
 FILES: Final[tuple[Source, ...]] = (delimited, jsonl, parquet)
 _MOST_FILES = 10_000
@@ -37,9 +34,6 @@ def rows(engine: Engine, given: Given) -> Rows:
 
     Of a folder the Parquet files are read, at any depth, or those of the format stated; what begins with a dot or an underscore
     is left alone. For a file in a folder or found by a pattern, key=value in the name of a folder on its way is a column of text.
-
-    Raises:
-        EventLogError: there is no such file, or more than 10,000; one cannot be read, or its columns are of another kind.
     """
     given.require_no_query()
     found = _found(given)
@@ -71,22 +65,13 @@ def _found(given: Given) -> list[tuple[Path, dict[str, str | None]]]:
     root = Path(cast(str, source))
     if root.is_dir():
         kind = "parquet" if given.format == "auto" else given.format
-        files = [path for path in root.rglob("*") if suffix_format(path) == kind and _is_data(path.relative_to(root))]
+        found = (path for path in root.rglob("*") if suffix_format(path) == kind)
+        files = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)]
     else:
-        pattern, root = root, Path(*_fixed(root))
+        pattern, fixed = root, next(at for at, part in enumerate(root.parts) if glob.has_magic(part))
+        root = Path(*pattern.parts[:fixed])
         files = list(root.glob(str(pattern.relative_to(root))))
     return [(path, _in_names(path.relative_to(root).parts[:-1])) for path in sorted(files) if not path.is_dir()]
-
-
-def _fixed(pattern: Path) -> Iterable[str]:
-    for part in pattern.parts:
-        if glob.has_magic(part):
-            return
-        yield part
-
-
-def _is_data(path: Path) -> bool:
-    return not any(part.startswith((".", "_")) for part in path.parts)
 
 
 def _in_names(folders: Iterable[str]) -> dict[str, str | None]:
@@ -95,9 +80,8 @@ def _in_names(folders: Iterable[str]) -> dict[str, str | None]:
 
 
 def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | None]) -> Rows:
-    """The rows of one file."""
     held = {role: known[str(column)] for role, column in given.asked.columns.items() if column in known}
-    asked: Asked = given.asked.without(held)
+    asked = replace(given.asked, elsewhere=frozenset(held))
     if not asked.columns:
         raise EventLogError(f"{_shown(given.source)}: all columns asked for stand in the names of folders, and none in the files")
     alone = replace(given, source=path, asked=asked)
@@ -110,7 +94,8 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
         )
     texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
-    return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=_ordered(given.asked, part.kinds))
+    kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
+    return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=kinds)
 
 
 def _opened(engine: Engine, given: Given, shown: str) -> Rows:
@@ -128,16 +113,8 @@ def _masked(path: Path, known: Mapping[str, object]) -> str:
     return str(Path(*parts, path.name))
 
 
-def _ordered(asked: Asked, kinds: Kinds) -> Kinds:
-    return {role: kinds.get(role, "str") for role in asked.columns}
-
-
 def _agreed(parts: list[Rows]) -> Kinds:
-    """The kinds that all files share, so that 7 and "7" stay two items.
-
-    Raises:
-        EventLogError: two files differ.
-    """
+    """The kinds that all files share, so that 7 and "7" stay two items."""
     first = parts[0]
     for other in parts[1:]:
         if callable(first.kinds) != callable(other.kinds) or not (callable(first.kinds) or first.kinds == other.kinds):

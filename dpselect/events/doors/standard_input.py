@@ -6,15 +6,13 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpselect.errors import EventLogError
-from dpselect.events.doors.files import Format
+from dpselect.events.doors.base import Given, Rows
+from dpselect.events.doors.paths import Format
 from dpselect.events.doors.several import FILES
-from dpselect.events.rows import Given, Rows
-
-if TYPE_CHECKING:
-    from dpselect.events.engine import Engine
+from dpselect.events.engine import Engine
 
 NAME = "-"
 
@@ -25,11 +23,7 @@ def accepts(given: Given) -> bool:
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The rows of what comes in, which has to be read to its end: to tell malformed rows, and to cut it by user.
-
-    Raises:
-        EventLogError: no format is stated, nothing comes in, or it cannot be read as that format.
-    """
+    """The rows of what comes in, which has to be read to its end: to tell malformed rows, and to cut it by user."""
     given.require_no_query()
     copied = spooled(engine.path("standard input"), given.format)
     alone = replace(given, source=copied, name=f"{given.format} on standard input")
@@ -37,11 +31,7 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 
 def spooled(target: Path, format: Format) -> Path:
-    """`target`, with what standard input holds.
-
-    Raises:
-        EventLogError: no format is stated, or there is no standard input.
-    """
+    """`target`, with what standard input holds."""
     if format == "auto":
         raise EventLogError(
             "format='auto' cannot tell what is on standard input: state format='csv', 'tsv' or 'jsonl' (--format)"

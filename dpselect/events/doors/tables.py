@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,10 +9,8 @@ from typing import Any, Final
 
 from accounting import MissingExtra
 from dpselect.errors import EventLogError
-from dpselect.events.columns import SHORT, Asked, ambiguous, no_column
-from dpselect.events.doors.parquet import BYTES_PER_ROW
+from dpselect.events.doors.base import BYTES_PER_ROW, SHORT, Asked, Given, Rows, described, located, place_of, quoted, selected
 from dpselect.events.engine import Engine, guarded
-from dpselect.events.rows import Given, Rows, described, located, quoted, selected
 
 _Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int]]
 """From a table to an SQL relation of its columns by their short names, and roughly its size in bytes as text."""
@@ -31,17 +28,11 @@ def accepts(given: Given) -> bool:
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of a table, matched by exact name. What can be streamed is, through a file of the reading or in batches.
-
-    Raises:
-        EventLogError: a column is not there, there twice, or of another type than integer or text.
-        MissingExtra: an Arrow stream, and pyarrow is not installed.
-    """
+    """The columns of a table, matched by exact name. What can be streamed is, through a file of the reading or in batches."""
     source, asked = given.source, given.asked
     what, adapter = f"the {type(source).__module__.split('.')[0].lstrip('_')} table", _adapter(source)
     given.require_no_query()
-    given.require_no_format("a table")
-    given.require_no_header("a table")
+    given.require_no_file("a table")
     assert adapter is not None, "a door reads what it accepts"
     relation, size = adapter(engine, source, asked, what)
     kinds = described(engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what), asked, what)
@@ -55,7 +46,10 @@ def _adapter(source: object) -> _Adapter | None:
     return _arrow if known is None and hasattr(type(source), "__arrow_c_stream__") else known
 
 
-def _short(asked: Asked) -> dict[Any, str]:
+def _short(asked: Asked, names: Sequence[object], what: str) -> dict[Any, str]:
+    """The short names of the columns, each of which is there once."""
+    for role, column in asked.columns.items():
+        place_of(role, column, names, what)
     return {column: SHORT[role] for role, column in asked.columns.items()}
 
 
@@ -66,8 +60,7 @@ def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, i
     arrow = importlib.import_module("pyarrow")
     stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
     names = list(stream.schema.names)
-    _require(asked, names, what)
-    places = {short: names.index(column) for column, short in _short(asked).items()}
+    places = {short: names.index(column) for column, short in _short(asked, names, what).items()}
     schema = arrow.schema([stream.schema.field(place).with_name(short) for short, place in places.items()])
 
     def batches() -> Iterator[Any]:
@@ -80,17 +73,17 @@ def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, i
 
 def _lazy(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
     """A Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
-    _require(asked, guarded(what, lambda: source.collect_schema().names()), what)
-    target, short = engine.path("table"), _short(asked)
+    short = _short(asked, guarded(what, lambda: source.collect_schema().names()), what)
+    target = engine.path("table")
     guarded(what, lambda: source.select(list(short)).rename(short).sink_parquet(target))
     return _written(engine, target, what)
 
 
 def _relation(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
     """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
-    _require(asked, guarded(what, lambda: list(source.columns)), what)
+    names = _short(asked, guarded(what, lambda: list(source.columns)), what)
     target = engine.path("table")
-    columns = ", ".join(f"{quoted(name)} AS {short}" for name, short in _short(asked).items())
+    columns = ", ".join(f"{quoted(name)} AS {short}" for name, short in names.items())
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
     return _written(engine, target, what)
 
@@ -101,8 +94,8 @@ def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
 
 
 def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
-    _require(asked, list(source.columns), what)
-    table = source[list(_short(asked))].set_axis(list(_short(asked).values()), axis="columns")
+    short = _short(asked, list(source.columns), what)
+    table = source[list(short)].set_axis(list(short.values()), axis="columns")
     for role, column in asked.columns.items():
         if table[SHORT[role]].dtype == object:
             table = table.assign(**{SHORT[role]: _object_column(table[SHORT[role]], role, column, what)})
@@ -126,14 +119,6 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
             "at most 64 bits throughout, or text throughout; cast the column to one of them"
         )
     return converted
-
-
-def _require(asked: Asked, names: Sequence[object], what: str) -> None:
-    for field, column in asked.columns.items():
-        if names.count(column) > 1:
-            raise ambiguous(field, column, what)
-        if column not in names:
-            raise no_column(field, column, names, what)
 
 
 _ADAPTERS: Final[dict[tuple[str, str], _Adapter]] = {

@@ -10,14 +10,15 @@ A row is the run of classes that share h, with t from `first` to m.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from flint import arb, ctx, fmpq, fmpz
-from numpy.typing import NDArray
 
 from dpselect.mechanisms.ranks import Ranked
-from dpselect.noise.numerics import log1mexp
+from dpselect.noise import Noise
+from dpselect.noise.base import log1mexp
 from dpselect.sampling.heights import Floats
 from dpselect.sampling.lazy import precision, rational
 
@@ -116,7 +117,36 @@ def totals(scores: Bounds, noise: Bounds, scale: float) -> Bounds:
     return np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)
 
 
-Indices = NDArray[np.int64]
+# The largest of many draws of a noise, however many: a Gumbel draw plus a logarithm, mapped to the noise.
+#
+# If F is the noise's distribution function, g = -ln(-ln F) at the largest of M draws is a standard Gumbel draw plus ln M, for any
+# F. It stays finite where F itself rounds to one, at M = C(10^6, 1000) for example.
+
+_FAR = 36.0  # from here ln(1 - exp(-exp(-g))) = -g to the last bit
+_MIDDLE = 0.3665  # exp(-exp(-g)) is one half
+_MAP_ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error of the map
+
+
+def noise_at(noise: Noise, g: Floats) -> Floats:
+    """The z with -ln(-ln F(z)) = g, elementwise; non-decreasing."""
+    if noise.name == "gumbel":
+        return g
+    upper = g > _MIDDLE
+    z = np.empty_like(g)
+    z[upper] = noise.log_isf(np.where(g[upper] > _FAR, -g[upper], log1mexp(np.exp(-np.minimum(g[upper], _FAR)))))
+    z[~upper] = noise.log_quantile(-np.exp(-g[~upper]))
+    return z
+
+
+def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Bounds on the z with low <= -ln(-ln F(z)) <= high. Theorem M9."""
+    if noise.name == "gumbel":
+        return low, high
+    with np.errstate(all="ignore"):
+        least, most = noise_at(noise, low), noise_at(noise, high)
+    return least - _MAP_ALLOWANCE * (1.0 + np.abs(least)), most + _MAP_ALLOWANCE * (1.0 + np.abs(most))
+
+
 TopSet = Literal["tied", "gap"]
 
 
@@ -204,3 +234,49 @@ class Classes:
             return Chosen(self.k - 1, self.k, self.k)
         held = row if self.gamma < 1 else 0
         return Chosen(held, int(self._offset[row]), lowest)
+
+
+# The same for many score vectors over few candidates.
+
+
+@final
+@dataclass(frozen=True)
+class RowDraw:
+    """What is asked of every row: canonical top-k with these parameters, and scale * noise on the score of a set."""
+
+    k: int
+    gamma: float
+    top_set: TopSet
+    noise: Noise
+    scale: float
+
+    def classes(self, candidates: int) -> int:
+        """How many classes a row of so many candidates has."""
+        return (candidates - self.k) * (self.k if self.gamma < 1 else 1) + 1
+
+
+@final
+class Layout:
+    """(classes,) the ranks that say which sets are in each class, the true top set last, and n and r of its size C(n, r)."""
+
+    def __init__(self, asked: RowDraw, candidates: int) -> None:
+        k, gamma = asked.k, asked.gamma
+        held = np.repeat(np.arange(k if gamma < 1 else 1), candidates - k)
+        lowest = np.tile(np.arange(k + 1, candidates + 1), k if gamma < 1 else 1)
+        self.n = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
+        self.r = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
+        self.held, self.lowest = np.append(held, k), np.append(lowest, k)
+        top = k if asked.top_set == "tied" else min(k + 1, candidates)
+        self.missing = np.append(held + 1, top)
+
+    def log_size(self) -> Floats:
+        """(classes,) ln of how many sets each holds, rounded."""
+        return log_binomial(self.n, self.r)
+
+    def log_size_bounds(self) -> Bounds:
+        """(classes,) bounds on it."""
+        return log_binomial_bounds(self.n, self.r)
+
+    def size(self, place: int) -> arb:
+        """A ball around how many sets one class holds, at Arb's working precision."""
+        return binomial_ball(int(self.n[place]), int(self.r[place]))

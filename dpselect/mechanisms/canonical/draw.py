@@ -17,45 +17,13 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from dpselect.mechanisms.canonical.classes import Chosen, Classes, totals
-from dpselect.noise import by_name
-from dpselect.noise.base import Noise
-from dpselect.noise.numerics import log1mexp
+from dpselect.mechanisms.canonical.classes import Chosen, Classes, Layout, RowDraw, half_scores, noise_at, noise_bounds, totals
+from dpselect.mechanisms.ranks import draw_sequences, half_below, ranked_rows
+from dpselect.noise import Noise, by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.categorical import picked_rows, refined
-from dpselect.sampling.heights import Floats, Indices, Words, contest_bounds
-from dpselect.sampling.lazy import LazyUniform, WordSource, rational
-from dpselect.sampling.race import Runner, Wait, winner
-
-# The largest of many draws of a noise, however many: a Gumbel draw plus a logarithm, mapped to the noise.
-#
-# If F is the noise's distribution function, g = -ln(-ln F) at the largest of M draws is a standard Gumbel draw plus ln M, for any
-# F. It stays finite where F itself rounds to one, at M = C(10^6, 1000) for example.
-
-_FAR = 36.0  # from here ln(1 - exp(-exp(-g))) = -g to the last bit
-_MIDDLE = 0.3665  # exp(-exp(-g)) is one half
-_MAP_ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error of the map
-
-
-def noise_at(noise: Noise, g: Floats) -> Floats:
-    """The z with -ln(-ln F(z)) = g, elementwise; non-decreasing."""
-    if noise.name == "gumbel":
-        return g
-    upper = g > _MIDDLE
-    z = np.empty_like(g)
-    z[upper] = noise.log_isf(np.where(g[upper] > _FAR, -g[upper], log1mexp(np.exp(-np.minimum(g[upper], _FAR)))))
-    z[~upper] = noise.log_quantile(-np.exp(-g[~upper]))
-    return z
-
-
-def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Bounds on the z with low <= -ln(-ln F(z)) <= high. Theorem M9."""
-    if noise.name == "gumbel":
-        return low, high
-    with np.errstate(all="ignore"):
-        least, most = noise_at(noise, low), noise_at(noise, high)
-    return least - _MAP_ALLOWANCE * (1.0 + np.abs(least)), most + _MAP_ALLOWANCE * (1.0 + np.abs(most))
-
+from dpselect.sampling.discrete import picked_rows, refined
+from dpselect.sampling.heights import Floats, Indices, Numbers, Words, contest_bounds, estimates
+from dpselect.sampling.lazy import LazyUniform, Runner, Wait, WordSource, rational, winner
 
 # Blocks of classes, each with the largest noise among its sets, and how a block is split. Theorems M6 and M9.
 
@@ -159,8 +127,9 @@ def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) ->
 def draw_members(chosen: Chosen, k: int, source: Sampler) -> Indices:
     """(k,) ranks of a uniformly random member of a class."""
     held = np.arange(1, chosen.held + 1)
-    free = k - 1 - chosen.held
-    return np.concatenate([held, _subset(chosen.lowest - chosen.free_from, free, source) + chosen.free_from, [chosen.lowest]])
+    between = np.full((1, k - 1 - chosen.held), chosen.lowest - chosen.free_from)
+    free = draw_sequences(between, source)[0] - 1 + chosen.free_from
+    return np.concatenate([held, free, [chosen.lowest]])
 
 
 @final
@@ -222,10 +191,79 @@ class _Draw:
         return self._drawn[level, i]
 
 
-def _subset(size: int, count: int, source: Sampler) -> Indices:
-    """(count,) distinct numbers below `size`, uniform over sets: the first swaps of a Fisher-Yates shuffle."""
-    moved: dict[int, int] = {}
-    picks = source.below(size - np.arange(count)) + np.arange(count) if count else np.empty(0, dtype=np.int64)
-    for place, pick in enumerate(picks.tolist()):
-        moved[place], moved[pick] = moved.get(pick, pick), moved.get(place, place)
-    return np.array([moved[place] for place in range(count)], dtype=np.int64)
+# Many score vectors over few candidates: every class of every row at once. Theorem M9.
+
+_CELLS = 1 << 18
+_LEAST = 2.0**-900  # scales below may lose scores to underflow
+_MARGIN, _ROUNDING = 2.0**-14, 2.0**-44  # noise units, and of a height: estimates so far apart are in their numbers' order
+
+
+def draw_rows(matrix: Numbers, asked: RowDraw, source: Sampler) -> Indices:
+    """(rounds, k) positions in ascending order for a (rounds, m) matrix of scores."""
+    step = max(1, _CELLS // max(asked.classes(matrix.shape[1]), matrix.shape[1]))
+    return np.concatenate([_block(matrix[i : i + step], asked, source) for i in range(0, len(matrix), step)])
+
+
+def _block(matrix: Numbers, asked: RowDraw, source: Sampler) -> Indices:
+    order = ranked_rows(matrix)
+    ranked: Numbers = np.take_along_axis(matrix, order, axis=1)  # type: ignore[assignment]
+    layout = Layout(asked, matrix.shape[1])
+    chosen = _winners(ranked, layout, asked, source.words)
+    ranks = _members(matrix.shape, layout.held[chosen], layout.lowest[chosen], asked, source.words)
+    return np.sort(np.take_along_axis(order, ranks, axis=1), axis=1)
+
+
+def _winners(ranked: Numbers, layout: Layout, asked: RowDraw, words: WordSource) -> Indices:
+    """(rounds,) the class that wins each row."""
+    with np.errstate(all="ignore"):
+        heights = half_below(ranked, ranked[:, :1]) / (0.5 * asked.scale)
+    drawn = words(len(ranked) * len(layout.n))
+    g, wide = estimates(by_name("gumbel"), drawn)
+    shape = (len(ranked), len(layout.n))
+    total = noise_at(asked.noise, g.reshape(shape) + layout.log_size())
+    with np.errstate(all="ignore"):
+        total += asked.gamma * heights[:, layout.lowest - 1] - (1 - asked.gamma) * heights[:, layout.missing - 1]
+        chosen = np.argmax(total, axis=1)
+        # The lowest score bounds the rounding of all.
+        slack = _MARGIN + _ROUNDING * np.abs(heights[:, -1]) if asked.scale >= _LEAST else np.full(len(total), np.inf)
+        rivals = (total >= (total[np.arange(len(total)), chosen] - slack)[:, None]).sum(axis=1) > 1
+    rivals[wide // shape[1]] = True
+    for row in np.flatnonzero(rivals | ~np.isfinite(slack)).tolist():
+        chosen[row] = _settled(ranked[row], layout, asked, drawn.reshape(shape)[row], words)
+    return chosen
+
+
+def _settled(ranked: Numbers, layout: Layout, asked: RowDraw, drawn: Words, words: WordSource) -> int:
+    """The winner of one row, whose words are drawn, certain of every comparison."""
+    noise = noise_bounds(asked.noise, *luck(drawn, layout.log_size_bounds()))
+    heights = half_below(ranked, ranked[0])
+    scores = half_scores(heights[layout.lowest - 1], heights[layout.missing - 1], asked.gamma)
+    low, high = totals(scores, noise, asked.scale)
+    places = np.flatnonzero(high >= low.max()).tolist()
+    runners = [_runner(ranked, layout, asked, place, drawn, words) for place in places]
+    return places[winner(runners, asked.noise, rational(asked.scale))]
+
+
+def _runner(ranked: Numbers, layout: Layout, asked: RowDraw, place: int, drawn: Words, words: WordSource) -> Runner:
+    gamma = rational(asked.gamma)
+    least, missing = (rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing))
+    wait = Wait(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
+    return Runner(gamma * least - (1 - gamma) * missing, [wait])
+
+
+def _members(shape: tuple[int, ...], held: Indices, lowest: Indices, asked: RowDraw, words: WordSource) -> Indices:
+    """(rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
+    rank = np.arange(1, shape[1] + 1)
+    inside = (rank <= held[:, None]) | (rank == lowest[:, None])
+    outside = rank > lowest[:, None]
+    if asked.gamma < 1:
+        outside |= (rank == held[:, None] + 1) & ~inside
+    ranks, late = np.empty((shape[0], asked.k), dtype=np.int64), np.arange(shape[0])
+    while len(late):
+        keys = words(len(late) * shape[1]).reshape(len(late), -1)
+        keys[inside[late]], keys[outside[late]] = 0, ~np.uint64(0)
+        ranks[late] = np.argpartition(keys, asked.k - 1, axis=1)[:, : asked.k]
+        # Where keys are equal at the cut, no random bit says which rank is in: such rows are drawn again.
+        cut = np.take_along_axis(keys, ranks[late], axis=1).max(axis=1, keepdims=True)
+        late = late[(keys <= cut).sum(axis=1) != asked.k]
+    return ranks

@@ -5,35 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection
-from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
 import scipy
-from numpy.polynomial.legendre import leggauss
-from numpy.typing import NDArray
 from pydantic import Field
 
 from accounting import BoundedRange, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.canonical.classes import Classes, TopSet
-from dpselect.mechanisms.canonical.draw import draw_class, draw_members
-from dpselect.mechanisms.canonical.many import RowDraw, class_count, draw_rows
+from dpselect.mechanisms.base import Floats, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.canonical.classes import Classes, RowDraw, TopSet
+from dpselect.mechanisms.canonical.draw import draw_class, draw_members, draw_rows
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import Ranked
+from dpselect.mechanisms.ranks import Ranked, centred
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name
-from dpselect.noise.base import Noise
-from dpselect.noise.quadrature import argmax_probabilities
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores, centred
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import Noise, argmax_probabilities, by_name
 
-Floats = NDArray[np.float64]
 LipschitzNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 
 _MOST_CLASSES = 4096  # per row of a matrix: more is slower than the draw of one row by blocks
@@ -64,7 +53,7 @@ class CanonicalTopK(Mechanism):
         most="k",
         domain="public",
         tried={"noise": ("gumbel", "exponential")},
-        law="dpselect.planning.laws.canonical:canonical",
+        law="dpselect.planning.laws.canonical_top_k:canonical",
         variants="dpselect.planning.families:rules",
     )
     k: Count = Field(description="an integer >= 1")
@@ -113,10 +102,9 @@ class CanonicalTopK(Mechanism):
         return release(scores, positions, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        if class_count(matrix.shape[1], self.k, self.gamma) <= _MOST_CLASSES:
-            asked = RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), self.scale)
-            best = draw_rows(matrix, asked, source)
-            return Selections(best, ordered=False, requested=self.k)
+        asked = RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), self.scale)
+        if asked.classes(matrix.shape[1]) <= _MOST_CLASSES:
+            return Selections(draw_rows(matrix, asked, source), ordered=False, requested=self.k)
         rows = [self._select(Scores(row, sensitivity=self.covers, kind="utilities"), source).indices for row in matrix]
         return Selections(np.array(rows, dtype=np.int64), ordered=False, requested=self.k)
 
@@ -136,7 +124,7 @@ class CanonicalTopK(Mechanism):
 # With Gumbel noise a set has probability exp(score / scale) over the sum of size * exp(score / scale) of all classes. For the
 # other noises it is the integral over z of the set's f/F at z times the product over classes of F^size.
 
-_NODES, _WEIGHTS = leggauss(16)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _MOST_INTEGRATED = 50_000
 _AGREE, _LEVELS = 1e-10, 7
 _TAIL = 45.0  # exp(-45): mass left outside the window
@@ -224,7 +212,7 @@ def _log_all_below(scores: Floats, log_sizes: Floats, noise: Noise, z: Floats) -
 
 def _composite(scores: Floats, log_sizes: Floats, noise: Noise, score: float, edges: Floats, step: float) -> float:
     total = 0.0
-    for low, high in pairwise(edges.tolist()):
+    for low, high in itertools.pairwise(edges.tolist()):
         cuts = np.linspace(low, high, math.ceil((high - low) / step) + 1)
         half = np.diff(cuts) / 2
         z = ((cuts[1:] + cuts[:-1])[:, None] / 2 + half[:, None] * _NODES).ravel()

@@ -1,25 +1,200 @@
-"""One selection for every group, of a public list or discovered."""
+"""One selection for every group, of a public list or discovered; and its input, the scores of the groups."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, final
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, NoReturn, Self, final
 
 from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count
-from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism
-from dpselect.mechanisms.combine.grouped_scores import GroupedScores
+from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, SensitivityMismatch
+from dpselect.mechanisms.base import AnyMechanism, Sampler, Scores, Selection, enumerable
+from dpselect.mechanisms.combine.with_values import Around
+from dpselect.mechanisms.release import label_key
 from dpselect.mechanisms.traits import Traits
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.rounds import Rounds
+from dpselect.selection import Label
 
 
 @final
-class PerGroup(Mechanism):
+class GroupedScores(Rounds):
+    """The input of `PerGroup`: scores for each group. Immutable; its repr shows no value.
+
+    Each group's scores are a function of that group's part of the log, and declare what a user changes within one group. Of a
+    public list a group in which nobody is present is listed as well, with counts of 0: which groups occur is private.
+
+    Args:
+        groups: scores by group name (int or str), at least one. All of one kind and domain, all with labels or all without. A
+            mapping other than a dict is asked for each group's scores when they are looked at, and must always answer the same.
+        max_groups_per_user: in how many groups one user is present at most, >= 1; enforced by the caller, as the l0 of scores is.
+        presence: where the groups were read off private data, users of each group as scores of an observed domain whose labels
+            are the groups; `PerGroup` needs a `discovery` then. None for a public list.
+
+    Raises:
+        InvalidScores: no groups, names that are neither int nor str, what is no Scores, groups that differ in form, a bound
+            that is no integer >= 1, or a presence that is not of these groups.
+
+    Example:
+        >>> import dpselect as dps
+        >>> one = dps.Sensitivity()
+        >>> cities = {"Rome": dps.Scores([900, 4], sensitivity=one), "Oslo": dps.Scores([7, 800], sensitivity=one)}
+        >>> len(dps.GroupedScores(cities, max_groups_per_user=2).groups)
+        2
+    """
+
+    __slots__ = ("_scores", "max_groups_per_user", "presence")
+
+    def __init__(self, groups: Mapping[Any, Scores], *, max_groups_per_user: int, presence: Scores | None = None) -> None:
+        self._scores: Mapping[Label, Scores] = dict(groups) if isinstance(groups, dict) else groups
+        _require_groups(self._scores)
+        self.presence = presence
+        if presence is not None and (presence.domain != "observed" or set(presence.labels or ()) != set(self._scores)):
+            raise InvalidScores("presence must be scores of domain='observed', labelled by the groups and by nothing else")
+        if type(max_groups_per_user) is not int or max_groups_per_user < 1:
+            raise InvalidScores(f"max_groups_per_user={max_groups_per_user!r} must be an integer >= 1: bound it in the log first")
+        self.max_groups_per_user = max_groups_per_user
+
+    def __len__(self) -> int:
+        """One: the groups are released together."""
+        return 1
+
+    @property
+    def groups(self) -> tuple[Label, ...]:
+        """The names of the groups. **Private** where there is a `presence`."""
+        return tuple(self._scores)
+
+    @property
+    def candidates(self) -> int:
+        return max(scores.size for scores in self._scores.values())
+
+    @property
+    def by_group(self) -> Mapping[Label, Scores]:
+        """The scores of every group, by its name."""
+        return self._scores
+
+    def items(self) -> Iterator[tuple[Label, Scores]]:
+        """Every group and its scores."""
+        return iter(self._scores.items())
+
+    def check(self, mechanism: Any) -> None:
+        """Raise unless `mechanism` is made for groups, for as many per user, and for a list that is as public.
+
+        Raises:
+            InvalidRequest: it is made for one group, or discovers groups that are listed.
+            DomainMismatch: the groups are private, and it discovers none.
+            SensitivityMismatch: users are in more groups than it is made for.
+        """
+        most = getattr(mechanism, "max_groups_per_user", None)
+        if most is None:
+            raise InvalidRequest(f"{type(mechanism).__name__} selects for one group: wrap it in PerGroup(mechanism=...)")
+        if self.presence is not None and mechanism.discovery is None:
+            raise DomainMismatch(
+                "the groups were read off private data, and which there are is private: give PerGroup a discovery "
+                "(SparseHistogram for example), or state a public list of groups when the log is read"
+            )
+        if self.presence is None and mechanism.discovery is not None:
+            raise InvalidRequest("the groups are a public list, and the mechanism pays to discover them: leave discovery out")
+        if self.max_groups_per_user > most:
+            raise SensitivityMismatch(
+                f"the scores declare max_groups_per_user={self.max_groups_per_user}, more than the mechanism's {most}: configure "
+                "the mechanism with the scores' bound, or bound the groups per user in the log first"
+            )
+
+    def require(self, mechanism: Any, source: Sampler) -> None:
+        self.check(mechanism)
+        if self.presence is not None:
+            mechanism.discovery._require(self.presence, source)
+        for scores in self._scores.values():
+            mechanism.mechanism._require(scores, source)
+
+    def release(self, mechanism: Any, source: Sampler) -> Selection:
+        """One selection of all groups, in their own order, best first within a group where the order is released."""
+        groups = self.groups
+        if self.presence is not None:
+            found = mechanism.discovery._select(self.presence, source)
+            groups = _in_order(found.labels or ())  # the order of their noise is not released
+        chosen = [mechanism.mechanism._select(self._scores[group], source) for group in groups]
+        late = [one.reason for one in chosen if not one.complete] if chosen else ["no group was discovered"]
+        return Selection(
+            indices=_joined([one.positions for one in chosen]),
+            ordered=mechanism.mechanism.ordered,
+            complete=not late,
+            reason=late[0] if late else None,
+            values=_joined([one.values for one in chosen]),
+            labels=_joined([one.labels for one in chosen]),
+            groups=tuple(group for group, one in zip(groups, chosen, strict=True) for _ in range(len(one))),
+        )
+
+    def law(self, mechanism: Any) -> dict[Any, float]:
+        """The exact law of pairs (group, position): groups that are known are independent."""
+        if self.presence is None:
+            return self._law(mechanism, self.groups)
+        names, joint = self.presence.labels or (), dict[Any, float]()
+        for found, likely in mechanism.discovery._probabilities(self.presence).items():
+            groups = _in_order(names[place] for place in ((found,) if isinstance(found, int) else found))
+            for outcome, chance in self._law(mechanism, groups).items():
+                joint[outcome] = joint.get(outcome, 0.0) + likely * chance
+        return joint
+
+    def _law(self, mechanism: Any, groups: tuple[Label, ...]) -> dict[Any, float]:
+        laws = [_named(group, mechanism.mechanism._probabilities(self._scores[group])) for group in groups]
+        enumerable(math.prod(map(len, laws)))
+        ordered = mechanism.mechanism.ordered
+        joint = {}
+        for outcomes in itertools.product(*(law.items() for law in laws)):
+            pairs = itertools.chain.from_iterable(items for items, _ in outcomes)
+            joint[tuple(pairs) if ordered else frozenset(pairs)] = math.prod(chance for _, chance in outcomes)
+        return joint
+
+    def only(self, mechanism: Any) -> NoReturn:
+        raise InvalidRequest("scores of groups are no scores of one: the mechanism selects for every group")
+
+    def settled(self, mechanism: Any) -> Any:
+        return mechanism
+
+    def draw(self, mechanism: Any, source: Sampler) -> NoReturn:
+        raise InvalidRequest("groups are released together, by select: select_many is for rounds")
+
+    def __repr__(self) -> str:
+        size = f"groups={len(self._scores)}, " if self.presence is None else ""
+        return f"GroupedScores({size}max_groups_per_user={self.max_groups_per_user})"
+
+
+def _joined(parts: list[Any]) -> tuple[Any, ...] | None:
+    """What the groups have one after the other; None where they have none."""
+    return None if not parts or any(part is None for part in parts) else tuple(itertools.chain.from_iterable(parts))
+
+
+def _named(group: Label, law: dict[Any, float]) -> dict[tuple[tuple[Label, int], ...], float]:
+    """The law of one group, with outcomes as pairs (group, position)."""
+    items = {outcome: (outcome,) if isinstance(outcome, int) else tuple(outcome) for outcome in law}
+    return {tuple((group, item) for item in items[outcome]): chance for outcome, chance in law.items()}
+
+
+def _in_order(groups: Iterable[Label]) -> tuple[Label, ...]:
+    return tuple(sorted(groups, key=label_key))
+
+
+def _require_groups(groups: Mapping[Any, Scores]) -> None:
+    if not isinstance(groups, Mapping) or not groups:
+        raise InvalidScores("groups must map at least one name of a public list to its Scores")
+    if not all(type(name) in (int, str) for name in groups):
+        raise InvalidScores("names of groups must be int or str: convert other types to text first")
+    forms = set()
+    for one in groups.values():
+        if not isinstance(one, Scores):
+            raise InvalidScores("groups must hold dpselect.Scores, which declare what a user changes within the group")
+        forms.add((one.domain, one.kind, one.labels is None))
+    if len(forms) > 1:
+        raise InvalidScores("groups differ in domain, kind or in whether they have labels: state the same for all")
+
+
+@final
+class PerGroup(Around):
     """The selection of `mechanism` for every group at once: the top k of each city, country or day.
 
     `select` takes `GroupedScores` and returns one Selection, whose `groups` name the group of every item. Scores alone are those
@@ -61,14 +236,10 @@ class PerGroup(Mechanism):
     discovery: AnyMechanism | None = Field(default=None, description="a selection of an unknown domain, or None")
 
     @model_validator(mode="after")
-    def _selects_by_scores(self) -> Self:
+    def _fit_together(self) -> Self:
         if not self.mechanism.traits.ranks_counts:
             name = type(self.mechanism).__name__
             raise ValueError(f"mechanism={name} selects no items by their scores: pass a top k or a selection of one item")
-        return self
-
-    @model_validator(mode="after")
-    def _discovers_groups(self) -> Self:
         if self.discovery is None:
             return self
         name = type(self.discovery).__name__
@@ -79,22 +250,10 @@ class PerGroup(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.mechanism.covers
-
-    @property
     def curve(self) -> Curve:
         users = 2 if self.relation == "replace_one" else 1  # the one that leaves and the one that comes
         selected = users * self.max_groups_per_user * self.mechanism.curve
         return selected if self.discovery is None else self.discovery.curve + selected
-
-    @property
-    def least_candidates(self) -> int:
-        return self.mechanism.least_candidates
-
-    @property
-    def most_candidates(self) -> int | None:
-        return self.mechanism.most_candidates
 
     @staticmethod
     def _read(data: Any) -> Any:
@@ -103,18 +262,6 @@ class PerGroup(Mechanism):
         return data
 
     def _check_stated(self) -> None:
-        self.mechanism._check_stated()
+        super()._check_stated()
         if self.discovery is not None:
             self.discovery._check_stated()
-
-    def _check_scores(self, scores: Scores) -> None:
-        self.mechanism._check_scores(scores)
-
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return self.mechanism._select(scores, source)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return self.mechanism._select_many(matrix, source)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return self.mechanism._probabilities(scores)

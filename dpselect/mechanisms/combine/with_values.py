@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, final
+from abc import ABC
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,18 +11,49 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Positive
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, enumerable
-from dpselect.mechanisms.fresh import cell_law, half_width, noisy_values, with_values
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, Numbers, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import fresh_values
+from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+
+
+class Around(Mechanism, ABC):
+    """What does as its field `mechanism` does, but for what a member states anew."""
+
+    if TYPE_CHECKING:
+        mechanism: Mechanism
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.mechanism.covers
+
+    @property
+    def least_candidates(self) -> int:
+        return self.mechanism.least_candidates
+
+    @property
+    def most_candidates(self) -> int | None:
+        return self.mechanism.most_candidates
+
+    def _check_stated(self) -> None:
+        self.mechanism._check_stated()
+
+    def _check_scores(self, scores: Scores) -> None:
+        self.mechanism._check_scores(scores)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return self.mechanism._select(scores, source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        return self.mechanism._select_many(matrix, source)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        return self.mechanism._probabilities(scores)
 
 
 @final
-class WithValues(Mechanism):
+class WithValues(Around):
     """Selects as `mechanism` does, and releases the scores of what it selected with fresh noise.
 
     The noise that chose is never shown, so values are not biased towards the large, and a `margin` holds for each of them.
@@ -70,10 +102,6 @@ class WithValues(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.mechanism.covers
-
-    @property
     def curve(self) -> Curve:
         return self.mechanism.curve + self._price()
 
@@ -101,20 +129,6 @@ class WithValues(Mechanism):
         """
         return half_width(self.noise, self.scale, confidence)
 
-    @property
-    def least_candidates(self) -> int:
-        return self.mechanism.least_candidates
-
-    @property
-    def most_candidates(self) -> int | None:
-        return self.mechanism.most_candidates
-
-    def _check_stated(self) -> None:
-        self.mechanism._check_stated()
-
-    def _check_scores(self, scores: Scores) -> None:
-        self.mechanism._check_scores(scores)
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return with_values(self.mechanism._select(scores, source), scores, self.noise, self.scale, source)
 
@@ -125,9 +139,6 @@ class WithValues(Mechanism):
         held = matrix[rows, chosen.indices[rows, places]]
         values[rows, places] = noisy_values(held, self.noise, self.scale, source)
         return chosen.with_values(values)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return self.mechanism._probabilities(scores)
 
     def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
         """The exact probability of every (items, cells of their values), for the cells between `edges` (score units).

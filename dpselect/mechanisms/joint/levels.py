@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.sampling import Sampler
-from dpselect.sampling.categorical import flipped, uniforms
+from dpselect.sampling.discrete import bernoulli, flipped, uniforms
 from dpselect.sampling.heights import Floats, Indices, Words
-from dpselect.sampling.lazy import LazyUniform, WordSource, bernoulli, precision, rational
+from dpselect.sampling.lazy import LazyUniform, WordSource, precision, rational
 
 # How many of the best ranks may stand in each place of a sequence whose loss is at most a given level.
 #

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
@@ -14,16 +13,14 @@ from pydantic import Field, model_validator
 
 from accounting import BoundedRange, Relation
 from accounting.frozen import Count, Positive, Probability, Real
-from dpselect.errors import InvalidMechanism, InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.joint.tuples import Indices, Tuples
+from dpselect.errors import InvalidRequest, InvalidScores
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.joint.tuples import Tuples
+from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.quantile import places_of, points_of, share_of
 from dpselect.sampling import Sampler, sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
 
 _MOST_QUANTILES, _MOST_USERS, _MOST_PLACES = 100, 2**40, 2**53
 
@@ -126,11 +123,7 @@ class JointQuantiles(Mechanism):
         """
         parts = self._parts
         span = 4 * (sum(parts) if self.neighbours == "replace_one" else sum(parts) - min(parts))
-        quotient = min(self.epsilon / span, sys.float_info.max)
-        rate = quotient if Fraction(quotient) * span <= Fraction(self.epsilon) else math.nextafter(quotient, 0.0)
-        if rate == 0.0:
-            raise InvalidMechanism(f"epsilon={self.epsilon} beside a range of {span} is below the least float: raise it")
-        return rate
+        return rate_down(self.epsilon, span)
 
     def scores(self, values: ArrayLike, *, rng: np.random.Generator | None = None) -> Scores:
         """The private number of users at every place, for (users,) numbers: exactly one per user; there may be none.

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from fractions import Fraction
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from accounting import BoundedRange
 from accounting.frozen import Count, Positive, Probability
-from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.joint.levels import Levels
-from dpselect.mechanisms.ranks import Ranked
+from dpselect.mechanisms.noise_curves import rate_down
+from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores, centred
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
 
 
 @final
@@ -44,12 +37,7 @@ class JointTopK(Mechanism):
 
     kind: Literal["joint_top_k"] = "joint_top_k"
     traits: ClassVar[Traits] = Traits(
-        answers="top_k",
-        noise=EPSILON,
-        ordered=True,
-        most="k",
-        domain="public",
-        law="dpselect.planning.laws.joint:joint",
+        answers="top_k", noise=EPSILON, ordered=True, most="k", domain="public", law="dpselect.planning.laws.joint:joint"
     )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
@@ -74,12 +62,7 @@ class JointTopK(Mechanism):
             InvalidMechanism: that is 0.
         """
         span = self.sensitivity.range * (1 if self.k == 1 else 2)
-        quotient = min(self.epsilon / span, sys.float_info.max)
-        fits = math.isfinite(span) and Fraction(quotient) * Fraction(span) <= Fraction(self.epsilon)
-        rate = quotient if fits else math.nextafter(quotient, 0.0)
-        if rate == 0.0:
-            raise InvalidMechanism(f"epsilon={self.epsilon} beside a range of {span:g} is below the least float: raise it")
-        return rate
+        return rate_down(self.epsilon, span)
 
     def cut(self, candidates: int) -> float:
         """The loss at which FastJoint cuts, score units, for a public number of candidates; inf without `beta`."""
@@ -102,7 +85,7 @@ class JointTopK(Mechanism):
             best[chosen] = self._draw(Scores(row, sensitivity=self.covers, kind="utilities"), len(chosen), source)
         return Selections(best, ordered=True, requested=self.k)
 
-    def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Positions:
+    def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Indices:
         """(rounds, k) positions, independent draws for one score vector."""
         ranked = Ranked(scores)
         levels = Levels(ranked, self.k, self.rate, self.cut(ranked.size))
@@ -114,33 +97,7 @@ class JointTopK(Mechanism):
         values = centred(scores.dense())
         enumerable(math.perm(len(values), self.k))
         sequences = list(itertools.permutations(range(len(values)), self.k))
-        weights = np.exp(-self.rate * np.minimum(_losses(values, np.array(sequences)), self.cut(len(values))))
+        best = np.sort(values)[::-1][: self.k]
+        losses = (best - values[np.array(sequences)]).max(axis=1)
+        weights = np.exp(-self.rate * np.minimum(losses, self.cut(len(values))))
         return dict(zip(sequences, (weights / weights.sum()).tolist(), strict=True))
-
-
-def _losses(values: NDArray[np.float64], sequences: Positions) -> NDArray[np.float64]:
-    best = np.sort(values)[::-1][: sequences.shape[1]]
-    return np.asarray((best - values[sequences]).max(axis=1))
-
-
-# Uniformly random sequences in which place i takes one of the best allowed[i] ranks, no rank twice.
-
-Indices = NDArray[np.int64]
-
-
-def draw_sequences(allowed: Indices, source: Sampler) -> Indices:
-    """(rounds, k) ranks from 1, for (rounds, k) non-decreasing `allowed` with allowed[i] > i.
-
-    What a place may take includes what earlier places may, so each place is uniform over what is left: the first swaps of a
-    Fisher-Yates shuffle.
-    """
-    place = np.arange(allowed.shape[1])
-    picks = source.below((allowed - place).ravel()).reshape(allowed.shape) + place
-    return np.array([_swaps(row) for row in picks.tolist()], dtype=np.int64) + 1
-
-
-def _swaps(picks: list[int]) -> list[int]:
-    moved: dict[int, int] = {}
-    for place, pick in enumerate(picks):
-        moved[place], moved[pick] = moved.get(pick, pick), moved.get(place, place)
-    return [moved[place] for place in range(len(picks))]

@@ -16,11 +16,11 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from dpselect.mechanisms.joint.top_k import draw_sequences
+from dpselect.mechanisms.ranks import draw_sequences
 from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Indices
 from dpselect.sampling.lazy import rational
 
-Indices = NDArray[np.int64]
 Terms = NDArray[Any]
 _ROUNDING = 2.0**-52
 

@@ -9,10 +9,9 @@ from pydantic import Field
 from accounting import BoundedRange
 from accounting.frozen import Positive
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max.positions import NoisyWinner
+from dpselect.mechanisms.noisy_max.positions import NoisyWinner, winner_traits
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name
-from dpselect.noise.base import Noise
+from dpselect.noise import Noise, by_name
 from dpselect.sensitivity import Sensitivity
 
 
@@ -34,15 +33,7 @@ class ExponentialMechanism(NoisyWinner):
     """
 
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
-    traits: ClassVar[Traits] = Traits(
-        answers="one_item",
-        noise=EPSILON,
-        ordered=True,
-        most=1,
-        domain="public",
-        groups=True,
-        law="dpselect.planning.laws.noise:exponential",
-    )
+    traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:exponential")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 

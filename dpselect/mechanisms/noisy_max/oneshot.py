@@ -12,18 +12,13 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.fresh import cell_law, half_width, with_values
+from dpselect.mechanisms.base import Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import fresh_values, require_gaussian_width, shows_order, vector, winners_curve
 from dpselect.mechanisms.noisy_max.positions import expanded, largest
-from dpselect.mechanisms.release import public_grid, release
+from dpselect.mechanisms.ranks import centred
+from dpselect.mechanisms.release import cell_law, half_width, public_grid, release, with_values
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.noise import NoiseName, by_name
-from dpselect.noise.quadrature import ordered_probabilities, top_set_probabilities
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores, centred
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import NoiseName, by_name, ordered_probabilities, top_set_probabilities
 
 
 @final
@@ -70,7 +65,7 @@ class OneshotTopK(Mechanism):
         groups=True,
         tried={"noise": get_args(NoiseName)},
         clips={"gaussian": "l2", "laplace": "l1"},
-        law="dpselect.planning.laws.noise:oneshot",
+        law="dpselect.planning.laws.independent_noise:oneshot",
     )
     k: Count = Field(description="an integer >= 1")
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
@@ -145,8 +140,9 @@ class OneshotTopK(Mechanism):
 
     def _with_its_noise(self, scores: Scores, source: Sampler) -> Selection:
         drawn = source.ranking(scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities)
-        chosen = release(scores, expanded(scores, drawn.index, drawn.member), ordered=True, requested=self.k)
-        return chosen.model_copy(update={"values": tuple(drawn.rounded(public_grid(self.scale)).tolist())})
+        noisy = drawn.rounded(public_grid(self.scale)).tolist()
+        shown = dict(zip(expanded(scores, drawn.index, drawn.member), noisy, strict=True))
+        return release(scores, shown, ordered=True, requested=self.k, values=shown)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         if self.releases_values:

@@ -9,23 +9,17 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count, Positive
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import require_gaussian_width, winner_curve
 from dpselect.mechanisms.noisy_max.positions import largest
+from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.noise import NoiseName, by_name
-from dpselect.noise.base import Noise
-from dpselect.noise.quadrature import argmax_probabilities
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores, centred
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name
 
 
 @final
@@ -56,7 +50,7 @@ class PeelingTopK(Mechanism):
         domain="public",
         groups=True,
         tried={"noise": get_args(NoiseName)[1:]},
-        law="dpselect.planning.laws.noise:peeling",
+        law="dpselect.planning.laws.independent_noise:peeling",
     )
     k: Count = Field(description="an integer >= 1")
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
@@ -86,7 +80,7 @@ class PeelingTopK(Mechanism):
         noise = by_name(self.noise)
         if noise.name == "gumbel":
             return Selections(source.top_k_rows(matrix, noise, self.scale, self.k), ordered=True, requested=self.k)
-        rows = [peel(row, noise, self.scale, self.k, source) for row in matrix]
+        rows = [source.peel(row, noise, self.scale, self.k) for row in matrix]
         return Selections(np.stack(rows), ordered=True, requested=self.k)
 
     def _peeled(self, scores: Scores, source: Sampler) -> Iterable[int]:
@@ -95,7 +89,7 @@ class PeelingTopK(Mechanism):
             return largest(scores, noise, self.scale, self.k, source)  # one draw serves all rounds
         if scores.multiplicities is not None:
             return peel_groups(scores.values, scores.multiplicities, noise, self.scale, self.k, source)
-        return peel(scores.values, noise, self.scale, self.k, source)
+        return source.peel(scores.values, noise, self.scale, self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         values = centred(scores.dense())
@@ -103,13 +97,8 @@ class PeelingTopK(Mechanism):
         return _sequences(values, by_name(self.noise), self.scale, self.k)
 
 
-def peel(values: Numbers, noise: Noise, scale: float, k: int, source: Sampler) -> Positions:
-    """(k,) positions in the order in which they are peeled off, with fresh noise in every round."""
-    return source.peel(values, noise, scale, k)
-
-
-def peel_groups(values: Numbers, multiplicities: Positions, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
-    """(k,) the same where `multiplicities[g]` candidates share `values[g]`, group by group; nothing is expanded."""
+def peel_groups(values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
+    """(k,) positions in the order in which they are peeled off, where `multiplicities[g]` candidates share `values[g]`."""
     first = list(itertools.accumulate(multiplicities.tolist(), initial=0))
     left = multiplicities.copy()
     taken: dict[int, list[int]] = {}
@@ -127,17 +116,13 @@ def peel_groups(values: Numbers, multiplicities: Positions, noise: Noise, scale:
     return order
 
 
-def _sequences(values: NDArray[np.float64], noise: Noise, scale: float, k: int) -> dict[Any, float]:
+def _sequences(values: Numbers, noise: Noise, scale: float, k: int) -> dict[Any, float]:
     law: dict[tuple[int, ...], float] = {(): 1.0}
     for _ in range(k):
-        law = {
-            (*taken, item): probability * chance
-            for taken, probability in law.items()
-            for item, chance in _next(values, noise, scale, taken)
-        }
+        longer: dict[tuple[int, ...], float] = {}
+        for taken, probability in law.items():
+            left = [item for item in range(len(values)) if item not in taken]
+            chances = argmax_probabilities(noise, scale, values[left]).tolist()
+            longer |= {(*taken, item): probability * chance for item, chance in zip(left, chances, strict=True)}
+        law = longer
     return dict(law)
-
-
-def _next(values: NDArray[np.float64], noise: Noise, scale: float, taken: tuple[int, ...]) -> list[tuple[int, float]]:
-    left = np.array([i for i in range(len(values)) if i not in taken])
-    return list(zip(left.tolist(), argmax_probabilities(noise, scale, values[left]).tolist(), strict=True))

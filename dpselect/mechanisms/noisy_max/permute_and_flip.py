@@ -9,10 +9,9 @@ from pydantic import Field
 from accounting import LaplaceDP
 from accounting.frozen import Positive
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max.positions import NoisyWinner
+from dpselect.mechanisms.noisy_max.positions import NoisyWinner, winner_traits
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name
-from dpselect.noise.base import Noise
+from dpselect.noise import Noise, by_name
 from dpselect.sensitivity import Sensitivity
 
 
@@ -35,15 +34,7 @@ class PermuteAndFlip(NoisyWinner):
     """
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"
-    traits: ClassVar[Traits] = Traits(
-        answers="one_item",
-        noise=EPSILON,
-        ordered=True,
-        most=1,
-        domain="public",
-        groups=True,
-        law="dpselect.planning.laws.noise:permute_and_flip",
-    )
+    traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:permute_and_flip")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
-from dpselect.noise.base import Noise
-from dpselect.noise.quadrature import argmax_probabilities
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores, centred
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.mechanisms.traits import Traits
+from dpselect.noise import Noise, argmax_probabilities
+
+winner_traits = partial(Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True)
+"""What a `NoisyWinner` is, but for its noise and its law."""
 
 
 class NoisyWinner(Mechanism, ABC):
@@ -61,7 +62,7 @@ def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler)
     return expanded(scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k))
 
 
-def expanded(scores: Scores, groups: Positions, members: Positions) -> list[int]:
+def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
     """Positions of these members of groups; of the values themselves where scores are not grouped."""
     if scores.multiplicities is None:
         return groups.tolist()

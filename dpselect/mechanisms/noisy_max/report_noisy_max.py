@@ -9,10 +9,9 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.noise_curves import require_gaussian_width, winner_curve
-from dpselect.mechanisms.noisy_max.positions import NoisyWinner
+from dpselect.mechanisms.noisy_max.positions import NoisyWinner, winner_traits
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.noise import NoiseName, by_name
-from dpselect.noise.base import Noise
+from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.sensitivity import Sensitivity
 
 
@@ -36,15 +35,8 @@ class ReportNoisyMax(NoisyWinner):
     """
 
     kind: Literal["report_noisy_max"] = "report_noisy_max"
-    traits: ClassVar[Traits] = Traits(
-        answers="one_item",
-        noise=SCALE,
-        ordered=True,
-        most=1,
-        domain="public",
-        groups=True,
-        tried={"noise": get_args(NoiseName)},
-        law="dpselect.planning.laws.noise:noisy_max",
+    traits: ClassVar[Traits] = winner_traits(
+        noise=SCALE, tried={"noise": get_args(NoiseName)}, law="dpselect.planning.laws.independent_noise:noisy_max"
     )
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
     scale: Positive = Field(description="a finite scale > 0, in score units")

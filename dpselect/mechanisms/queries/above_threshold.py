@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
 from accounting.curves.sparse_vector import SparseVectorDP
-from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.threshold_law import Comparisons, first, margins, passing, scaled
+from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.many import blocks
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.noise import by_name
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import Noise, NoiseName, by_name
+from dpselect.noise.adaptive import refine
+from dpselect.sensitivity import fraction_up
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 _REASON = "fewer than c answers exceeded the noisy threshold"
 _MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further
 _UP = 1 + 2**-50
+_LARGEST = 2.0**53  # beyond it a float64 is no longer every integer
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+# Beyond this many units the density of the noise is below exp(-60).
+_REACH: dict[NoiseName, float] = {"laplace": 60.0, "exponential": 60.0, "gaussian": 11.0}
+_STEP = 4.0  # units of the narrower noise; halved at least once
 
 
 @final
@@ -89,9 +98,11 @@ class AboveThreshold(Mechanism):
     def curve(self) -> Curve:
         if self.candidates is not None and self.noise == "gaussian":
             return self._gaussian_curve(self.candidates)
-        answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
         if self.noise == "exponential":
-            return LaplaceDP(epsilon=decimal_sum([(1, ratio_up(self.sensitivity.linf, self.scale)), (1, answers)]))
+            threshold = Fraction(self.sensitivity.linf) / Fraction(self.scale)
+            above = self.c * Fraction(self.answer_shift) / Fraction(self.noise_on_answers)
+            return LaplaceDP(epsilon=fraction_up(threshold + above))
+        answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
         sparse = SparseVectorDP(epsilon1=ratio_up(self.sensitivity.linf, self.scale), epsilon2=answers, positives=self.c)
         if self.sensitivity.l0 is None:
             return sparse
@@ -131,19 +142,18 @@ class AboveThreshold(Mechanism):
         return release(scores, found, ordered=False, requested=self.c, complete=len(found) == self.c, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        indices = np.concatenate([self._rows(matrix[rows], source) for rows in blocks(matrix)])
+        indices = np.concatenate([self._rows(block, source) for block in blocks(matrix)])
         complete = (indices >= 0).sum(axis=1) == self.c
         return Selections(indices, ordered=False, requested=self.c, complete=complete, reason=_REASON)
 
-    def _rows(self, matrix: Numbers, source: Sampler) -> Positions:
-        passed = passing(matrix, self._level, by_name(self.noise), self.scale, self.noise_on_answers, source)
-        return first(passed, self.c)
+    def _rows(self, matrix: Numbers, source: Sampler) -> Indices:
+        level = np.array([[self._level]])
+        return first(source.passing(matrix, by_name(self.noise), self.scale, self.noise_on_answers, minus=[level]), self.c)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(patterns(scores.size, self.c), 2e4)
-        noise = by_name(self.noise)
-        run = Comparisons(margins(scores.dense(), self._level), scaled(noise, self.scale), noise, self.noise_on_answers)
-        return dict(run.passing_sets(self.c))
+        above = margins(scores.dense(), self._level)
+        return dict(Comparisons(above, by_name(self.noise), self.scale, self.noise_on_answers).passing_sets(self.c))
 
 
 def _log_patterns(queries: int, most: int) -> float:
@@ -155,3 +165,85 @@ def _log_patterns(queries: int, most: int) -> float:
 def patterns(queries: int, most: int) -> int:
     """How many sets of at most `most` queries there are."""
     return sum(math.comb(queries, above) for above in range(min(most, queries) + 1))
+
+
+# What every mechanism shares that compares with one noisy threshold: how it reads scores and flags, and its law.
+
+
+def margins(scores: Numbers, threshold: float) -> Floats:
+    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which float64 skips integers."""
+    return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float64) - threshold
+
+
+def first(flags: Flags, most: int) -> Indices:
+    """(rows, min(most, m)) positions of the first `most` set flags of every row, -1 where there are fewer."""
+    place = np.cumsum(flags, axis=1)
+    row, column = np.nonzero(flags & (place <= most))
+    indices = np.full((len(flags), min(most, flags.shape[1])), -1, dtype=np.int64)
+    indices[row, place[row, column] - 1] = column
+    return indices
+
+
+@final
+@dataclass(frozen=True)
+class Comparisons:
+    """The exact law of comparisons with one noisy threshold: which of them pass, in their fixed order.
+
+    All share the noise Y of the threshold, and comparison i passes iff margin_i + answer_scale * Z_i > Y, with independent Z_i.
+    Given Y they are independent, so one integral over Y is left, by composite Gauss-Legendre between the kinks.
+
+    Attributes:
+        margins: (m,) answers minus the threshold, score units.
+        noise: the standard noise of the threshold and of all answers.
+        scale, answer_scale: of the threshold's noise and of that on every answer, score units.
+    """
+
+    margins: Floats
+    noise: Noise
+    scale: float
+    answer_scale: float
+
+    def first_passing(self) -> Floats:
+        """(m + 1,) the probability that comparison i is the first that passes; last, that none does."""
+
+        def outcomes(fail: Floats, passing: Floats) -> Floats:
+            before = np.cumprod(np.vstack([np.ones_like(fail[:1]), fail]), axis=0)
+            return np.vstack([before[:-1] * passing, before[-1:]])
+
+        return self._integrate(outcomes)
+
+    def passing_sets(self, most: int) -> dict[frozenset[int], float]:
+        """Probability of every set of comparisons that pass, when the run stops at the `most`-th."""
+        sets = [frozenset[int]()]
+        for i in range(len(self.margins)):
+            sets += [s | {i} for s in sets if len(s) < most]
+
+        def outcomes(fail: Floats, passing: Floats) -> Floats:
+            chances = {frozenset[int](): np.ones(fail.shape[1])}
+            for i, (failed, passed) in enumerate(zip(fail, passing, strict=True)):
+                running = [s for s in chances if len(s) < most]
+                chances |= {s | {i}: chances[s] * passed for s in running}
+                chances |= {s: chances[s] * failed for s in running}
+            return np.array([chances[s] for s in sets])
+
+        return dict(zip(sets, self._integrate(outcomes).tolist(), strict=True))
+
+    def _integrate(self, outcomes: Callable[[Floats, Floats], Floats]) -> Floats:
+        """Integrals of the threshold's density times `outcomes` of (m, nodes) probabilities to fail and to pass."""
+        unit = min(self.scale, self.answer_scale)
+
+        def level(step: float, _: NDArray[np.intp]) -> Floats:
+            y, weight = self._nodes(step * unit)
+            density = self.noise.pdf(y / self.scale) / self.scale
+            z = (y - self.margins[:, None]) / self.answer_scale
+            return (outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (weight * density))[:, None]
+
+        return refine(level, 1, _STEP)[:, 0]
+
+    def _nodes(self, step: float) -> tuple[Floats, Floats]:
+        reach = _REACH[self.noise.name] * self.scale
+        cuts = np.unique(np.clip(np.append(self.margins, (-reach, 0.0, reach)), -reach, reach))
+        pieces = [np.linspace(a, b, math.ceil((b - a) / step), endpoint=False) for a, b in pairwise(cuts)]
+        edges = np.append(np.concatenate(pieces), reach)
+        half = np.diff(edges)[:, None] / 2
+        return (edges[:-1, None] + half * (1 + _NODES)).ravel(), (half * _WEIGHTS).ravel()

@@ -7,25 +7,20 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import ApproxDP, Approximate, BoundedRange, Curve, LaplaceDP, Relation, tighter
-from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.threshold_law import Comparisons, Floats, first, margins, scaled
+from dpselect.mechanisms.queries.above_threshold import Comparisons, Floats, first, margins
+from dpselect.mechanisms.ranks import blocks, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.many import blocks, ranked_rows
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
-from dpselect.noise.softmax import softmax
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise.gumbel import softmax
+from dpselect.sensitivity import fraction_up
 
 
 @final
@@ -82,8 +77,8 @@ class LargeMargin(Mechanism):
         """What search and choice cost unless a candidate is released that one user could push out of the top l."""
         threshold, comparison, choice = self._scales
         span = self.covers.range
-        search = decimal_sum([(1, ratio_up(span, threshold)), (1, ratio_up(span, comparison))])
-        return LaplaceDP(epsilon=search) + BoundedRange(epsilon=ratio_up(span, choice))
+        search = Fraction(span) / Fraction(threshold) + Fraction(span) / Fraction(comparison)
+        return LaplaceDP(epsilon=fraction_up(search)) + BoundedRange(epsilon=ratio_up(span, choice))
 
     def margin(self, size: int) -> float:
         """T(size): how far the best has to lead the candidate of rank size + 1, in score units, for the top `size` to be tested.
@@ -121,7 +116,7 @@ class LargeMargin(Mechanism):
         """Scales of the noise on the threshold, every comparison, and the choice."""
         span, search = Fraction(self.covers.range), Fraction(repr(self.split))
         shares = (3 * span / search, 3 * span / (2 * search), span / (1 - search))
-        threshold, comparison, choice = (ratio_up(_above(over), self.epsilon) for over in shares)
+        threshold, comparison, choice = (ratio_up(fraction_up(over), self.epsilon) for over in shares)
         return threshold, comparison, choice
 
     def _margins(self, sizes: Floats) -> Floats:
@@ -142,16 +137,16 @@ class LargeMargin(Mechanism):
         return release(scores, positions[[place]], ordered=True, requested=1)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        chosen = [self._positions(matrix[rows], source) for rows in blocks(matrix)]
+        chosen = [self._positions(block, source) for block in blocks(matrix)]
         return Selections(np.concatenate(chosen)[:, None], ordered=True, requested=1)
 
-    def _positions(self, block: Numbers, source: Sampler) -> Positions:
+    def _positions(self, block: Numbers, source: Sampler) -> Indices:
         ranks = ranked_rows(block)
         ordered: Numbers = np.take_along_axis(block, ranks, axis=1)  # type: ignore[assignment]
         places = self._rows(ordered, source)
         return ranks[np.arange(len(block)), places]
 
-    def _rows(self, descending: Numbers, source: Sampler) -> NDArray[np.int64]:
+    def _rows(self, descending: Numbers, source: Sampler) -> Indices:
         """(rows,) the rank that is chosen, from 0."""
         sizes = self._sizes(descending, source)
         places = np.empty(len(descending), dtype=np.int64)
@@ -160,7 +155,7 @@ class LargeMargin(Mechanism):
             places[rows] = source.top_k_rows(descending[rows, :size], by_name("gumbel"), self._scales[2], 1)[:, 0]
         return places
 
-    def _sizes(self, descending: Numbers, source: Sampler) -> NDArray[np.int64]:
+    def _sizes(self, descending: Numbers, source: Sampler) -> Indices:
         """(rows,) how many of the best compete."""
         threshold, comparison, _ = self._scales
         ranks = descending.shape[1] - 1
@@ -184,16 +179,10 @@ class LargeMargin(Mechanism):
         if len(ordered) == 1:
             return np.ones(1)
         threshold, comparison, _ = self._scales
-        noise, leads = by_name("exponential"), self._leads(ordered[None])[0]
-        return Comparisons(leads, scaled(noise, threshold), noise, comparison).first_passing()
+        return Comparisons(self._leads(ordered[None])[0], by_name("exponential"), threshold, comparison).first_passing()
 
 
 def _checked(failure: float) -> float:
     if not 0 < failure < 1:
         raise InvalidRequest(f"failure={failure!r} must be a probability in (0, 1)")
     return failure
-
-
-def _above(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

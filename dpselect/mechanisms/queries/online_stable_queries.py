@@ -12,23 +12,19 @@ from accounting import Approximate, Curve, ForeignProcess, Relation
 from accounting.frozen import Count, Positive, Probability
 from accounting.kept import Kept
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.queries.stable_rule import StableRule, require_distances
-from dpselect.mechanisms.queries.threshold_law import Comparisons, Flags, Floats, first, margins, scaled
+from dpselect.mechanisms.base import Numbers, Scores, Selection, Selections, enumerable
+from dpselect.mechanisms.queries.above_threshold import Flags, first, margins
+from dpselect.mechanisms.queries.first_stable import StableQueries, StableRule, first_law
+from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.many import blocks
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name
 from dpselect.sampling import Sampler, Thresholds, sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
 
 _REASON = "stopped after c unstable queries"
 
 
 @final
-class OnlineStableQueries(Mechanism):
+class OnlineStableQueries(StableQueries):
     """Every query is answered exactly while it is found stable; the c-th found unstable ends it (after Carvalho et al. 2020).
 
     `session()` takes queries one by one, each chosen after the earlier outcomes; `select(scores)` takes the distances to
@@ -56,16 +52,12 @@ class OnlineStableQueries(Mechanism):
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @property
-    def covers(self) -> Sensitivity:
-        return Sensitivity(monotone=False, relation=self.neighbours)
-
-    @property
     def curve(self) -> Approximate:
         return Approximate(curve=self.c * self.rule.curve, delta0=self.delta)
 
     @property
     def rule(self) -> StableRule:
-        """The test by itself: its threshold and its noise. Each of c runs meets at most one test that could go wrong."""
+        # Each of c runs meets at most one test that could go wrong.
         return StableRule(self.epsilon, self.split, self.delta, self.c)
 
     def session(self, *, rng: np.random.Generator | None = None) -> StableSession:
@@ -76,19 +68,13 @@ class OnlineStableQueries(Mechanism):
         """
         return StableSession(self.rule, most_unstable=self.c, source=sampler(rng))
 
-    def _check_stated(self) -> None:
-        _ = self.rule.threshold  # refused before a charge, not at the draw
-
-    def _check_scores(self, scores: Scores) -> None:
-        require_distances(scores.values)
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         stable, unstable = self._rows(scores.dense()[None], source)
         chosen = np.flatnonzero(stable[0]).tolist()
         return release(scores, chosen, ordered=False, requested=None, complete=bool(unstable[0] < self.c), reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        parts = [self._rows(matrix[rows], source) for rows in blocks(matrix)]
+        parts = [self._rows(block, source) for block in blocks(matrix)]
         stable, unstable = (np.concatenate(part) for part in zip(*parts, strict=True))
         complete = np.asarray(unstable < self.c)
         return Selections(first(stable, stable.shape[1]), ordered=False, requested=None, complete=complete, reason=_REASON)
@@ -109,7 +95,21 @@ class OnlineStableQueries(Mechanism):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(2.0**scores.size, 2**14)
-        return law(scores.dense(), self.rule, self.c)
+        # A query fails iff T - distance + noise > threshold noise: both noises are symmetric.
+        behind = -margins(scores.dense(), self.rule.threshold)
+        ends = [first_law(behind[start:], self.rule).tolist() for start in range(scores.size)]
+        chances: dict[Any, float] = {}
+
+        def run(start: int, left: int, answered: frozenset[int], chance: float) -> None:
+            if left == 0 or start == scores.size:
+                chances[answered] = chances.get(answered, 0.0) + chance
+                return
+            for length, probability in enumerate(ends[start]):
+                stop = start + length
+                run(min(stop + 1, scores.size), left - 1, answered | set(range(start, stop)), chance * probability)
+
+        run(0, self.c, frozenset(), 1.0)
+        return chances
 
 
 # A session of queries that are answered while they are stable.
@@ -210,30 +210,3 @@ class StableSession:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds private noise and is not pickled")
-
-
-# The exact law of stable queries asked in a fixed order, with a fresh threshold after every unstable one.
-
-
-def law(distances: Numbers, rule: StableRule, most: int) -> dict[Any, float]:
-    """Probability of every set of answered queries, when the `most`-th unstable query ends it."""
-    ends = [_first_unstable(distances[start:], rule).tolist() for start in range(len(distances))]
-    chances: dict[frozenset[int], float] = {}
-
-    def run(start: int, left: int, answered: frozenset[int], chance: float) -> None:
-        if left == 0 or start == len(distances):
-            chances[answered] = chances.get(answered, 0.0) + chance
-            return
-        for length, probability in enumerate(ends[start]):
-            stop = start + length
-            run(min(stop + 1, len(distances)), left - 1, answered | set(range(start, stop)), chance * probability)
-
-    run(0, most, frozenset(), 1.0)
-    return dict(chances)
-
-
-def _first_unstable(distances: Numbers, rule: StableRule) -> Floats:
-    """(m + 1,) the probability that one threshold first fails each query; last, that it fails none."""
-    laplace = by_name("laplace")
-    # A query fails iff T - distance + noise > threshold noise: both noises are symmetric.
-    return Comparisons(-margins(distances, rule.threshold), scaled(laplace, rule.scale), laplace, rule.test_scale).first_passing()

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, final
+from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
-from accounting import Approximate, Curve, GaussianDP, LaplaceDP, Relation
+from accounting import Relation
 from accounting.frozen import Count
 from dpselect.errors import InvalidScores
-from dpselect.mechanisms.base import Positions
-from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.stability.regularizer import Regularizer, added
-from dpselect.noise import NoiseName, argmax_probabilities, by_name
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.sensitivity import Sensitivity
-
-Floats = NDArray[np.float64]
+from dpselect.mechanisms.base import Floats, Indices, Numbers, Scores, Sensitivity
+from dpselect.mechanisms.ranks import highest
 
 Rank = Annotated[Count, Field(le=10_000_000)]
 """How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds time and memory."""
@@ -39,7 +29,7 @@ class Top(NamedTuple):
         gaps: gaps[j - 1] is the j-th highest count minus the next one, the count of a candidate that is not there being 0.
     """
 
-    positions: Positions
+    positions: Indices
     gaps: Floats
 
 
@@ -67,7 +57,7 @@ def read_top(scores: Scores, kbar: int) -> Top:
     return Top(positions[:kbar], gaps)
 
 
-def read_counts(scores: Scores, count: int) -> tuple[Positions, Numbers]:
+def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
     """Positions and values of the `count` highest counts, highest first, without those that nobody touched if observed.
 
     Raises:
@@ -85,7 +75,7 @@ def read_counts(scores: Scores, count: int) -> tuple[Positions, Numbers]:
     return positions, counts
 
 
-def top_set(top: Top, size: int) -> Positions:
+def top_set(top: Top, size: int) -> Indices:
     """Positions of the top `size`; none if an observed domain has fewer items than that."""
     return top.positions[:size] if len(top.positions) >= size else top.positions[:0]
 
@@ -121,87 +111,6 @@ def favoured(counts: Floats, public: Floats) -> Floats:
     return np.minimum(counts, _SUMMED) + np.round(np.clip(public, -_SUMMED, _SUMMED) * _GRID) / _GRID
 
 
-# The rank of the largest noisy gap: shared by every mechanism that chooses how many items to release.
-
-
-def pick_rows(
-    gaps: Floats, regularizer: Regularizer | None, noise: NoiseName, scale: float, source: Sampler
-) -> NDArray[np.int64]:
-    """(rows,) ranks j, from 1, that maximise gap + regulariser + scale * noise in every row of (rows, ranks) gaps."""
-    return source.top_k_rows(_preferred(gaps, regularizer), by_name(noise), scale, 1)[:, 0] + 1
-
-
-def pick_law(gaps: Floats, regularizer: Regularizer | None, noise: NoiseName, scale: float) -> Floats:
-    """(ranks,) probability of every rank."""
-    return argmax_probabilities(by_name(noise), scale, _preferred(gaps, regularizer))
-
-
-def _preferred(gaps: Floats, regularizer: Regularizer | None) -> Floats:
-    """(..., ranks) gaps plus what the regulariser adds."""
-    return gaps if regularizer is None else favoured(gaps, added(regularizer, gaps.shape[-1]))
-
-
-def as_law(chances: Floats) -> dict[Any, float]:
-    """The probabilities of ranks 1, 2, ... as a law of outcomes."""
-    return dict(enumerate(chances.tolist(), start=1))
-
-
-# Propose, test, release: the rule that lets the top j out only where the gap below it hides every user. Theorem S4.
-
-GapNoise = Literal["gaussian", "laplace"]
-
-NOT_PASSED = "stability test did not pass"
-
-
-@final
-@dataclass(frozen=True)
-class StabilityRule:
-    """Pass iff max(gap, g) + scale * noise exceeds g + scale * (the noise's upper failure_delta quantile), g = `gap_shift`.
-
-    Attributes:
-        noise: name of the noise on the gap.
-        scale: of that noise, in counts.
-        failure_delta: the chance that a gap of g or less passes.
-        relation: decides g.
-    """
-
-    noise: GapNoise
-    scale: float
-    failure_delta: float
-    relation: Relation
-
-    @property
-    def curve(self) -> Curve:
-        """What one test costs, the release of a set that passes included."""
-        step = ratio_up(gap_shift(self.relation), self.scale)
-        core = GaussianDP(mu=step) if self.noise == "gaussian" else LaplaceDP(epsilon=step)
-        return Approximate(curve=core, delta0=self.failure_delta)
-
-    @property
-    def threshold(self) -> float:
-        """How far, in units of the scale, the noisy gap has to exceed g."""
-        quantile = float(by_name(self.noise).isf(self.failure_delta))
-        # A few ulps up, so that rounding cannot let an unstable set pass more often than failure_delta.
-        return quantile + 1e-15 * (1 + abs(quantile))
-
-    def pass_probability(self, gaps: ArrayLike) -> Floats:
-        """The chance that each gap (counts) passes."""
-        return by_name(self.noise).sf(self.threshold - self._excess(gaps))
-
-    def fail_probability(self, gaps: ArrayLike) -> Floats:
-        """One minus `pass_probability`, accurate where that is near 1."""
-        return by_name(self.noise).cdf(self.threshold - self._excess(gaps))
-
-    def least_gap(self, probability: float) -> float:
-        """The smallest gap (counts) that passes with at least this probability."""
-        needed = self.threshold - float(by_name(self.noise).isf(probability))
-        return gap_shift(self.relation) + self.scale * needed if needed > 0 else 0.0
-
-    def passes(self, gaps: Floats, source: Sampler) -> NDArray[np.bool_]:
-        """Draw: which of the gaps pass, each with fresh noise."""
-        excess = np.maximum(gaps - gap_shift(self.relation), 0.0)
-        # The public level is rounded up, and the comparison itself is exact.
-        return source.exceeds(excess, by_name(self.noise), self.scale, math.nextafter(self.scale * self.threshold, math.inf))
-
-    def _excess(self, gaps: ArrayLike) -> Floats:
-        return np.maximum(np.asarray(gaps, dtype=np.float64) - gap_shift(self.relation), 0.0) / self.scale
+def row_gaps(block: Numbers, kbar: int) -> Floats:
+    """(rows, min(kbar, m)) the first gaps of every row."""
+    return gaps_below(highest(block, kbar + 1))[:, :kbar]

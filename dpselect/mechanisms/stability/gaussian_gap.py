@@ -10,8 +10,7 @@ from accounting import Curve, Relation
 from accounting.frozen import Positive
 from dpselect.mechanisms.noise_curves import winner_curve
 from dpselect.mechanisms.stability.gaps import Rank, gap_sensitivity
-from dpselect.mechanisms.stability.many import GapRank
-from dpselect.mechanisms.stability.regularizer import AnyRegularizer
+from dpselect.mechanisms.stability.large_gap import AnyRegularizer, GapRank
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import NoiseName
 

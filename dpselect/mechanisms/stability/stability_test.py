@@ -1,25 +1,86 @@
-"""Propose, test, release: the top k, if the gap below it is wide enough to hide every user."""
+"""Propose, test, release: the top k, if the gap below it is wide enough to hide every user. Theorem S4."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
-from accounting import Curve, Relation
+from accounting import Approximate, Curve, GaussianDP, LaplaceDP, Relation
 from accounting.frozen import Positive, Probability
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.base import Floats, Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity
+from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.ranks import count_blocks, highest, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import NOT_PASSED, Floats, GapNoise, Rank, StabilityRule, Top, read_top, top_set
-from dpselect.mechanisms.stability.many import release_rows
+from dpselect.mechanisms.stability.gaps import Rank, Top, gap_shift, gaps_below, read_top, top_set
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import by_name
+
+Choose = Callable[[Floats], Indices]
+"""(rows, ranks) gaps -> (rows,) proposed sizes."""
+Flags = NDArray[np.bool_]
+GapNoise = Literal["gaussian", "laplace"]
+NOT_PASSED = "stability test did not pass"
+
+
+@final
+@dataclass(frozen=True)
+class StabilityRule:
+    """Pass iff max(gap, g) + scale * noise exceeds g + scale * (the noise's upper failure_delta quantile), g = `gap_shift`.
+
+    Attributes:
+        noise: name of the noise on the gap.
+        scale: of that noise, in counts.
+        failure_delta: the chance that a gap of g or less passes.
+        relation: decides g.
+    """
+
+    noise: GapNoise
+    scale: float
+    failure_delta: float
+    relation: Relation
+
+    @property
+    def curve(self) -> Curve:
+        """What one test costs, the release of a set that passes included."""
+        step = ratio_up(gap_shift(self.relation), self.scale)
+        core = GaussianDP(mu=step) if self.noise == "gaussian" else LaplaceDP(epsilon=step)
+        return Approximate(curve=core, delta0=self.failure_delta)
+
+    @property
+    def threshold(self) -> float:
+        """How far, in units of the scale, the noisy gap has to exceed g."""
+        quantile = float(by_name(self.noise).isf(self.failure_delta))
+        # A few ulps up, so that rounding cannot let an unstable set pass more often than failure_delta.
+        return quantile + 1e-15 * (1 + abs(quantile))
+
+    def pass_probability(self, gaps: ArrayLike) -> Floats:
+        """The chance that each gap (counts) passes."""
+        return by_name(self.noise).sf(self.threshold - self._excess(gaps))
+
+    def fail_probability(self, gaps: ArrayLike) -> Floats:
+        """One minus `pass_probability`, accurate where that is near 1."""
+        return by_name(self.noise).cdf(self.threshold - self._excess(gaps))
+
+    def least_gap(self, probability: float) -> float:
+        """The smallest gap (counts) that passes with at least this probability."""
+        needed = self.threshold - float(by_name(self.noise).isf(probability))
+        return gap_shift(self.relation) + self.scale * needed if needed > 0 else 0.0
+
+    def passes(self, gaps: Floats, source: Sampler) -> Flags:
+        """Draw: which of the gaps pass, each with fresh noise."""
+        excess = np.maximum(gaps - gap_shift(self.relation), 0.0)
+        # The public level is rounded up, and the comparison itself is exact.
+        return source.exceeds(excess, by_name(self.noise), self.scale, math.nextafter(self.scale * self.threshold, math.inf))
+
+    def _excess(self, gaps: ArrayLike) -> Floats:
+        return np.maximum(np.asarray(gaps, dtype=np.float64) - gap_shift(self.relation), 0.0) / self.scale
 
 
 @final
@@ -114,3 +175,32 @@ def set_law(top: Top, chances: Floats, rule: StabilityRule) -> dict[Any, float]:
         law[released_set] = law.get(released_set, 0.0) + chance * float(passing[place])
     law[frozenset()] = law.get(frozenset(), 0.0) + nothing
     return law
+
+
+def sets_that_pass(block: Numbers, kbar: int, choose: Choose, rule: StabilityRule, source: Sampler) -> tuple[Flags, Flags]:
+    """(rows, m) membership of the sets that passed, empty where none did, and (rows,) whether one did."""
+    top = highest(block, kbar + 1)
+    gaps = gaps_below(top)[:, :kbar]
+    sizes = choose(gaps)
+    rows = np.arange(len(block))
+    chosen = gaps[rows, sizes - 1]
+    passed = rule.passes(chosen, source)
+    members = (block >= top[rows, sizes - 1][:, None]) & passed[:, None]
+    for row in np.flatnonzero(passed & (chosen == 0)):
+        # More scores than asked for reach the level: ties go by position.
+        members[row] = False
+        members[row, ranked_rows(block[row : row + 1])[0, : sizes[row]]] = True
+    return members, passed
+
+
+def release_rows(
+    matrix: Numbers, kbar: int, choose: Choose, rule: StabilityRule, source: Sampler, *, requested: int | None
+) -> Selections:
+    """Choose a size, test the gap below it, release the set or nothing: for every row."""
+    results = [sets_that_pass(block, kbar, choose, rule, source) for block in count_blocks(matrix)]
+    sizes = np.concatenate([members.sum(axis=1) for members, _ in results])
+    indices = np.full((len(sizes), max(1, int(sizes.max()))), -1, dtype=np.int64)
+    columns = np.concatenate([np.nonzero(members)[1] for members, _ in results])
+    indices[np.arange(indices.shape[1]) < sizes[:, None]] = columns
+    complete = np.concatenate([passed for _, passed in results])
+    return Selections(indices, ordered=False, requested=requested, complete=complete, reason=NOT_PASSED)

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, model_validator
+from numpy.typing import ArrayLike
+from pydantic import Field
 
 from accounting import Approximate, BoundedRange, Curve, GaussianDP, Relation
 from accounting.frozen import Positive, Probability
-from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.stability.gaps import (
-    Floats,
-    Rank,
-    StabilityRule,
-    gap_sensitivity,
-    gap_shift,
-    pick_law,
-    pick_rows,
-    read_top,
-)
-from dpselect.mechanisms.stability.many import release_rows
-from dpselect.mechanisms.stability.regularizer import AnyRegularizer, require_sizes
-from dpselect.mechanisms.stability.stability_test import released, set_law
+from dpselect.mechanisms.stability.gaps import Rank, gap_sensitivity, gap_shift, read_top
+from dpselect.mechanisms.stability.large_gap import AnyRegularizer, WidestGap
+from dpselect.mechanisms.stability.stability_test import StabilityRule, release_rows, released, set_law
 from dpselect.mechanisms.traits import RHO, Traits
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import NoiseName
 
 
 @final
-class StableTopK(Mechanism):
+class StableTopK(WidestGap):
     """The top j for a privately chosen j <= kbar if the gap below it passes a stability test, else nothing (Zhu, Wang 2022).
 
     Reads the kbar + 1 highest counts only, so the domain may be unknown. The set is released, not its order. With gap shift
@@ -78,15 +65,6 @@ class StableTopK(Mechanism):
     gap_noise: Literal["gumbel", "gaussian"] = Field(default="gumbel", description="gumbel or gaussian")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
-    @model_validator(mode="after")
-    def _knows_every_size(self) -> Self:
-        require_sizes(self.regularizer, self.kbar)
-        return self
-
-    @property
-    def covers(self) -> Sensitivity:
-        return Sensitivity(relation=self.neighbours)
-
     @property
     def curve(self) -> Curve:
         return Approximate(curve=self.core, delta0=self.failure_delta)
@@ -109,6 +87,10 @@ class StableTopK(Mechanism):
         return ratio_up(shift if self.gap_noise == "gumbel" else 2 * shift, math.sqrt(self.rho))
 
     @property
+    def _noise(self) -> tuple[NoiseName, float]:
+        return self.gap_noise, self.gap_scale
+
+    @property
     def rule(self) -> StabilityRule:
         """The test by itself: pass probabilities of hypothetical gaps, for planning."""
         sigma = ratio_up(gap_shift(self.neighbours), math.sqrt(self.rho))
@@ -121,9 +103,7 @@ class StableTopK(Mechanism):
         """
         array = np.asarray(gaps, dtype=np.float64)[: self.kbar]
         sizes = np.arange(1, len(array) + 1)
-        return float(
-            (pick_law(array, self.regularizer, self.gap_noise, self.gap_scale) * self.rule.pass_probability(array)) @ sizes
-        )
+        return float((self.rank_law(array) * self.rule.pass_probability(array)) @ sizes)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         top = read_top(scores, self.kbar)
@@ -133,10 +113,6 @@ class StableTopK(Mechanism):
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         return release_rows(matrix, self.kbar, lambda gaps: self.propose(gaps, source), self.rule, source, requested=None)
 
-    def propose(self, gaps: Floats, source: Sampler) -> NDArray[np.int64]:
-        """(rows,) the sizes that are put to the test, from (rows, ranks) gaps: private until they pass."""
-        return pick_rows(gaps, self.regularizer, self.gap_noise, self.gap_scale, source)
-
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.kbar)
-        return set_law(top, pick_law(top.gaps, self.regularizer, self.gap_noise, self.gap_scale), self.rule)
+        return set_law(top, self.rank_law(top.gaps), self.rule)

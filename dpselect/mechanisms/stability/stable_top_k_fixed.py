@@ -6,25 +6,20 @@ import math
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import ZCDP, Approximate, BoundedRange, Curve, Relation, RenyiTable, tighter
 from accounting.frozen import NonNegative, Positive, Probability
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.ranks import centred, count_blocks
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import Rank, pick_law, read_top, top_set
-from dpselect.mechanisms.stability.many import Flags, count_blocks, tested
-from dpselect.mechanisms.stability.regularizer import TargetSize
+from dpselect.mechanisms.stability.gaps import Rank, read_top, top_set
+from dpselect.mechanisms.stability.large_gap import TargetSize
+from dpselect.mechanisms.stability.stability_test import Flags, sets_that_pass
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
-from dpselect.noise import by_name
-from dpselect.noise.quadrature import top_set_probabilities
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores, centred
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import by_name, top_set_probabilities
 
 # Where the Renyi divergences of the picks are tabulated: dense enough to lose less than a thousandth of epsilon.
 _ORDERS = tuple((1 + np.geomspace(0.05, 5e3, 72)).tolist())
@@ -128,8 +123,8 @@ class StableTopKFixed(Mechanism):
         rows = [self._fill_block(block, self.stable, source) for block in count_blocks(matrix)]
         return Selections(np.concatenate(rows), ordered=False, requested=self.k)
 
-    def _fill_block(self, block: Numbers, stage: StableTopK, source: Sampler) -> Positions:
-        members, _ = tested(block, self.kbar, lambda gaps: stage.propose(gaps, source), stage.rule, source)
+    def _fill_block(self, block: Numbers, stage: StableTopK, source: Sampler) -> Indices:
+        members, _ = sets_that_pass(block, self.kbar, lambda gaps: stage.propose(gaps, source), stage.rule, source)
         sizes = members.sum(axis=1)
         result = np.empty((len(block), self.k), dtype=np.int64)
         for size in np.unique(sizes):
@@ -137,7 +132,7 @@ class StableTopKFixed(Mechanism):
             result[rows] = self._fill_rows(block[rows], members[rows], int(size), source)
         return np.sort(result, axis=1)
 
-    def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Positions:
+    def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Indices:
         """(rows, k) positions from stable sets of one size."""
         kept = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
         wanted = self.k - kept.shape[1]
@@ -148,7 +143,7 @@ class StableTopKFixed(Mechanism):
         picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale(wanted), wanted)
         return np.concatenate([kept, np.take_along_axis(pool, picks, axis=1)], axis=1)
 
-    def _fill(self, values: Numbers, stable: Positions, source: Sampler) -> Positions:
+    def _fill(self, values: Numbers, stable: Indices, source: Sampler) -> Indices:
         """k positions from a stable set (empty if there is none) and the values of all candidates."""
         kept, pool, wanted = _plan(stable, len(values), self.k)
         picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale(wanted), wanted) if wanted else pool[:0]
@@ -157,14 +152,14 @@ class StableTopKFixed(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(math.comb(scores.size, self.k))
         values, top, rule = centred(scores.dense()), read_top(scores, self.kbar), self.stable.rule
-        chances = pick_law(top.gaps, self.stable.regularizer, "gumbel", self.stable.gap_scale)
+        chances = self.stable.rank_law(top.gaps)
         law: dict[Any, float] = {}
         self._add(law, values, top.positions[:0], float(chances @ rule.fail_probability(top.gaps)))
         for size, chance in enumerate((chances * rule.pass_probability(top.gaps)).tolist(), start=1):
             self._add(law, values, top_set(top, size), chance)
         return law
 
-    def _add(self, law: dict[Any, float], values: NDArray[np.float64], stable: Positions, chance: float) -> None:
+    def _add(self, law: dict[Any, float], values: Numbers, stable: Indices, chance: float) -> None:
         kept, pool, wanted = _plan(stable, len(values), self.k)
         noise = by_name("gumbel")
         picks = top_set_probabilities(noise, self.pick_scale(wanted), values[pool], wanted) if wanted else {frozenset(): 1.0}
@@ -173,13 +168,13 @@ class StableTopKFixed(Mechanism):
             law[chosen] = law.get(chosen, 0.0) + chance * probability
 
 
-def _plan(stable: Positions, candidates: int, k: int) -> tuple[Positions, Positions, int]:
+def _plan(stable: Indices, candidates: int, k: int) -> tuple[Indices, Indices, int]:
     """Which positions are kept, and how many are picked from which others."""
     if len(stable) > k:
         return stable[:0], stable, k
     return stable, np.delete(np.arange(candidates), stable), k - len(stable)
 
 
-def _columns(flags: Flags) -> Positions:
+def _columns(flags: Flags) -> Indices:
     """(rows, count) columns that are set; every row has the same count."""
     return np.nonzero(flags)[1].reshape(len(flags), -1)

@@ -10,14 +10,9 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count
-from dpselect.mechanisms.base import AnyMechanism, Mechanism
-from dpselect.mechanisms.fresh import positions_of
-from dpselect.mechanisms.release import in_own_order, release
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity
+from dpselect.mechanisms.release import in_own_order, positions_of, release
 from dpselect.mechanisms.traits import SCALE, Recipe, Traits
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
 
 _REASON = "fewer items than requested were discovered"
 _ANSWERS = ("top_k", "one_item", "queries")  # of the others an outcome is no item
@@ -56,7 +51,7 @@ class DiscoverThenSelect(Mechanism):
         most=lambda mechanism: mechanism.selection.most_released,
         domain="unknown",
         values=lambda mechanism: mechanism.selection.releases_values,
-        law="dpselect.planning.laws.noise:discovered",
+        law="dpselect.planning.laws.independent_noise:discovered",
         variants="dpselect.planning.families:splits",
         recipe=Recipe("dpselect.planning.families:in_two_steps", SCALE, "delta", clip=1.0),
     )
@@ -93,9 +88,8 @@ class DiscoverThenSelect(Mechanism):
         if stated is None or one.relation == "add_remove":
             return stated
         clip = stated / (2.0 if norm == "l1" else math.sqrt(2))  # of one user
-        return (
-            clip if one.l2_of(None) >= Sensitivity.of_clipped(clip, norm, one.relation).l2_of(None) else math.nextafter(clip, 0)
-        )
+        covered = one.l2_of(None) >= Sensitivity.of_clipped(clip, norm, one.relation).l2_of(None)
+        return clip if covered else math.nextafter(clip, 0)
 
     @property
     def least_candidates(self) -> int:
@@ -124,15 +118,9 @@ class DiscoverThenSelect(Mechanism):
             return release(scores, found, ordered=self.ordered, requested=requested, complete=False, reason=_REASON)
         items = in_own_order(scores, found)
         chosen = self.selection._select(self._again(scores, items), source)
-        best = release(
-            scores,
-            [items[place] for place in chosen.indices],
-            ordered=chosen.ordered,
-            requested=requested,
-            complete=chosen.complete,
-            reason=chosen.reason,
-        )
-        return best if chosen.values is None else best.model_copy(update={"values": chosen.values})
+        best = [items[place] for place in chosen.indices]
+        named = release(scores, best, ordered=chosen.ordered, requested=requested, complete=chosen.complete, reason=chosen.reason)
+        return named if chosen.values is None else named.model_copy(update={"values": chosen.values})
 
     def _again(self, scores: Scores, items: list[int]) -> Scores:
         labels = None if scores.labels is None else [scores.labels[place] for place in items]

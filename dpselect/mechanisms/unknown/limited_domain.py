@@ -6,26 +6,20 @@ import math
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.ranks import count_blocks, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, favoured, heights, read_counts
-from dpselect.mechanisms.stability.many import count_blocks, ranked_rows
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
-from dpselect.noise.softmax import softmax
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
-
-Floats = NDArray[np.float64]
+from dpselect.noise.gumbel import softmax
+from dpselect.sampling.heights import Floats
 
 _ROUNDING = 2.0**-50  # of the terms of the threshold: above the roundings of their sum
 _REASON = "fewer items than requested beat the noisy threshold"
@@ -66,7 +60,7 @@ class LimitedDomain(Mechanism):
         domain="unknown",
         reads=lambda mechanism: mechanism.kbar + 1,
         relations=("add_remove",),
-        law="dpselect.planning.laws.noise:limited_domain",
+        law="dpselect.planning.laws.independent_noise:limited_domain",
         variants="dpselect.planning.families:competitors",
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
@@ -139,7 +133,7 @@ class LimitedDomain(Mechanism):
         complete = np.asarray((indices >= 0).all(axis=1))
         return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
 
-    def _select_block(self, block: Numbers, source: Sampler) -> Positions:
+    def _select_block(self, block: Numbers, source: Sampler) -> Indices:
         """(rows, k) released positions, -1 where there are fewer."""
         positions = ranked_rows(block)[:, : self.kbar + 1]
         descending: Numbers = np.take_along_axis(block, positions, axis=1)  # type: ignore[assignment]
@@ -164,7 +158,7 @@ class LimitedDomain(Mechanism):
                 law[outcome] = law.get(outcome, 0.0) + chance * probability
         return law
 
-    def _compete(self, scores: Scores) -> tuple[Positions, Floats, Floats]:
+    def _compete(self, scores: Scores) -> tuple[Indices, Floats, Floats]:
         """Positions of the top kbar, and their and the floors' heights as by `_heights`."""
         positions, counts = read_counts(scores, self.kbar + 1)
         above, floors = self._heights(counts[None])
@@ -189,13 +183,13 @@ class LimitedDomain(Mechanism):
         growth = np.log(touched if self.l0 is None else np.minimum(self.l0, touched))
         return -favoured(floors, (growth - growth[0]) * self._scale)
 
-    def _choose(self, floors: Floats, source: Sampler) -> NDArray[np.int64]:
+    def _choose(self, floors: Floats, source: Sampler) -> Indices:
         """(rows,) which of the sizes kbar_least, ..., kbar, from 0, is taken for (rows, sizes) floors."""
         if self.kbar_least is None:
             return np.zeros(len(floors), dtype=np.int64)
         return source.top_k_rows(self._preferences(floors), by_name("gumbel"), self._scale, 1)[:, 0]
 
-    def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Positions:
+    def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Indices:
         """(rows, k + 1 or all) places in the noisy order of (rows, ranks) counts, -1 from the threshold on."""
         contest = np.column_stack([counts, np.full(len(counts), threshold)])
         order = source.top_k_rows(contest, by_name("gumbel"), self._scale, min(self.k + 1, contest.shape[1]))

@@ -9,30 +9,26 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from flint import arb
+from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Approximate
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.fresh import half_width
+from dpselect.mechanisms.base import Floats, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.noisy_max.positions import expanded
-from dpselect.mechanisms.release import public_grid, release
+from dpselect.mechanisms.release import half_width, public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.noise import NoiseName, by_name
-from dpselect.noise.base import Noise
-from dpselect.noise.grid import NODES, tail_integral_matrix
+from dpselect.noise import Noise, NoiseName, by_name
+from dpselect.noise.adaptive import NODES, tail_integral_matrix
 from dpselect.outcome import cells
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.sampling.lazy import precision
 
 _ROUNDING = 2.0**-44  # of the terms of the threshold: above the errors of the inverse and of their sum
+_BITS = 160  # for a delta next to 1, whose complement has 53 bits of its own
 _ONE_BY_ONE, _GROWTH = 1024, 1.001  # numbers of items that are tried one by one, and in steps of a thousandth
 _REASON = "fewer items than requested exceeded the threshold"
-Floats = NDArray[np.float64]
 
 
 @final
@@ -71,7 +67,7 @@ class SparseHistogram(Mechanism):
         groups=True,
         tried={"noise": ("gaussian", "laplace")},
         clips={"gaussian": "l2", "laplace": "l1"},
-        law="dpselect.planning.laws.noise:histogram",
+        law="dpselect.planning.laws.independent_noise:histogram",
     )
     k: Count | None = Field(default=None, description="an integer >= 1, or None for all")
     noise: Literal["gaussian", "laplace"] = Field(default="gaussian", description="gaussian or laplace")
@@ -126,22 +122,21 @@ class SparseHistogram(Mechanism):
         return half_width(self.noise, self.scale, confidence, among)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
+        shown = self._above(scores, source)
+        complete = self.k is None or len(shown) == self.k
+        return release(scores, shown, ordered=True, requested=self.k, complete=complete, reason=_REASON, values=shown)
+
+    def _above(self, scores: Scores, source: Sampler) -> dict[int, float]:
+        """The noisy scores that exceed the threshold, by position, the highest first."""
         values, groups = scores.values, scores.multiplicities
         listed = None if values.min() > 0 else np.flatnonzero(values)
         if listed is not None and len(listed) == 0:
-            return self._released(scores, [], ())
+            return {}
         if listed is not None:
             values, groups = values[listed], None if groups is None else groups[listed]
         drawn = source.above(values, by_name(self.noise), self.scale, self.threshold, self.k, groups)
-        chosen = drawn.index if listed is None else listed[drawn.index]
-        return self._released(
-            scores, expanded(scores, chosen, drawn.member), tuple(drawn.rounded(public_grid(self.scale)).tolist())
-        )
-
-    def _released(self, scores: Scores, chosen: list[int], values: tuple[float, ...]) -> Selection:
-        complete = self.k is None or len(chosen) == self.k
-        selection = release(scores, chosen, ordered=True, requested=self.k, complete=complete, reason=_REASON)
-        return selection.model_copy(update={"values": values})
+        chosen = expanded(scores, drawn.index if listed is None else listed[drawn.index], drawn.member)
+        return dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         order = source.above_rows(matrix, by_name(self.noise), self.scale, self.threshold, listed=matrix > 0)
@@ -177,7 +172,9 @@ class SparseHistogram(Mechanism):
 @lru_cache(maxsize=64)
 def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) -> tuple[float, ...]:
     """What none of so many draws exceeds but with chance delta, noise units; for each number of draws."""
-    return tuple(by_name(noise).isf([-math.expm1(math.log1p(-delta) / number) for number in items]).tolist())
+    with precision(_BITS):
+        kept = (-arb(delta)).log1p()
+        return tuple(float(by_name(noise).isf_ball(-(kept / number).expm1()).upper()) for number in items)
 
 
 @lru_cache(maxsize=64)

@@ -6,26 +6,19 @@ import math
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve
 from accounting.frozen import NonNegative, Positive, Probability
-from dpselect.mechanisms.base import Mechanism, Positions, enumerable
+from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.first_stable import first_law
-from dpselect.mechanisms.queries.stable_rule import StableRule
-from dpselect.mechanisms.queries.threshold_law import Floats, first, margins
+from dpselect.mechanisms.queries.above_threshold import Floats, first, margins
+from dpselect.mechanisms.queries.first_stable import StableRule, first_law
+from dpselect.mechanisms.ranks import count_blocks, highest, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, Top, gaps_below, heights, read_top, top_set
-from dpselect.mechanisms.stability.many import count_blocks, highest, ranked_rows
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name
-from dpselect.noise.quadrature import top_set_probabilities
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import by_name, top_set_probabilities
 
 _REASON = "fewer items than requested were found stable"
 
@@ -120,7 +113,7 @@ class TopStable(Mechanism):
         complete = (indices >= 0).sum(axis=1) == self.k
         return Selections(indices, ordered=False, requested=self.k, complete=complete, reason=_REASON)
 
-    def _rows(self, block: Numbers, source: Sampler) -> Positions:
+    def _rows(self, block: Numbers, source: Sampler) -> Indices:
         """(rows, min(k, m)) the released positions of every row, ascending; -1 where there are fewer."""
         top = highest(block, self.kbar + 1)
         sizes, ranks = self._sizes(gaps_below(top)[:, : self.kbar], source), ranked_rows(block)
@@ -134,7 +127,7 @@ class TopStable(Mechanism):
             indices[rows, : stable.shape[1]] = stable
         return indices
 
-    def _order(self, ranks: int) -> NDArray[np.int64]:
+    def search_order(self, ranks: int) -> Indices:
         """The sizes 1, ..., ranks in the order in which they are tested."""
         upwards = np.arange(1, ranks + 1)
         if self.search == "from_kbar":
@@ -143,36 +136,35 @@ class TopStable(Mechanism):
 
     def _ordered(self, gaps: Floats) -> Floats:
         """(rows, ranks) gaps in the order of the tests; each less 1 is a distance to instability."""
-        return gaps[:, self._order(gaps.shape[1]) - 1]
+        return gaps[:, self.search_order(gaps.shape[1]) - 1]
 
     def _margins(self, gaps: Floats) -> Floats:
         """(rows, ranks) how far each distance lies above the threshold, in float64, for the law."""
         return margins(self._ordered(gaps) - 1, self.rule.threshold)
 
-    def _sizes(self, gaps: Floats, source: Sampler) -> NDArray[np.int64]:
+    def _sizes(self, gaps: Floats, source: Sampler) -> Indices:
         """(rows,) the first size whose gap passes, 0 if none does; from (rows, ranks) gaps."""
         rule, one = self.rule, np.ones((1, 1))
         minus = [one, rule.threshold * one]
         flags = source.passing(self._ordered(gaps), by_name("laplace"), rule.scale, rule.test_scale, minus=minus)
         found = first(flags, 1)[:, 0]
-        return np.where(found >= 0, self._order(gaps.shape[1])[found], 0)
+        return np.where(found >= 0, self.search_order(gaps.shape[1])[found], 0)
 
-    def _pick(self, scores: Scores, size: int, source: Sampler) -> Positions:
+    def _pick(self, scores: Scores, size: int, source: Sampler) -> Indices:
         """(k,) places in a stable set of size > k."""
         return self._pick_rows(_relative(scores.ranked(size)[1][None]), source)[0]
 
-    def _pick_rows(self, relative: Floats, source: Sampler) -> Positions:
-        # Equal scores with independent noise: a set at random.
-        return source.top_k_rows(
-            relative if self.epsilon_em > 0 else np.zeros_like(relative), by_name("gumbel"), self._pick_scale, self.k
-        )
+    def _pick_rows(self, relative: Floats, source: Sampler) -> Indices:
+        if self.epsilon_em == 0:
+            relative = np.zeros_like(relative)  # equal scores with independent noise: a set at random
+        return source.top_k_rows(relative, by_name("gumbel"), self._pick_scale, self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.kbar)
         enumerable(sum(math.comb(size, min(size, self.k)) for size in range(len(top.gaps) + 1)), 2e4)
         *chances, nothing = first_law(self._margins(top.gaps[None])[0], self.rule).tolist()
         law = {frozenset[int](): nothing}
-        for size, chance in zip(self._order(len(top.gaps)).tolist(), chances, strict=True):
+        for size, chance in zip(self.search_order(len(top.gaps)).tolist(), chances, strict=True):
             for members, share in self._subsets(scores, top, size).items():
                 law[members] = law.get(members, 0.0) + chance * share
         return dict(law)

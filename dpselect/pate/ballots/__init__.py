@@ -1,5 +1,1 @@
 """What teachers voted, and how it is read and bounded."""
-
-from dpselect.pate.ballots.ballots import Ballots
-
-__all__ = ["Ballots"]

@@ -1,24 +1,20 @@
-"""Ballots: the private votes of teachers on public items."""
+"""Ballots, the private votes of teachers on public items; and `Vote`, the mechanisms that count them."""
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, final
 
 import numpy as np
+import scipy
 
-from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Mechanism
-from dpselect.pate.ballots.cutting import cut_of
-from dpselect.pate.ballots.reading import Counts, Tally, read, read_names, tally, teachers_of
-from dpselect.pate.ballots.vote import Vote
-from dpselect.pate.ballots.votes import Votes, stacked
-from dpselect.pate.errors import InvalidBallots
+from dpselect.errors import InvalidBallots, InvalidRequest
+from dpselect.mechanisms.base import Mechanism, Sampler, Scores, Selections, Sensitivity
+from dpselect.pate.ballots.reading import Counts, Tally, cut_of, read, read_names, tally, teachers_of
+from dpselect.pate.ballots.votes import Votes, as_array, rows_of, stacked
 from dpselect.rounds import Rounds
-from dpselect.sampling import Sampler
-from dpselect.scores import Scores
-from dpselect.selection import Label, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.selection import Label
 
 Missing = Literal["refuse", "allow"]
 
@@ -56,12 +52,7 @@ class Ballots(Rounds[Mechanism]):
     teachers: int
 
     def __init__(
-        self,
-        votes: Any,
-        *,
-        teachers: int | None = None,
-        missing: Missing = "refuse",
-        names: Sequence[Label] | None = None,
+        self, votes: Any, *, teachers: int | None = None, missing: Missing = "refuse", names: Sequence[Label] | None = None
     ) -> None:
         source, found, voting = read(votes, teachers)
         self._fill(source, found, voting, missing, names)
@@ -159,11 +150,7 @@ class Ballots(Rounds[Mechanism]):
         self.settled(mechanism)._check_stated()
 
     def only(self, mechanism: Mechanism) -> Scores:
-        """The scores of the single round that these are.
-
-        Raises:
-            InvalidRequest: there are more rounds.
-        """
+        """The scores of the single round that these are; InvalidRequest if there are more."""
         if self.rounds > 1:
             raise InvalidRequest(
                 f"select takes one round and these ballots have {self.rounds}: use select_many, or ballots[i:i + 1] for round i"
@@ -251,3 +238,41 @@ class Ballots(Rounds[Mechanism]):
 def _sensitivity(mechanism: Mechanism) -> Sensitivity:
     """What one ballot changes, with the number of votes that the mechanism covers, which is checked apart."""
     return Sensitivity(l0=mechanism.covers.l0, relation=mechanism.relation)
+
+
+class Vote(Mechanism, ABC):
+    """A mechanism on counts of teachers' votes, of which one record changes one ballot per round. Theorem P8.
+
+    It takes ballots, counts of them, or votes in any form that ballots are made of.
+    """
+
+    one_vote: ClassVar[bool] = False
+    if TYPE_CHECKING:
+        labels: int  # a field of every member
+
+    @property
+    def least_candidates(self) -> int:
+        return self.labels
+
+    @property
+    def most_candidates(self) -> int:
+        return self.labels
+
+    def with_teachers(self, teachers: int) -> Self:
+        """The mechanism for so many teachers, a public number: the same one, unless its level is a share of them.
+
+        Raises:
+            InvalidBallots: it is configured for another number of them.
+        """
+        return self
+
+    @staticmethod
+    def _read(data: Any) -> Any:
+        if isinstance(data, Rounds | Scores):
+            return data
+        if scipy.sparse.issparse(data):
+            return Ballots(data) if data.ndim == 3 else rows_of(data).toarray()
+        if isinstance(data, list | tuple) and any(scipy.sparse.issparse(one) for one in data):
+            return Ballots(data)
+        array = as_array(data)
+        return Ballots(array) if array.ndim == 3 else array

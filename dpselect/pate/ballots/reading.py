@@ -1,31 +1,30 @@
-"""What a caller has, votes or counts of them, and how it is read."""
+"""From votes, or counts of them, to the counts of every round: how they are read, and which votes of a ballot count."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
-from dpselect.errors import InvalidScores
-from dpselect.pate.ballots.cutting import Cut
-from dpselect.pate.ballots.votes import MOST_TEACHERS, Flags, Votes, as_array, as_rows, dense, listed, stacked
-from dpselect.pate.errors import InvalidBallots
+from dpselect.errors import InvalidBallots, InvalidScores
+from dpselect.pate.ballots.votes import MOST_TEACHERS, Flags, Votes, as_array, rows_of, single, unpacked
 from dpselect.scores import Scores
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
 
+Counts = NDArray[np.int32]
+Order = NDArray[np.int64]
+
+_CELLS = 1 << 20  # counts checked at a time
+
 
 def read(votes: Any, teachers: int | None) -> tuple[Votes | None, Tally, int]:
-    """Single votes, None if these are counts; what is known of them; and the number of teachers.
-
-    Raises:
-        InvalidBallots: they are no ballots, or the number of teachers is missing or another one.
-    """
-    source = _votes(votes)
+    """Single votes, None if these are counts; what is known of them; and the number of teachers."""
+    source = single(votes)
     if source is None:
         if teachers is None:
             raise InvalidBallots(
@@ -33,7 +32,7 @@ def read(votes: Any, teachers: int | None) -> tuple[Votes | None, Tally, int]:
                 "of one round use votes[None]"
             )
         number = teachers_of(teachers)
-        return None, counted(votes, number), number
+        return None, _counted(votes, number), number
     if teachers is not None and teachers_of(teachers) != source.teachers:
         raise InvalidBallots(
             f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher is missing, or teachers= is wrong"
@@ -41,37 +40,15 @@ def read(votes: Any, teachers: int | None) -> tuple[Votes | None, Tally, int]:
     return source, tally(source), source.teachers
 
 
-def _votes(votes: Any) -> Votes | None:
-    """Single votes; None if these are counts."""
-    if scipy.sparse.issparse(votes):
-        return _deep(votes) if votes.ndim == 3 else None
-    if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(one) for one in votes):
-        return listed(votes)
-    array = as_array(votes)
-    if array.ndim == 3:
-        return dense(array)
-    if array.ndim == 2:
-        return None
-    raise InvalidBallots(
-        f"votes must have shape (rounds, teachers, labels), or (rounds, labels) for counts, not {array.shape}: for one round use "
-        "votes[None]"
-    )
-
-
-def _deep(votes: Any) -> Votes:
-    """Votes of a three-dimensional sparse array."""
-    rounds, teachers, labels = votes.shape
-    if 0 in votes.shape:
-        raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {votes.shape}")
-    return stacked(votes.reshape((rounds * teachers, labels)), teachers)
+def teachers_of(teachers: object) -> int:
+    """A declared number of teachers."""
+    if isinstance(teachers, bool) or not isinstance(teachers, int | np.integer) or not 1 <= teachers <= MOST_TEACHERS:
+        raise InvalidBallots(f"teachers={teachers!r} must be an integer from 1 to {MOST_TEACHERS:,}: how many teachers vote")
+    return int(teachers)
 
 
 def read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...] | None:
-    """Names as Scores take them.
-
-    Raises:
-        InvalidBallots: they are not one name per label, all different, int or str.
-    """
+    """Names as Scores take them: one per label, all different, int or str."""
     if names is None:
         return None
     if isinstance(names, str) or not hasattr(names, "__len__") or not hasattr(names, "__iter__"):
@@ -85,17 +62,97 @@ def read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...] 
         raise InvalidBallots(f"names become the labels of a Selection: {error}") from None
 
 
-# From votes, or counts of them, to the counts of every round and what is known of its ballots.
+@final
+@dataclass(frozen=True)
+class Cut:
+    """Keep the first `tau` votes of a ballot in a public order of the labels, or the `tau` most confident ones.
 
-Counts = NDArray[np.int32]
+    A rule of the ballot, the round's number and public configuration alone.
 
-_CELLS = 1 << 20  # counts checked at a time
+    Attributes:
+        tau: how many votes a ballot keeps.
+        salt: with the round's number it decides a pseudorandom order, the same for all teachers of the round.
+        priority: (labels,) one order for every round, best first, in place of the salted one; None for that.
+        confidences: (rounds, teachers, labels) private numbers that come before the order; None for none.
+        first: number of the first round.
+    """
+
+    tau: int
+    salt: str
+    priority: Order | None
+    confidences: Any = field(repr=False)
+    first: int
+
+    def apply(self, block: Flags, start: int) -> tuple[Flags, Order]:
+        """The votes of rounds from the `start`-th on that are kept, and how many ballots of each were cut. Theorem P8."""
+        rounds, teachers = np.nonzero(np.count_nonzero(block, axis=2) > self.tau)
+        lost = np.bincount(rounds, minlength=len(block))
+        if len(rounds) == 0:
+            return block, lost
+        known, place = np.unique(rounds, return_inverse=True)
+        orders = np.stack([self._order(self.first + start + int(one), block.shape[2]) for one in known])[place]
+        bits = np.take_along_axis(block[rounds, teachers], orders, axis=1)
+        kept = block.copy()
+        cut = np.zeros_like(bits)
+        np.put_along_axis(cut, orders, self._first(bits, orders, start + rounds, teachers), axis=1)
+        kept[rounds, teachers] = cut
+        return kept, lost
+
+    def _order(self, number: int, labels: int) -> Order:
+        if self.priority is not None:
+            return self.priority
+        digest = hashlib.shake_256(f"dpselect.pate:{self.salt}:{number}".encode()).digest(8 * labels)
+        return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
+
+    def _first(self, bits: Flags, orders: Order, rounds: Order, teachers: Order) -> Flags:
+        """The votes that stay, in the public order."""
+        if self.confidences is None:
+            return np.asarray(bits & (np.cumsum(bits, axis=1) <= self.tau))
+        sure = np.stack([np.asarray(self.confidences[r][t], dtype=np.float64) for r, t in zip(rounds, teachers, strict=True)])
+        if not np.all(np.isfinite(sure)):
+            raise InvalidBallots(
+                "confidences contain NaN or infinity: every vote needs a finite number; clean them at the source"
+            )
+        sure = np.where(bits, -np.take_along_axis(sure, orders, axis=1), np.inf)
+        result = np.zeros_like(bits)
+        np.put_along_axis(result, np.argsort(sure, axis=1, kind="stable")[:, : self.tau], True, axis=1)
+        return result
+
+
+def cut_of(tau: int, salt: str, priority: Sequence[int] | None, confidences: Any, votes: Votes) -> Cut:
+    """A checked rule for votes. InvalidBallots where an argument is outside its domain."""
+    if isinstance(tau, bool) or not isinstance(tau, int | np.integer) or tau < 1:
+        raise InvalidBallots(f"tau={tau!r} must be an integer >= 1: how many votes a ballot keeps")
+    _require_text(salt)
+    shape = (votes.rounds, votes.teachers, votes.labels)
+    order = None if priority is None else _order_of(priority, votes.labels)
+    sure = None if confidences is None else as_array(confidences)
+    if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
+        raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
+    return Cut(int(tau), salt, order, sure, votes.first)
+
+
+def _require_text(salt: object) -> None:
+    if not isinstance(salt, str):
+        raise InvalidBallots(f"salt must be text, not {type(salt).__name__}")
+    try:
+        salt.encode()
+    except UnicodeEncodeError:
+        raise InvalidBallots("salt holds text that no encoding can write (a lone surrogate)") from None
+
+
+def _order_of(priority: Sequence[int], labels: int) -> Order:
+    listed = np.asarray(priority, dtype=object).tolist()
+    whole = isinstance(listed, list) and all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in listed)
+    if not whole or sorted(listed) != list(range(labels)):
+        raise InvalidBallots(f"priority must list every label from 0 to {labels - 1} once, the one to keep first at the front")
+    return np.array(listed, dtype=np.int64)
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Tally:
-    """Counts of votes. All of it is private.
+    """Counts of votes, and what is known of their ballots. All of it is private.
 
     Attributes:
         counts: (rounds, labels).
@@ -105,27 +162,19 @@ class Tally:
     """
 
     counts: Counts
-    most: Counts | None
-    empty: Flags | None
-    cut: Counts | None
+    most: Counts | None = None
+    empty: Flags | None = None
+    cut: Counts | None = None
 
     def between(self, start: int, stop: int) -> Tally:
         """What is known of some rounds."""
         rows = slice(start, stop)
-        return Tally(
-            self.counts[rows],
-            None if self.most is None else self.most[rows],
-            None if self.empty is None else self.empty[rows],
-            None if self.cut is None else self.cut[rows],
-        )
+        known = (None if one is None else one[rows] for one in (self.most, self.empty, self.cut))
+        return Tally(self.counts[rows], *known)  # type: ignore[arg-type]  # each of its own kind
 
 
 def tally(votes: Votes, cut: Cut | None = None) -> Tally:
-    """Add up votes, cut first if there is a rule.
-
-    Raises:
-        InvalidBallots: something is neither 0 nor 1.
-    """
+    """Add up votes, cut first if there is a rule."""
     counts = np.empty((votes.rounds, votes.labels), dtype=np.int32)
     most, least, lost = np.zeros((3, votes.rounds), dtype=np.int32)
     for start, block in votes.blocks():
@@ -137,13 +186,9 @@ def tally(votes: Votes, cut: Cut | None = None) -> Tally:
     return Tally(counts, most, least == 0, None if cut is None else lost)
 
 
-def counted(matrix: Any, teachers: int) -> Tally:
-    """Counts given as a (rounds, labels) array or sparse matrix.
-
-    Raises:
-        InvalidBallots: not a matrix of integers from 0 to `teachers`, or an empty one.
-    """
-    rows: Any = as_rows(matrix) if scipy.sparse.issparse(matrix) else as_array(matrix)
+def _counted(matrix: Any, teachers: int) -> Tally:
+    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one."""
+    rows = rows_of(matrix)
     if rows.ndim != 2 or 0 in rows.shape:
         raise InvalidBallots(f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}")
     if rows.dtype.kind not in "iuf":
@@ -151,9 +196,8 @@ def counted(matrix: Any, teachers: int) -> Tally:
     counts = np.empty(rows.shape, dtype=np.int32)
     step = max(1, _CELLS // rows.shape[1])
     for start in range(0, rows.shape[0], step):
-        block = rows[start : start + step]
-        counts[start : start + step] = _whole(block.toarray() if scipy.sparse.issparse(block) else block, teachers)
-    return Tally(counts, None, None, None)
+        counts[start : start + step] = _whole(unpacked(rows[start : start + step]), teachers)
+    return Tally(counts)
 
 
 def _whole(block: NDArray[Any], teachers: int) -> Counts:
@@ -167,14 +211,3 @@ def _whole(block: NDArray[Any], teachers: int) -> Counts:
     if not np.array_equal(whole, block):
         raise InvalidBallots("counts contain a fraction: counts of votes are integers")
     return whole
-
-
-def teachers_of(teachers: object) -> int:
-    """A declared number of teachers.
-
-    Raises:
-        InvalidBallots: it is no integer from 1 to 2^31 - 1.
-    """
-    if isinstance(teachers, bool) or not isinstance(teachers, int | np.integer) or not 1 <= teachers <= MOST_TEACHERS:
-        raise InvalidBallots(f"teachers={teachers!r} must be an integer from 1 to {MOST_TEACHERS:,}: how many teachers vote")
-    return int(teachers)

@@ -10,10 +10,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dpselect.pate.errors import InvalidBallots
+from dpselect.errors import InvalidBallots
 
 Flags = NDArray[np.bool_]
-Block = Callable[[int, int], Any]
 
 MOST_TEACHERS = 2**31 - 1  # counts are 32-bit integers
 _CELLS = 1 << 22  # votes held at a time
@@ -28,20 +27,25 @@ class Votes:
     Attributes:
         read: (start, stop) -> the votes of these rounds, (stop - start, teachers, labels) of any numeric type.
         first: number of the first round, in the ballots that these are some rounds of.
+
+    Raises:
+        InvalidBallots: no round, no teacher, or no label, or more teachers than counts can hold.
     """
 
     rounds: int
     teachers: int
     labels: int
-    read: Block
+    read: Callable[[int, int], Any]
     first: int = 0
 
-    def block(self, start: int, stop: int) -> Flags:
-        """(stop - start, teachers, labels) checked votes.
+    def __post_init__(self) -> None:
+        if 0 in (shape := (self.rounds, self.teachers, self.labels)):
+            raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {shape}")
+        if self.teachers > MOST_TEACHERS:
+            raise InvalidBallots(f"votes of {self.teachers:,} teachers are more than the {MOST_TEACHERS:,} that counts can hold")
 
-        Raises:
-            InvalidBallots: something is neither 0 nor 1.
-        """
+    def block(self, start: int, stop: int) -> Flags:
+        """(stop - start, teachers, labels) checked votes."""
         return flags(self.read(start, stop))
 
     def blocks(self) -> Iterator[tuple[int, Flags]]:
@@ -57,11 +61,7 @@ class Votes:
 
 
 def flags(block: Any) -> Flags:
-    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the caller's memory.
-
-    Raises:
-        InvalidBallots: something is neither 0 nor 1.
-    """
+    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the caller's memory."""
     array = np.asarray(block)
     if array.dtype == np.bool_:
         return array.copy()
@@ -73,19 +73,35 @@ def flags(block: Any) -> Flags:
     return cast
 
 
-def dense(votes: NDArray[np.generic]) -> Votes:
-    """Votes of a (rounds, teachers, labels) array."""
+def single(votes: Any) -> Votes | None:
+    """The votes of every teacher, from any form of them; None if these are counts. InvalidBallots if they are neither."""
+    if scipy.sparse.issparse(votes):
+        return _deep(votes) if votes.ndim == 3 else None
+    if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(one) for one in votes):
+        return _listed(votes)
+    array = as_array(votes)
+    if array.ndim == 3:
+        rounds, teachers, labels = array.shape
+        return Votes(rounds, teachers, labels, lambda start, stop: array[start:stop])
+    if array.ndim == 2:
+        return None
+    raise InvalidBallots(
+        f"votes must have shape (rounds, teachers, labels), or (rounds, labels) for counts, not {array.shape}: for one round use "
+        "votes[None]"
+    )
+
+
+def _deep(votes: Any) -> Votes:
+    """Of a three-dimensional sparse array."""
     rounds, teachers, labels = votes.shape
-    return checked(Votes(rounds, teachers, labels, lambda start, stop: votes[start:stop]))
+    if 0 in votes.shape:
+        raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {votes.shape}")
+    return stacked(votes.reshape((rounds * teachers, labels)), teachers)
 
 
 def stacked(votes: Any, teachers: int) -> Votes:
-    """Votes of a (rounds * teachers, labels) array or sparse matrix, round after round.
-
-    Raises:
-        InvalidBallots: the rows do not make whole rounds.
-    """
-    matrix: Any = as_rows(votes) if scipy.sparse.issparse(votes) else as_array(votes)
+    """Votes of a (rounds * teachers, labels) array or sparse matrix, round after round; InvalidBallots unless all are whole."""
+    matrix = rows_of(votes)
     if matrix.ndim != 2 or matrix.shape[0] % teachers:
         raise InvalidBallots(
             f"stacked votes must be a (rounds * teachers, labels) matrix, and a shape of {matrix.shape} is no whole number of "
@@ -93,54 +109,28 @@ def stacked(votes: Any, teachers: int) -> Votes:
         )
 
     def read(start: int, stop: int) -> Any:
-        rows = matrix[start * teachers : stop * teachers]
-        return (rows.toarray() if scipy.sparse.issparse(rows) else rows).reshape(stop - start, teachers, -1)
+        return unpacked(matrix[start * teachers : stop * teachers]).reshape(stop - start, teachers, -1)
 
-    return checked(Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read))
+    return Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read)
 
 
-def listed(votes: Sequence[Any]) -> Votes:
-    """Votes of one (teachers, labels) array or sparse matrix per round.
-
-    Raises:
-        InvalidBallots: the rounds have different shapes: a teacher or a label is missing from one.
-    """
-    rounds: list[Any] = [as_rows(one) if scipy.sparse.issparse(one) else as_array(one) for one in votes]
+def _listed(votes: Sequence[Any]) -> Votes:
+    """Of one (teachers, labels) array or sparse matrix per round."""
+    rounds = [rows_of(one) for one in votes]
     shapes = {one.shape for one in rounds}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
         raise InvalidBallots(
             "every round needs votes of one shape (teachers, labels), and they differ: a teacher or a label is missing from a "
             "round; give the missing teacher a row of zeros, and pass missing='allow'"
         )
-
-    def read(start: int, stop: int) -> Any:
-        return np.stack([one.toarray() if scipy.sparse.issparse(one) else one for one in rounds[start:stop]])
-
     teachers, labels = rounds[0].shape
-    return checked(Votes(len(rounds), teachers, labels, read))
+    return Votes(len(rounds), teachers, labels, lambda start, stop: np.stack([unpacked(one) for one in rounds[start:stop]]))
 
 
-def checked(votes: Votes) -> Votes:
-    """Votes that are there.
-
-    Raises:
-        InvalidBallots: no round, no teacher, or no label, or more teachers than counts can hold.
-    """
-    if 0 in (votes.rounds, votes.teachers, votes.labels):
-        raise InvalidBallots(
-            f"votes need at least one round, one teacher and one label, not {(votes.rounds, votes.teachers, votes.labels)}"
-        )
-    if votes.teachers > MOST_TEACHERS:
-        raise InvalidBallots(f"votes of {votes.teachers:,} teachers are more than the {MOST_TEACHERS:,} that counts can hold")
-    return votes
-
-
-def as_rows(matrix: Any) -> Any:
-    """A sparse matrix whose rows can be sliced, its repeated entries added up.
-
-    Raises:
-        InvalidBallots: it has not two dimensions.
-    """
+def rows_of(matrix: Any) -> Any:
+    """An array, or a sparse matrix whose rows can be sliced, its repeated entries added up."""
+    if not scipy.sparse.issparse(matrix):
+        return as_array(matrix)
     if matrix.ndim != 2:
         raise InvalidBallots(f"a sparse matrix must have two dimensions, not shape {matrix.shape}")
     if matrix.dtype.kind in "iu" and matrix.dtype.itemsize < 8:
@@ -152,12 +142,13 @@ def as_rows(matrix: Any) -> Any:
     return rows
 
 
-def as_array(data: Any) -> NDArray[np.generic]:
-    """Numbers as an array.
+def unpacked(rows: Any) -> Any:
+    """What `rows_of` gave, or some rows of it, as an array."""
+    return rows.toarray() if scipy.sparse.issparse(rows) else rows
 
-    Raises:
-        InvalidBallots: the rows have different lengths, or parts of the array are masked.
-    """
+
+def as_array(data: Any) -> NDArray[np.generic]:
+    """Numbers as an array. InvalidBallots where rows have different lengths, or parts of the array are masked."""
     parts = data if isinstance(data, list | tuple) else [data]
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
         raise InvalidBallots("votes are a masked array, whose mask would be lost: fill in or leave out what is masked first")

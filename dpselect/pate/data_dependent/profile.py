@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dpselect.pate.data_dependent.bound import censored_rdp, plain_rdp
+from dpselect.pate.data_dependent.censored import censored_rdp, plain_rdp
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,13 +26,7 @@ _FLOOR = 2.0**-30  # of the most that a sensitivity can be: the public number th
 
 @dataclass(frozen=True)
 class Lattice:
-    """Equivalent gaps from 0 to the number of teachers, in equal steps.
-
-    Args:
-        teachers: how many teachers there are, a public number.
-        labels: how many labels.
-        sigma: of GNMax, in votes.
-    """
+    """Equivalent gaps from 0 to the number of teachers, a public number, in equal steps, for GNMax of noise sigma, in votes."""
 
     teachers: int
     labels: int
@@ -77,11 +71,7 @@ def log_disagreement(counts: Integers, sigma: float) -> Floats:
 
 @final
 class RangeMax:
-    """Maxima over ranges of a fixed table, by ranges of every power of two.
-
-    Args:
-        values: (n,) numbers, n >= 1.
-    """
+    """Maxima over ranges of a fixed table of (n,) numbers, n >= 1, by ranges of every power of two."""
 
     def __init__(self, values: Floats) -> None:
         self._levels = [values]
@@ -114,11 +104,10 @@ class Threshold(NamedTuple):
 
 
 class States(NamedTuple):
-    """Rounds of the same kind: largest count, equivalent gap in steps, and how many rounds. (n,) each; private."""
+    """Rounds by their largest count and their equivalent gap in steps. (rounds,) each; private."""
 
     largest: Integers
     gap: Integers
-    number: Integers
 
 
 @dataclass(frozen=True)
@@ -166,35 +155,21 @@ class Profile:
         return self._sum(states, censored_rdp(self.order, self.lattice.sigma, self.lattice.log_q(states.gap)))
 
     def _sum(self, states: States, gnmax: Floats) -> float:
-        costs = self.fixed[states.largest] + self.share[states.largest] * gnmax
-        return math.fsum(costs * states.number) * (1 + 1e-12)
+        return math.fsum(self.fixed[states.largest] + self.share[states.largest] * gnmax) * (1 + 1e-12)
 
     def smooth(self, states: States, beta: float) -> float:
         """A beta-smooth upper bound on what one teacher changes in `total`, in nats, not below a public floor. Theorem P24."""
         # How far it walks is fixed by configuration: beyond, nothing exceeds the floor. The time taken does not tell the votes.
         farthest = min(self.lattice.teachers, math.ceil(-math.log(_FLOOR) / beta))
         terms = (math.exp(-beta * distance) * self.local(states, distance) for distance in range(farthest + 1))
-        return max(*terms, _FLOOR * int(states.number.sum()) * self._steepest) * _ROUNDED
+        return max(*terms, _FLOOR * len(states.gap) * self._steepest) * _ROUNDED
 
     def local(self, states: States, distance: int) -> float:
         """An upper bound on what one teacher changes in `total`, at votes that `distance` teachers may have changed before."""
-        largest, gap, number = states
-        test, weight, within = self._nearby(largest, gap, distance)
-        return math.fsum(
-            (test + weight * self.gnmax[within] + self._most_share(largest, distance) * self._drop(gap, distance)) * number
-        )
-
-    def _nearby(self, largest: Integers, gap: Integers, distance: int) -> tuple[Floats, Floats, Integers]:
-        low, high = largest - distance - 1, largest + distance
-        within = np.maximum(gap - (distance + 1) * self.lattice.reach, 0)
-        return self._fixed_steps(low, high), self._share_steps(low, high), within
-
-    def _most_share(self, largest: Integers, distance: int) -> Floats:
-        return self._shares(largest - distance - 1, largest + distance + 1)
-
-    def _drop(self, gap: Integers, distance: int) -> Floats:
-        reach = self.lattice.reach
-        return self._drops(gap - (distance + 1) * reach, gap + distance * reach)
+        low, high = states.largest - distance - 1, states.largest + distance
+        near, far = states.gap - (distance + 1) * self.lattice.reach, states.gap + distance * self.lattice.reach
+        test = self._fixed_steps(low, high) + self._share_steps(low, high) * self.gnmax[np.maximum(near, 0)]
+        return math.fsum(test + self._shares(low, high + 1) * self._drops(near, far))
 
     def _behind(self, cost: float) -> Floats:
         if self.threshold is None:
@@ -228,13 +203,8 @@ class Profile:
 def threshold_costs(order: float, threshold: float, sigma: float, teachers: int, behind: float) -> Floats:
     """(teachers + 1,) nats: a test of the largest count v = 0, 1, ... and, if it passes, a release that costs `behind`.
 
-    The largest exact cost over counts within one vote of v, both ways round.
-
-    Args:
-        order: above 1.
-        threshold: that the largest noisy count must reach.
-        sigma: of the test's noise, in votes.
-        behind: a bound of the release behind the test, both ways round, in nats.
+    The largest exact cost over counts within one vote of v, both ways round. `behind` is in nats and holds both ways round too;
+    the threshold, that the largest noisy count must reach, and `sigma`, of the test's noise, are in votes.
     """
     above = (np.arange(teachers + 1) - threshold) / sigma
     here = scipy.special.log_ndtr(above), scipy.special.log_ndtr(-above)

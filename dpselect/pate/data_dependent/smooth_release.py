@@ -172,10 +172,6 @@ def _rising(values: Iterable[float]) -> tuple[float, ...]:
 
 
 def require_left(release: SmoothRelease, delta: float) -> None:
-    """Check that delta is more than what the release may fail with.
-
-    Raises:
-        InvalidRequest: it is not.
-    """
+    """Raise InvalidRequest unless delta is more than what the release may fail with."""
     if not release.failure < delta < 1:
         raise InvalidRequest(f"delta={delta!r} must exceed the release's failure={release.failure!r} and lie below 1")

@@ -1,4 +1,4 @@
-"""A labelling job: rounds that are labelled batch by batch, each under a charge of its own; and what can go wrong with one.
+"""A labelling job: rounds that are labelled batch by batch, each under a charge of its own; who pays, and what can go wrong.
 
 Messages tell no vote and no label.
 """
@@ -8,18 +8,28 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from pathlib import Path
 from typing import Annotated, ClassVar, Self, final
 
 from pydantic import Field, model_validator
 
-from accounting import Composed, Curve, Relation
+from accounting import Budget, BudgetExceeded, Composed, Curve, Ledger, Relation
+from accounting.decimal_sum import float_up
 from accounting.frozen import Count, Frozen
+from accounting.ledger import Total
 from accounting.registry import kind_of
+from accounting.relation import same_relation
+from accounting.spending.budget import NOTHING, Price
+from accounting.spending.standing import shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, Selection
 from dpselect.mechanisms.traits import Pay
 from dpselect.pate.voting.confident_gnmax import ABSTAINED
-from dpselect.selection import Selection
+
+OWN_DATASET = "votes"
+_MAIN, _FAILURE = Decimal("1e-12"), Decimal("1e-18")
 
 
 class VotesFileError(InvalidRequest):
@@ -52,9 +62,6 @@ class Job(Frozen):
         period: whose rows the votes come from, where the dataset has a budget per period.
         salt: of the rule by which ballots are cut.
         pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
-
-    Raises:
-        InvalidRequest: a value is outside its domain.
     """
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -76,7 +83,6 @@ class Job(Frozen):
 
     @property
     def batches(self) -> int:
-        """How many batches there are."""
         return -(-self.rounds // self.batch_size)
 
     @property
@@ -91,8 +97,7 @@ class Job(Frozen):
 
     def size(self, batch: int) -> int:
         """How many rounds a batch has."""
-        rows = self.rows(batch)
-        return int(rows.stop - rows.start)
+        return min(self.batch_size, self.rounds - batch * self.batch_size)
 
     def charge_key(self, batch: int) -> str:
         """The ledger's idempotency key of a batch."""
@@ -116,7 +121,7 @@ class Job(Frozen):
 
 @dataclass(frozen=True)
 class BatchItem:
-    """A mechanism as a ledger is charged for it, bound to one batch of one job in one folder.
+    """A mechanism as a ledger is charged for one round of it, bound to one batch of one job in one folder.
 
     A ledger refuses another item under the same key: so a second folder cannot draw under the charges of the first.
     """
@@ -127,15 +132,98 @@ class BatchItem:
 
     @property
     def curve(self) -> Curve:
-        """What one round costs."""
         return self.mechanism.curve
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation of the mechanism."""
         return self.mechanism.relation
 
     def to_json(self) -> str:
-        """The mechanism and the binding, as provenance."""
         mechanism = json.loads(self.mechanism.to_json())
         return json.dumps({"kind": "pate_batch", "batch": self.batch, "binding": self.binding, "mechanism": mechanism})
+
+
+@dataclass(frozen=True)
+class Payer:
+    """A dataset of a ledger, and the period of it."""
+
+    ledger: Ledger
+    dataset: str
+    period: str | None = None
+
+    @property
+    def identity(self) -> str:
+        return self.ledger.heads().ledger_id
+
+    @property
+    def total(self) -> Total:
+        return self.ledger.total(self.dataset, self.period)
+
+    def require_room(self, job: Job) -> None:
+        """Check that every batch that was not charged yet can be paid, before the first is drawn; the next one of a job that
+        pays for what came out, which nobody knows beforehand.
+
+        Raises:
+            BudgetExceeded, Unaffordable: the budget does not allow it.
+            RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
+        """
+        same_relation(self.ledger.dataset(self.dataset).relation, job.mechanism.relation)
+        total = self.total
+        open_batches = [b for b in range(job.batches) if self.ledger.find(self.dataset, job.charge_key(b)) is None]
+        needed = price_of(total.budget, job, open_batches if job.pay == "curve" else open_batches[:1])
+        if not total.budget.fits(total.spent, needed):
+            raise BudgetExceeded(
+                f"the rounds that are left to label do not fit into what is left of dataset={self.dataset!r}, which buys "
+                f"{self.buys(job.mechanism)} rounds. Nothing was drawn. {shortfall(total.budget, total.spent, needed)}",
+                requested=needed,
+                spent=total.spent,
+                remaining=total.remaining,
+            )
+
+    def buys(self, mechanism: Mechanism) -> int:
+        """How many rounds what is left pays for, charged one by one."""
+        total = self.total
+        return total.budget.how_many(mechanism.curve, spent=total.spent)
+
+
+def price_of(budget: Budget, job: Job, batches: list[int]) -> Price:
+    """What these batches are charged together."""
+    prices = {size: budget.price(size * job.mechanism.curve) for size in {job.size(batch) for batch in batches}}
+    return reduce(Price.plus, (prices[job.size(batch)] for batch in batches), NOTHING)
+
+
+def own_ledger(path: Path, mechanism: Mechanism, rounds: int, batch_size: int) -> Payer:
+    """A new ledger beside the labels, whose only dataset has the budget that the job costs, in zCDP, and no more."""
+    if path.exists():
+        _remove_unused(path)
+    ledger = Ledger.open(f"sqlite:///{path}")
+    ledger.create_dataset(OWN_DATASET, _exact_budget(mechanism, rounds, batch_size), mechanism.relation, unit="teacher")
+    return Payer(ledger, OWN_DATASET)
+
+
+def kept_ledger(path: Path) -> Payer:
+    """The ledger that a job was begun with: another one would pay a second time for what was drawn."""
+    if not path.exists():
+        raise JobDamaged(
+            f"{path}, the ledger that the job was begun with, is missing: put it back. Without it nobody knows what was "
+            "drawn and paid for; begin another job in another place, which pays again"
+        )
+    return Payer(Ledger.open(f"sqlite:///{path}", create=False), OWN_DATASET)
+
+
+def _remove_unused(path: Path) -> None:
+    """A ledger of an attempt that ended before it charged anything."""
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        if any(head.seq for head in ledger.heads().datasets.values()):
+            raise JobDamaged(
+                f"{path} has paid for a job whose record, job.json, is missing: put that back, or write to another --output, "
+                "which pays again"
+            )
+    path.unlink()
+
+
+def _exact_budget(mechanism: Mechanism, rounds: int, batch_size: int) -> Budget:
+    ample = Budget(rho=1e6, delta=0.999)
+    job = Job(key="any", mechanism=mechanism, rounds=rounds, batch_size=batch_size, ledger="", dataset=OWN_DATASET)
+    price = price_of(ample, job, list(range(job.batches)))
+    return Budget(rho=float_up(price.main, _MAIN), delta=float_up(price.failure, _FAILURE))

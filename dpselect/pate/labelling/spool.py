@@ -73,13 +73,9 @@ class Spool:
     @staticmethod
     @contextlib.contextmanager
     def held(folder: Path) -> Iterator[None]:
-        """Hold the folder, which is made if it is not there.
+        """Hold the folder, which is made if it is not there; JobBusy where another process does.
 
         The operating system gives the lock back when the process ends, however it ends; a fork does not inherit it.
-
-        Raises:
-            JobBusy: another process does.
-            OutputError: it cannot be made, or its file system knows no locks.
         """
         from filelock import FileLock, Timeout
 
@@ -101,20 +97,11 @@ class Spool:
 
     @staticmethod
     def is_begun(folder: Path) -> bool:
-        """Whether the folder holds a job."""
         return os.path.lexists(folder / "job.json")
 
     @classmethod
     def begin(cls, folder: Path, job: Job, votes: str, own: Path | None = None) -> Self:
-        """A new job.
-
-        Args:
-            votes: digest of the file of votes; it stays in the folder.
-            own: the job's own ledger, where no other one pays.
-
-        Raises:
-            JobConflict: the folder holds a job already.
-        """
+        """A new job on the votes with this digest, which stays in the folder; `own` is its ledger, where no other one pays."""
         if cls.is_begun(folder):
             raise JobConflict(f"{folder} holds a job already: continue it with --resume, or {_ANEW}")
         state = uuid.uuid4().hex
@@ -125,20 +112,15 @@ class Spool:
 
     @classmethod
     def resumed(cls, folder: Path, job: Job, votes: str, own: Path | None = None) -> Self:
-        """The job that was begun, if it is this one.
-
-        Raises:
-            JobConflict: it is another one, the votes are others, or it is a copy with a ledger of its own.
-            JobDamaged: the folder's record of it was changed.
-        """
+        """The job that was begun, if it is this one. JobConflict if job, votes or folder are others; JobDamaged as for `key`."""
         begun, content = _begun(folder)
         if begun.fingerprint != job.fingerprint:
-            raise JobConflict(
-                f"the job that was begun differs in {', '.join(_differences(begun, job))}: resume it as it was begun"
-            )
+            was, asked = begun.model_dump(), job.model_dump()
+            differing = [name for name in was if was[name] != asked[name]]
+            raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
         if content["votes"] != votes:
             raise JobConflict("the file of votes is not the one that the job was begun with: resume it with that file")
-        if own is not None and _is_elsewhere(content["own"], _place(own)):
+        if own is not None and not _is_there(own, content["own"]):
             raise JobConflict(
                 f"{folder} is a copy of a job, together with the ledger inside it: a copied ledger would pay a second time. "
                 "Resume the job where it was begun, or put the folder back there; give jobs that are copied a --ledger"
@@ -147,18 +129,13 @@ class Spool:
 
     @staticmethod
     def key(folder: Path) -> str:
-        """The key of the job that the folder holds.
-
-        Raises:
-            JobDamaged: the folder's record of it was changed.
-        """
+        """The key of the job that the folder holds. JobDamaged where its record of it was changed."""
         return _begun(folder)[0].key
 
     def read(self, batch: int) -> Kept | None:
         """The labels of a batch, or a draw of them that waits for its claim; None if they were never written as a whole.
 
-        Raises:
-            JobDamaged: the file was changed, or belongs elsewhere.
+        JobDamaged where the file was changed, or belongs elsewhere.
         """
         path, draft = self._path(batch), _draft(self._path(batch))
         if os.path.lexists(path):
@@ -199,7 +176,6 @@ class Spool:
 
     def _kept(self, path: Path, batch: int) -> Kept:
         content, sealed = _unsealed(path)
-        _require_version(content, path)
         if (content.get("job"), content.get("state"), content.get("batch")) != (self.job.fingerprint, self.state, batch):
             raise JobDamaged(f"{path} belongs to another job or batch: put the right file back, or {_ANEW}")
         size = getattr(self.job.mechanism, "labels", None)
@@ -212,7 +188,6 @@ class Spool:
 def _begun(folder: Path) -> tuple[Job, dict[str, Any]]:
     path = folder / "job.json"
     content, _ = _unsealed(path)
-    _require_version(content, path)
     try:
         job = Job.model_validate(content.get("job"))
     except AccountingError:
@@ -221,11 +196,6 @@ def _begun(folder: Path) -> tuple[Job, dict[str, Any]]:
     if job is None or not _are_texts(content, "state", "votes") or not (own is None or _are_texts(own, "path", "number")):
         raise JobDamaged(f"{path} is no record of a job: put the right file back, or {_ANEW}")
     return job, content
-
-
-def _require_version(content: dict[str, Any], path: Path) -> None:
-    if content.get("version") != VERSION or type(content["version"]) is not int:
-        raise JobDamaged(f"{path} is of another version than {VERSION}, the one this package writes: finish the job with its own")
 
 
 def _are_texts(content: Any, *names: str) -> bool:
@@ -243,13 +213,8 @@ def _place(ledger: Path) -> dict[str, str]:
     return {"path": str(ledger.resolve()), "number": str(ledger.stat().st_ino)}
 
 
-def _is_elsewhere(begun: dict[str, str] | None, now: dict[str, str]) -> bool:
-    return begun is None or all(begun[name] != now[name] for name in now)
-
-
-def _differences(one: Job, other: Job) -> list[str]:
-    mine, theirs = one.model_dump(), other.model_dump()
-    return [name for name in mine if mine[name] != theirs[name]]
+def _is_there(ledger: Path, begun: dict[str, str] | None) -> bool:
+    return begun is not None and any(begun[name] == now for name, now in _place(ledger).items())
 
 
 def _draft(path: Path) -> Path:
@@ -282,4 +247,6 @@ def _unsealed(path: Path) -> tuple[dict[str, Any], bytes]:
         content = None
     if not isinstance(content, dict):
         raise JobDamaged(f"{path} cannot be read, or was changed since it was written: put the right file back, or {_ANEW}")
+    if content.get("version") != VERSION or type(content["version"]) is not int:
+        raise JobDamaged(f"{path} is of another version than {VERSION}, the one this package writes: finish the job with its own")
     return content, sealed

@@ -1,18 +1,91 @@
-"""BinaryVoting: a vote on every label by itself."""
+"""BinaryVoting: a vote on every label by itself; and `LevelVote`, what it and TauVoting have in common."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, final
+from abc import ABC
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final
 
-from pydantic import Field
+import numpy as np
+from pydantic import Field, model_validator
 
 from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive, Real
+from dpselect.errors import InvalidBallots, InvalidRequest
+from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.ranks import blocks
+from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SIGMA, Traits
-from dpselect.pate.voting.level import LevelVote
-from dpselect.pate.voting.vote import root_up
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import by_name
+from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.voting import draws
+
+
+class LevelVote(Vote, ABC):
+    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds the level. A member has the fields below."""
+
+    if TYPE_CHECKING:
+        sigma: float
+        threshold: float | None
+        teachers: int | None
+        neighbours: Relation
+
+    @property
+    def curve(self) -> GaussianDP:
+        return GaussianDP(mu=ratio_up(self.covers.l2_of(self.labels), self.sigma))
+
+    @model_validator(mode="after")
+    def _has_a_public_level(self) -> Self:
+        if self.neighbours == "add_remove" and (self.threshold is None or self.teachers is not None):
+            raise ValueError(
+                "under relation='add_remove' the number of teachers is private: state threshold= as a public number, "
+                "and no teachers="
+            )
+        return self
+
+    def with_teachers(self, teachers: int) -> Self:
+        """The mechanism with that number of teachers, unless its threshold is stated; InvalidBallots if it has another number."""
+        if self.teachers not in (None, teachers):
+            raise InvalidBallots(
+                f"the mechanism is configured for teachers={self.teachers} and the ballots have {teachers}: state the same"
+            )
+        return self if self.threshold is not None else self.model_copy(update={"teachers": teachers})
+
+    def _check_stated(self) -> None:
+        _ = self._level
+
+    @property
+    def _level(self) -> float:
+        if self.threshold is not None:
+            return self.threshold
+        if self.teachers is None:
+            raise InvalidRequest(
+                "counts alone do not tell how many teachers voted: configure threshold= or teachers=, or pass "
+                "dpselect.pate.Ballots"
+            )
+        return self.teachers / 2
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        passed = source.exceeds(scores.dense(), by_name("gaussian"), self.sigma, self._level)
+        return release(scores, np.flatnonzero(passed).tolist(), ordered=False, requested=None)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        coins = draws.Coins.of(matrix, self._level, self.sigma)
+        passed = (coins.toss(block.ravel(), source).reshape(block.shape) for block in blocks(matrix))
+        return Selections(draws.joined(map(draws.columns, passed)), ordered=False, requested=None)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        enumerable(2.0**scores.size)  # labels are independent
+        noise = by_name("gaussian")
+        with np.errstate(over="ignore"):
+            below = (self._level - np.asarray(scores.dense(), dtype=np.float64)) / self.sigma
+        law: dict[Any, float] = {frozenset(): 1.0}
+        for label, (passes, fails) in enumerate(zip(noise.sf(below).tolist(), noise.cdf(below).tolist(), strict=True)):
+            law = {
+                **{chosen: chance * fails for chosen, chance in law.items()},
+                **{chosen | {label}: chance * passes for chosen, chance in law.items()},
+            }
+        return law
 
 
 @final
@@ -40,7 +113,3 @@ class BinaryVoting(LevelVote):
     @property
     def covers(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbours)
-
-    @property
-    def curve(self) -> GaussianDP:
-        return GaussianDP(mu=ratio_up(root_up(self.labels), self.sigma))

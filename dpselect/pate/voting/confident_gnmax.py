@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field
@@ -10,26 +10,23 @@ from pydantic import Field
 from accounting import Curve, GaussianDP, Relation
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.noisy_max import positions
+from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
-from dpselect.pate.voting.blocks import blocks
-from dpselect.pate.voting.coins import Coins
-from dpselect.pate.voting.gnmax import one_vote, winner_curve
-from dpselect.pate.voting.vote import BallotVote
-from dpselect.pate.voting.winners import winners
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.voting import draws
+from dpselect.pate.voting.gnmax import one_vote
 
+_CELLS = 1 << 20  # counts of answered rounds copied at a time
 ABSTAINED = "the largest noisy count did not reach the threshold"
 
 
 @final
-class ConfidentGNMax(BallotVote):
+class ConfidentGNMax(Vote):
     """`GNMax`, with fresh noise, where the largest count + N(0, sigma_threshold^2) exceeds a threshold; else no label.
 
     From Papernot et al. 2018. Guarantee under replace_one: GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma); under
@@ -59,7 +56,7 @@ class ConfidentGNMax(BallotVote):
 
     @property
     def curve(self) -> Curve:
-        return self.test_curve + winner_curve(self.sigma, self.neighbours)
+        return self.test_curve + GaussianDP(mu=ratio_up(self.covers.l2_of(None), self.sigma))
 
     @property
     def test_curve(self) -> GaussianDP:
@@ -74,10 +71,6 @@ class ConfidentGNMax(BallotVote):
             raise InvalidRequest("spent takes a Selection that this mechanism released")
         return self.curve if selection.complete else self.test_curve
 
-    def with_teachers(self, teachers: int) -> Self:
-        """The mechanism itself: its threshold is a number of votes."""
-        return self
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         highest = scores.values.max(keepdims=True)
         if source.exceeds(highest, by_name("gaussian"), self.sigma_threshold, self.threshold)[0]:
@@ -85,13 +78,13 @@ class ConfidentGNMax(BallotVote):
         return release(scores, (), ordered=True, requested=1, complete=False, reason=ABSTAINED)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        coins = Coins.of(matrix, self.threshold, self.sigma_threshold)
+        coins = draws.Coins.of(matrix, self.threshold, self.sigma_threshold)
         passed = np.concatenate([coins.toss(block.max(axis=1), source) for block in blocks(matrix)])
         labels = np.full((len(matrix), 1), -1, dtype=np.int64)
         for start in range(0, len(matrix), step := max(1, _CELLS // matrix.shape[1])):
             rows = start + np.flatnonzero(passed[start : start + step])
             if len(rows):
-                labels[rows, 0] = winners(matrix[rows], self.sigma, source)
+                labels[rows, 0] = draws.winners(matrix[rows], self.sigma, source)
         return Selections(labels, ordered=True, requested=1, complete=passed, reason=ABSTAINED)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -100,6 +93,3 @@ class ConfidentGNMax(BallotVote):
         winner = positions.probabilities(scores, noise, self.sigma)
         passes = float(noise.sf(below))
         return {(): float(noise.cdf(below)), **{(label,): passes * chance for label, chance in winner.items()}}
-
-
-_CELLS = 1 << 20  # counts of answered rounds copied at a time

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, final
 
 from pydantic import Field
 
 from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive
+from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
-from dpselect.pate.voting.vote import BallotVote, root_up
-from dpselect.pate.voting.winners import winners
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.voting.draws import winners
 
 
 @final
-class GNMax(BallotVote):
+class GNMax(Vote):
     """The label of the largest count + N(0, sigma^2), where every teacher votes for one label (Papernot et al. 2018).
 
     Guarantee: GaussianDP(sqrt(2)/sigma) under replace_one, GaussianDP(1/sigma) under add_remove, Theorem P9.
@@ -46,11 +43,7 @@ class GNMax(BallotVote):
 
     @property
     def curve(self) -> GaussianDP:
-        return winner_curve(self.sigma, self.neighbours)
-
-    def with_teachers(self, teachers: int) -> Self:
-        """The mechanism itself: its level is no share of the teachers."""
-        return self
+        return GaussianDP(mu=ratio_up(self.covers.l2_of(None), self.sigma))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return positions.select(scores, by_name("gaussian"), self.sigma, source)
@@ -65,8 +58,3 @@ class GNMax(BallotVote):
 def one_vote(relation: Relation) -> Sensitivity:
     """What a ballot of at most one vote changes."""
     return Sensitivity(l0=2 if relation == "replace_one" else 1, relation=relation)
-
-
-def winner_curve(sigma: float, relation: Relation) -> GaussianDP:
-    """What the winner by noise of standard deviation sigma costs. Theorem P9."""
-    return GaussianDP(mu=ratio_up(root_up(2 if relation == "replace_one" else 1), sigma))

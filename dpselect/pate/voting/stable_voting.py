@@ -9,22 +9,21 @@ from pydantic import Field, model_validator
 
 from accounting import Curve, Relation
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.stability.gaps import NOT_PASSED, Rank
-from dpselect.mechanisms.stability.regularizer import AnyRegularizer
+from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity
+from dpselect.mechanisms.ranks import blocks
+from dpselect.mechanisms.stability.gaps import Rank
+from dpselect.mechanisms.stability.large_gap import AnyRegularizer
+from dpselect.mechanisms.stability.stability_test import NOT_PASSED
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
-from dpselect.pate.voting.blocks import blocks, joined
-from dpselect.pate.voting.vote import BallotVote
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.voting import draws
 
 _CELLS = 1 << 20  # counts held as 64-bit numbers at a time
 
 
 @final
-class StableVoting(BallotVote):
+class StableVoting(Vote):
     """The labels above a wide gap in the votes, their number chosen for every item, or nothing: `StableTopK` on ballots.
 
     From Zhu and Wang 2022, with the constants of replaced ballots. A ballot may hold any number of votes and need not be cut.
@@ -77,23 +76,14 @@ class StableVoting(BallotVote):
     def curve(self) -> Curve:
         return self.stable.curve
 
-    def with_teachers(self, teachers: int) -> Self:
-        """The mechanism itself: gaps are numbers of votes."""
-        return self
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return self.stable._select(scores, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         stable = self.stable
-        parts = [stable._select_many(_wide(block), source) for block in blocks(matrix, _CELLS)]
-        indices, complete = joined(part.indices for part in parts), np.concatenate([part.complete for part in parts])
+        parts = [stable._select_many(draws.wide(block), source) for block in blocks(matrix, _CELLS)]
+        indices, complete = draws.joined(part.indices for part in parts), np.concatenate([part.complete for part in parts])
         return Selections(indices, ordered=False, requested=None, complete=complete, reason=NOT_PASSED)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return self.stable._probabilities(scores)
-
-
-def _wide(block: Numbers) -> Numbers:
-    """Counts in the types that the gap mechanisms read."""
-    return block.astype(np.int64) if block.dtype.kind == "i" else block

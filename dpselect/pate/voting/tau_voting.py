@@ -6,12 +6,10 @@ from typing import ClassVar, Literal, final
 
 from pydantic import Field
 
-from accounting import GaussianDP, Relation
+from accounting import Relation
 from accounting.frozen import Count, Positive, Real
-from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.traits import SIGMA, Traits
-from dpselect.pate.voting.level import LevelVote
-from dpselect.pate.voting.vote import root_up
+from dpselect.pate.voting.binary_voting import LevelVote
 from dpselect.sensitivity import Sensitivity
 
 
@@ -42,12 +40,4 @@ class TauVoting(LevelVote):
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(l0=self._changed, relation=self.neighbours)
-
-    @property
-    def curve(self) -> GaussianDP:
-        return GaussianDP(mu=ratio_up(root_up(min(self._changed, self.labels)), self.sigma))
-
-    @property
-    def _changed(self) -> int:
-        return 2 * self.tau if self.neighbours == "replace_one" else self.tau
+        return Sensitivity(l0=2 * self.tau if self.neighbours == "replace_one" else self.tau, relation=self.neighbours)

@@ -13,8 +13,8 @@ import numpy as np
 import scipy
 
 from dpselect.mechanisms import JointTopK
-from dpselect.planning.levels import Floats, Indices, Levels
-from dpselect.planning.quality import Outcomes, share
+from dpselect.planning.laws.base import Outcomes, share
+from dpselect.planning.score_levels import Floats, Indices, Levels
 
 _NEGLIGIBLE = 40.0
 _CHUNK = 1 << 19

@@ -8,12 +8,10 @@ import numpy as np
 
 from dpselect.mechanisms import LargeMargin, StabilityTest, StableTopK, StableTopKFixed, TopStable
 from dpselect.mechanisms.queries.first_stable import first_law
-from dpselect.mechanisms.stability.gaps import pick_law
 from dpselect.noise import by_name
-from dpselect.planning.laws.race import Race
-from dpselect.planning.levels import Floats, Indices, Levels
-from dpselect.planning.quality import Outcomes
-from dpselect.planning.runs import Runs
+from dpselect.planning.laws.base import Outcomes, Runs
+from dpselect.planning.laws.independent_noise import Race
+from dpselect.planning.score_levels import Floats, Indices, Levels
 
 
 def stability_test(mechanism: StabilityTest, levels: Levels) -> Outcomes:
@@ -30,7 +28,7 @@ def stable_top_k(mechanism: StableTopK, levels: Levels) -> Outcomes:
 
 def top_stable(mechanism: TopStable, levels: Levels) -> Outcomes:
     """The top i for the first i that passes; of more than k, k at random."""
-    order = _search(mechanism)
+    order = mechanism.search_order(mechanism.kbar)
     distances = levels.gaps(mechanism.kbar)[order - 1] - 1
     chances = first_law(distances - mechanism.rule.threshold, mechanism.rule)
     return Outcomes.of_tops(np.append(order, 0), chances, levels)
@@ -53,31 +51,19 @@ def large_margin(mechanism: LargeMargin, levels: Levels, runs: Runs) -> Outcomes
     rng, rounds = runs.generator(), runs.within(20 * levels.size).count
     drawn = np.empty((rounds, 1), dtype=np.int64)
     rows = max(1, (1 << 20) // levels.size)
-    dense, owner = np.repeat(levels.values, levels.multiplicities), _owners(levels)
+    owner = np.repeat(np.arange(len(levels.values)), levels.multiplicities)  # the level of every rank
+    dense = levels.values[owner]
     for start in range(0, rounds, rows):
         block = np.broadcast_to(dense, (min(rows, rounds - start), len(dense)))
         drawn[start : start + rows] = owner[mechanism.select_many(block, rng=rng).indices]
     return Outcomes.of_items(drawn, levels, ordered=True)
 
 
-def _owners(levels: Levels) -> Indices:
-    """(items,) the level of every rank."""
-    return np.repeat(np.arange(len(levels.values)), levels.multiplicities)
-
-
 def _stable_sizes(mechanism: StableTopK, levels: Levels) -> tuple[Indices, Floats]:
     """Sizes 0, ..., kbar and how likely each is released."""
     gaps = levels.gaps(mechanism.kbar)
-    rule, noise, scale = mechanism.rule, mechanism.gap_noise, mechanism.gap_scale
-    passing = pick_law(gaps, mechanism.regularizer, noise, scale) * rule.pass_probability(gaps)
+    passing = mechanism.rank_law(gaps) * mechanism.rule.pass_probability(gaps)
     return np.arange(len(gaps) + 1), np.append(max(0.0, 1 - float(passing.sum())), passing)
-
-
-def _search(mechanism: TopStable) -> Indices:
-    upwards = np.arange(1, mechanism.kbar + 1)
-    if mechanism.search == "from_kbar":
-        return upwards[::-1]
-    return np.concatenate([upwards[mechanism.k - 1 :], upwards[: mechanism.k - 1][::-1]])
 
 
 def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, rng: np.random.Generator) -> Indices:
@@ -89,5 +75,5 @@ def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, 
         pool = levels.first(size) if size > k else levels.after(size)
         skipped = 0 if size > k else int(np.searchsorted(levels.ends, size + 1))
         race = Race(replace(pool, k=wanted), by_name("gumbel"), mechanism.pick_scale(wanted), rng, picks=wanted)
-        items[:, len(held) :] = skipped + race.one_shot(wanted, rounds)
+        items[:, len(held) :] = skipped + race.one_shot(rounds)
     return items

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import localcontext
 from itertools import pairwise
 
 import numpy as np
@@ -12,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.conversion.adaptive import GridTooCoarse, adaptive_composition, delta_bounds, ranges
-from accounting.conversion.adaptive.operators import RangeOperator
-from accounting.conversion.adaptive.programme import pair_operator
+from accounting.conversion.adaptive import solution
+from accounting.conversion.adaptive.bound import GridTooCoarse, adaptive_composition, delta_bounds
+from accounting.conversion.adaptive.operators import RangeOperator, pair_operator
 from accounting.conversion.bounds import best_epsilon
-from accounting.conversion.pld import Banded, Law, Normal
+from accounting.conversion.pld.banded import Banded
+from accounting.conversion.pld.loss import Law
+from accounting.conversion.pld.normal import Normal
 
 RHO = 3.3e-4
 PICK = acc.BoundedRange(epsilon=2 * math.sqrt(RHO))
@@ -237,9 +240,9 @@ def test_the_quick_account_is_the_recursion_with_the_pairs_first(steps: list[tup
 
 def test_five_per_cent_narrower_ranges_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick account of ranges that are 5 % too narrow falls below the recursion's lower bound."""
-    honest = ranges._parted
-    ranges._solved.cache_clear()
-    monkeypatch.setattr(ranges, "_parted", lambda losses: ([(n, 0.95 * w) for n, w in honest(losses)[0]], honest(losses)[1]))
+    honest = solution._parted
+    solution._solved.cache_clear()
+    monkeypatch.setattr(solution, "_parted", lambda losses: ([(n, 0.95 * w) for n, w in honest(losses)[0]], honest(losses)[1]))
     least = adaptive_composition([(acc.BoundedRange(epsilon=0.2), 20)], 1e-6).epsilon_lower
     assert acc.best_epsilon(20 * acc.BoundedRange(epsilon=0.2), 1e-6, thorough=True).value < least
 
@@ -360,3 +363,12 @@ def test_a_pair_among_the_ranges_has_no_closed_form() -> None:
     steps = [acc.BoundedRange(epsilon=1.0), acc.PureDP(epsilon=1.0)]
     assert delta_bounds(steps, [1.9], tolerance=0.2).interval > 0
     assert delta_bounds([acc.BoundedRange(epsilon=1.0), acc.BoundedRange(epsilon=0.2)], [0.9], tolerance=0.2).interval > 0
+
+
+def test_the_closed_form_ignores_the_callers_decimal_context() -> None:
+    """What lies below the sum is a difference of decimals, exact for a caller of two digits as well."""
+    steps = [acc.BoundedRange(epsilon=0.3141592), acc.BoundedRange(epsilon=0.2718281)]
+    stated = delta_bounds(steps, [0.5]).upper.tolist()
+    with localcontext() as context:
+        context.prec = 2
+        assert delta_bounds(steps, [0.5]).upper.tolist() == stated

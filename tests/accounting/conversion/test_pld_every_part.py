@@ -10,18 +10,12 @@ import pytest
 
 import accounting as acc
 from accounting.conversion.bounds import Route
-from accounting.conversion.pld import (
-    MOST_STEPS,
-    Banded,
-    Losses,
-    Normal,
-    RenyiLoss,
-    SampledNormal,
-    condensed,
-    directed,
-    pld_delta,
-    pld_epsilon,
-)
+from accounting.conversion.pld.banded import Banded
+from accounting.conversion.pld.compose import pld_delta, pld_epsilon
+from accounting.conversion.pld.grid import MOST_STEPS, condensed
+from accounting.conversion.pld.hull import RenyiLoss
+from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.normal import Normal, SampledNormal, directed
 
 LAPLACES = 100 * acc.LaplaceDP(epsilon=0.1)
 TABLE = acc.ProfileTable(epsilons=(0.1, 0.3, 1.0), deltas=(0.03, 1e-4, 1e-7))

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import create_engine
 
 import accounting as acc
-from accounting.ledger import Ledger, LedgerError, charging, opening, rows
+from accounting.ledger import Ledger, LedgerError, charging, statements, store
 from accounting.ledger.database import checked_url
 from accounting.ledger.store import Store
 from accounting.spending.price import BudgetExceeded
@@ -50,9 +50,9 @@ def opened(url: str, mutant: str) -> Ledger:
     """The ledger at `url`, with the safeguards that `mutant` names taken out."""
     charging.require_room = linger(charging.require_room)
     if "unlocked" in mutant and not url.startswith("sqlite"):
-        rows.LOCKED_DATASET = rows._DATASET
+        statements.LOCKED_DATASET = statements._DATASET
     if "unnumbered" in mutant:
-        opening.lock_dataset = without_sequence(rows.lock_dataset)
+        store.lock_dataset = without_sequence(statements.lock_dataset)
     if "unlocked" in mutant and url.startswith("sqlite"):
         parsed = checked_url(url)
         return Ledger(Store(create_engine(parsed, connect_args={"timeout": 30}), parsed))

@@ -8,7 +8,7 @@ import pytest
 
 import accounting as acc
 from accounting.ledger import Ledger
-from accounting.spending.affordable import affordable
+from accounting.spending.standing import affordable
 
 PURE = acc.PureDP(epsilon=0.3)
 LOUD = acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-9)

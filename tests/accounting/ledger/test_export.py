@@ -142,6 +142,13 @@ def test_lines_that_are_nothing_are_refused(lines: list[str], sqlite_url: str, l
     assert refused([*lines[:3], line, *lines[3:]], sqlite_url)
 
 
+def test_a_name_that_is_not_composed_is_refused(lines: list[str], sqlite_url: str) -> None:
+    """A dataset is found by its composed name only: one that was written in another form is no export of this package."""
+    header, declared = lines[0], json.loads(lines[1])
+    declared["declaration"] = json.dumps({**json.loads(declared["declaration"]), "name": "Ka\u0308ufe"})
+    assert "composed form (NFC)" in refused([header, json.dumps(declared)], sqlite_url)
+
+
 def test_a_line_without_end_is_refused(sqlite_url: str) -> None:
     """A line of more than four million characters is not read into memory to the end."""
     with Ledger.open(sqlite_url) as ledger, pytest.raises(ImportRefused, match="4,000,000"):

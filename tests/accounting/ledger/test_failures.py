@@ -207,7 +207,7 @@ def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
     """On PostgreSQL a charge gives up after the timeout if another transaction keeps the dataset's row."""
     with Ledger.open(postgres_url, timeout=0.2) as ledger, Ledger.open(postgres_url) as other:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        from accounting.ledger.rows import lock_dataset
+        from accounting.ledger.statements import lock_dataset
 
         store: Store = other._store
         with store.writer() as connection:

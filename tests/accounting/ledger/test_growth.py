@@ -48,7 +48,7 @@ def test_a_charge_costs_the_same_at_any_size(
     sqlite_url: str, steps: Callable[[Callable[[], Any]], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every operation that a release needs, and a report's sums, take as many steps with 600 entries as with 50."""
-    monkeypatch.setattr("accounting.ledger.summary.MOST_POINTS", 40)
+    monkeypatch.setattr("accounting.ledger.sums.MOST_POINTS", 40)
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
 
@@ -118,7 +118,7 @@ def test_reading_everything_takes_no_more_memory_than_a_block(sqlite_url: str) -
             write_report(ledger, _Nowhere())  # conversions keep their grids
             tracemalloc.start()
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("accounting.ledger.verify.stream.__defaults__", (100,))
+                patch.setattr("accounting.ledger.verification.stream.__defaults__", (100,))
                 assert ledger.verify().ok
                 ledger.export(_Nowhere())
                 write_report(ledger, _Nowhere(), latest=50)

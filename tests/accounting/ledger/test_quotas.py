@@ -13,10 +13,10 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import ImportRefused, InvalidEntry, InvalidTransition, Ledger, Quota
 from accounting.ledger.book import Step, append
-from accounting.ledger.origin import origin, utc_now
-from accounting.ledger.rows import lock_dataset
-from accounting.ledger.tables import entries, scopes
-from accounting.ledger.windows import enclosing, ordinal, period_at
+from accounting.ledger.ddl import entries, scopes
+from accounting.ledger.model import origin, utc_now
+from accounting.ledger.periods import enclosing, ordinal, period_at
+from accounting.ledger.statements import lock_dataset
 from accounting.spending.budget import NOTHING, Price
 
 TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
@@ -256,6 +256,17 @@ def test_a_reservation_lapses_and_makes_room(url: str) -> None:
         assert ledger.commit("clicks", "used").replayed  # committed in time: never given back
         assert ledger.expire("clicks") == []
         assert ledger.verify().ok
+
+
+def test_periods_that_can_be_read_once_are_charged_after_a_lapse(url: str) -> None:
+    """The second attempt, after what has lapsed was given back, is for the same periods, also where an iterator gave them."""
+    now = [datetime(2024, 1, 1, tzinfo=UTC)]
+    with Ledger.open(url, clock=lambda: now[0]) as ledger:
+        ledger.create_dataset("views", acc.Budget(epsilon=0.5), "add_remove", window="month")
+        ledger.reserve("views", HALF, relation="add_remove", period="2024-01", expires_in=60)
+        now[0] += timedelta(seconds=60)
+        receipt = ledger.charge("views", HALF, relation="add_remove", period=iter(["2024-02", "2024-01"]))
+        assert [entry.period for entry in receipt.entries] == ["2024-01", "2024-02"]
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "60", True])

@@ -13,9 +13,9 @@ import accounting as acc
 from accounting.ledger import Ledger, LedgerUnavailable, Quota
 from accounting.ledger.book import Step, append
 from accounting.ledger.database import checked_url
-from accounting.ledger.origin import origin, utc_now
-from accounting.ledger.rows import lock_dataset
-from accounting.ledger.tables import entries
+from accounting.ledger.ddl import entries
+from accounting.ledger.model import origin, utc_now
+from accounting.ledger.statements import lock_dataset
 from accounting.spending.budget import Price
 
 pytestmark = pytest.mark.serial

@@ -13,9 +13,9 @@ from intruders import intruder
 from sqlalchemy import Connection, create_engine, inspect, select, text
 
 import accounting as acc
-from accounting.ledger import Ledger, LedgerUnavailable, SchemaMismatch, migrations
+from accounting.ledger import Ledger, LedgerUnavailable, SchemaMismatch, store
 from accounting.ledger.database import checked_url
-from accounting.ledger.tables import meta
+from accounting.ledger.ddl import meta
 
 
 @pytest.fixture(params=["sqlite_url", "postgres_url"], ids=["sqlite", "postgresql"])
@@ -44,7 +44,7 @@ def run(url: str, statement: str) -> None:
 def test_a_new_ledger_has_the_current_version(url: str) -> None:
     """A fresh store takes every step of the schema."""
     Ledger.open(url).close()
-    assert version(url) == len(migrations.STEPS)
+    assert version(url) == len(store.STEPS)
 
 
 def test_an_older_ledger_moves_forward(url: str) -> None:
@@ -59,7 +59,7 @@ def test_an_older_ledger_moves_forward(url: str) -> None:
         run(url, f"DROP TABLE dpledger_{table}")
     run(url, "UPDATE dpledger_meta SET schema_version = 1")
     with Ledger.open(url) as ledger:
-        assert version(url) == len(migrations.STEPS)
+        assert version(url) == len(store.STEPS)
         assert ledger.summary("clicks") == summary
         assert [(share.label, share.runs) for share in summary.shares] == [("first", 1), ("second", 0)]
         ledger.charge("clicks", acc.PureDP(epsilon=0.75), relation="add_remove", fingerprint="rows")
@@ -76,7 +76,7 @@ def test_an_older_ledger_with_an_edited_entry_can_be_looked_at(sqlite_url: str) 
         connection.exec_driver_sql("DROP TABLE dpledger_sums")
         connection.exec_driver_sql("UPDATE dpledger_meta SET schema_version = 4")
     with Ledger.open(sqlite_url) as ledger:
-        assert version(sqlite_url) == len(migrations.STEPS)
+        assert version(sqlite_url) == len(store.STEPS)
         assert not ledger.verify().ok
 
 
@@ -115,12 +115,10 @@ def test_a_step_that_fails_leaves_the_old_version(url: str, monkeypatch: pytest.
         raise RuntimeError("half way")
 
     Ledger.open(url).close()
-    steps = (*migrations.STEPS, broken)
-    monkeypatch.setattr(migrations, "STEPS", steps)
-    monkeypatch.setattr("accounting.ledger.store.STEPS", steps)
+    monkeypatch.setattr(store, "STEPS", (*store.STEPS, broken))
     with pytest.raises(RuntimeError):
         Ledger.open(url)
-    assert version(url) == len(steps) - 1
+    assert version(url) == len(store.STEPS) - 1
     engine = create_engine(checked_url(url))
     assert "dpledger_half" not in inspect(engine).get_table_names()
     engine.dispose()

@@ -10,8 +10,8 @@ import pytest
 
 import accounting as acc
 from accounting.ledger import ClaimConflict, InvalidEntry, InvalidTransition, Ledger, LedgerUnavailable, Quota, SchemaMismatch
-from accounting.ledger.chain import Chain
 from accounting.ledger.model import Entry
+from accounting.ledger.rules import Chain
 
 PICK = acc.BoundedRange(epsilon=0.1)
 WHOLE = acc.Approximate(curve=10 * PICK, delta0=1e-8)
@@ -178,7 +178,7 @@ def test_an_interrupted_release_keeps_the_whole(ledger: Ledger, monkeypatch: pyt
         raise LedgerUnavailable("the store is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("accounting.ledger.transitions.give_back", broken)  # the last thing of the transaction
+        patch.setattr("accounting.ledger.charging.give_back", broken)  # the last thing of the transaction
         with pytest.raises(LedgerUnavailable):
             ledger.release("views", "a", spent=picks(3))
     assert ledger.total("views").spent == BUDGETS[0].price(WHOLE)
@@ -190,12 +190,11 @@ def test_an_interrupted_release_keeps_the_whole(ledger: Ledger, monkeypatch: pyt
 
 def test_a_package_that_knows_no_settling_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier version would take a settled release for an edited row: it does not open the ledger."""
-    from accounting.ledger import migrations
+    from accounting.ledger import store
 
     Ledger.open(url).close()
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "STEPS", migrations.STEPS[:3])
-        patch.setattr("accounting.ledger.store.STEPS", migrations.STEPS)
+        patch.setattr(store, "STEPS", store.STEPS[:3])
         with pytest.raises(SchemaMismatch):
             Ledger.open(url)
 
@@ -212,7 +211,7 @@ def test_a_later_version_takes_a_full_quota_as_it_stands(
     ledger.release("views", "a", spent=half) if settled else ledger.void("views", "a", actor="ana", reason="a mistake")
     ledger.charge("views", half if settled else WHOLE, relation="add_remove", key="b")
     ledger.export(tmp_path / "ledger.jsonl")
-    for module in ("origin", "settling"):
+    for module in ("model", "lifecycle"):
         monkeypatch.setattr(f"accounting.ledger.{module}.package_version", lambda: "99.0")
     assert ledger.verify().problems == ()
     Ledger.open(f"sqlite:///{tmp_path}/copy.db").import_(tmp_path / "ledger.jsonl")

@@ -17,13 +17,11 @@ import accounting as acc
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, SchemaMismatch
 from accounting.ledger.book import Step, append
 from accounting.ledger.database import checked_url
-from accounting.ledger.item import read_item
-from accounting.ledger.model import Entry
-from accounting.ledger.origin import origin, utc_now
-from accounting.ledger.request import Opening
-from accounting.ledger.rows import find_dataset, lock_dataset, read_entry
+from accounting.ledger.ddl import datasets, entries, fingerprints, sums, totals
+from accounting.ledger.item import Opening, read_item
+from accounting.ledger.model import Entry, origin, utc_now
+from accounting.ledger.statements import find_dataset, lock_dataset, read_entry
 from accounting.ledger.sums import Amounts, Place, _row
-from accounting.ledger.tables import datasets, entries, fingerprints, sums, totals
 from accounting.spending.budget import Price
 
 

@@ -28,7 +28,7 @@ from accounting.curves import (
 )
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.spending.budget import NOTHING, Budget, Price
-from accounting.spending.equivalent import equivalent, left_in_words, shortfall
+from accounting.spending.standing import equivalent, left_in_words, shortfall
 
 BUDGETS = [
     Budget(epsilon=1.0),

@@ -16,8 +16,7 @@ from scipy.stats import laplace
 
 from accounting.curves import ApproxDP, BoundedRange, Curve, LaplaceDP, PureDP
 from accounting.spending.budget import NOTHING, Budget, Price
-from accounting.spending.filter import PrivacyFilter
-from accounting.spending.odometer import PrivacyOdometer
+from accounting.spending.filter import PrivacyFilter, PrivacyOdometer
 
 Pair = tuple[tuple[float, ...], tuple[float, ...]]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
 from accounting.conversion.bounds import Route
-from dpselect.cli.guarantee import ROUTES, Guarantee, Point, guarantee, promise_in_words, route_in_words
+from dpselect.cli.guarantee import ROUTES, Guarantee, Point, guarantee, promise_in_words, rounded_up, route_in_words
 
 
 def stated(**changes: Any) -> Guarantee:
@@ -53,3 +55,16 @@ def test_words_follow_the_strongest_number() -> None:
     assert "e^0.5 = 1.65, up to a probability of 1e-06." in promise_in_words(stated(points=(point,)))
     assert "e^700." in promise_in_words(stated(pure_epsilon=700.0))
     assert "what a user did" in promise_in_words(stated(relation="replace_one", pure_epsilon=1.0))
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300))
+@example(0.1)
+@example(0.9999999999)
+def test_numbers_are_rounded_up(value: float) -> None:
+    """A number shown is never below what it stands for, and above it by one part in 10^5 at most."""
+    assert value <= float(rounded_up(value)) <= value * (1 + 1.0001e-5)
+
+
+def test_short_numbers_stay() -> None:
+    """What six digits can write is written as it is, however it was computed."""
+    assert [rounded_up(value) for value in (1.0, 0.1, 1e-6, 0.0, 0.99999999)] == ["1", "0.1", "1e-06", "0", "1"]

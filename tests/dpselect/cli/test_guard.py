@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpselect import events
-from dpselect.cli import text
+from dpselect.cli.guard import printable
+from dpselect.cli.topk import view
 from dpselect.errors import EventLogError
 
 GOOD = ("--k", "1", "--epsilon", "1", "--delta", "1e-6")
@@ -75,7 +78,14 @@ def test_a_closed_pipe_is_no_defect(ask: Any, monkeypatch: pytest.MonkeyPatch) -
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(text, "shown", closed)
+    monkeypatch.setattr(view, "as_text", closed)
     result = ask(*GOOD)
     assert result.exit_code == 1
     assert "internal error" not in result.stderr
+
+
+@given(st.text())
+def test_text_is_printable(text: str) -> None:
+    """No control character survives, and harmless text is not touched."""
+    assert printable(text).isprintable()
+    assert not text.isprintable() or printable(text) == text

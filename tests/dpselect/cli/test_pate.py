@@ -18,7 +18,7 @@ from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli.pate import text as pate_text
+from dpselect.cli.pate.command import labelling
 
 Run = Callable[..., Result]
 ROUNDS, TEACHERS, LABELS = 7, 50, 4
@@ -276,10 +276,10 @@ def test_a_budget_that_is_too_small(label: Run, votes: Path, tmp_path: Path) -> 
 
 def test_the_bar_counts_rounds() -> None:
     """On a terminal a bar shows rounds done and asked for, and nothing else; elsewhere there is none."""
-    with pate_text.bar(Console(force_terminal=False)) as callback:
+    with labelling(Console(force_terminal=False)) as callback:
         assert callback is None
     console = Console(force_terminal=True, record=True, width=100)
-    with pate_text.bar(console) as callback:
+    with labelling(console) as callback:
         assert callback is not None
         callback(300, 700)
     assert "300/700" in console.export_text()

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpselect.cli import answering, progress
+from dpselect.cli import answering
+from dpselect.cli.out import reading
 from dpselect.cli.topk import command as topk
 
 
 def test_no_terminal_no_bar() -> None:
     """Where stderr is not a terminal nothing is called and nothing written."""
     console = Console(file=io.StringIO(), force_terminal=False)
-    with progress.shown(console) as callback:
+    with reading(console) as callback:
         assert callback is None
     assert console.file.getvalue() == ""  # type: ignore[attr-defined]
 
@@ -24,7 +25,7 @@ def test_no_terminal_no_bar() -> None:
 def test_the_bar_moves_and_tells_percentages_only() -> None:
     """On a terminal the percentage follows the parts that are done; how many parts there are is not told."""
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with progress.shown(console) as callback:
+    with reading(console) as callback:
         assert callback is not None
         callback(4327, 8654)
     shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue())  # type: ignore[attr-defined]

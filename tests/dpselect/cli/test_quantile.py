@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli.output import NotShown
+from dpselect.cli.out import NotShown
 from dpselect.cli.quantile import quantile
 from dpselect.mechanisms import Mechanism
 
@@ -114,7 +114,7 @@ def test_an_answer_that_cannot_be_printed_is_not_lost(
         raise NotShown("standard output cannot be written")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dpselect.cli.quantile.emit", full)
+    monkeypatch.setattr("dpselect.cli.out.emit", full)
     acc.Ledger.open("sqlite:///l.db").create_dataset("shop", acc.Budget(epsilon=1.0), "add_remove")
     columns = {"user": "who", "value": "amount", "quantiles": ".5", "low": 0, "high": 100, "step": 1, "epsilon": 0.5}
     given = [part for name, value in columns.items() for part in (f"--{name}", value)]

@@ -20,7 +20,7 @@ from sums_oracle import sums
 import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
-from dpselect.events.amounts import Amount
+from dpselect.events.contributions import Amount
 
 NAMES = {"user": "u", "item": "i", "value": "v"}
 _RANDOM = random.Random(7)
@@ -189,6 +189,7 @@ def test_events_without_an_amount_are_left_out() -> None:
         ({"value_clip": True}, "must be"),
         ({"value_clip": "50"}, "must be"),
         ({"value_clip": 2.0**60}, "must be"),
+        ({"value_clip": 10**400}, "value_clip=.* must be"),
         ({"clip": 1.0}, "clip= is for counts"),
         ({"value": "x"}, "value='x' is not a column"),
         ({"value": "u"}, "same column"),

@@ -18,10 +18,10 @@ import pytest
 
 from dpselect import events
 from dpselect.errors import EventLogError
-from dpselect.events import source as doors
+from dpselect.events import staging
 from dpselect.events.doors import delimited
+from dpselect.events.doors.base import Given, Rows
 from dpselect.events.engine import Engine, guarded
-from dpselect.events.rows import Given, Rows
 
 SECRET = "SECRET42"
 GOOD = f"u,i\n1,{SECRET}\n"
@@ -275,7 +275,7 @@ class Door:
 
 def test_a_door_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source in front of the list is read; what it raises, quoting data, is one error that neither says nor chains it."""
-    monkeypatch.setattr(doors, "SOURCES", (Door(), *doors.SOURCES))
+    monkeypatch.setattr(staging, "SOURCES", (Door(), *staging.SOURCES))
     assert events.read([("ann", "zoo"), ("bob", "zoo")], user=1, item=2).counts.tolist() == [2]
     failures = [ValueError(SECRET), KeyError(SECRET), UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET)]
     for failure in failures:

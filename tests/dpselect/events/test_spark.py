@@ -15,17 +15,17 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from event_oracle import AROUND_A_DAY
 from typer.testing import CliRunner
 
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.events import hold
-from dpselect.events.amounts import Amount
-from dpselect.events.columns import SHORT, asked_for
-from dpselect.events.prepared import shaped
-from dpselect.events.rows import Given, Rows
+from dpselect.events.contributions import Amount
+from dpselect.events.doors.base import SHORT, Given, Rows, asked_for
 from dpselect.events.spark_log import SparkLog
-from dpselect.events.windows import window
+from dpselect.events.staging import shaped
+from dpselect.events.time_window import window
 from dpselect.sampling import ExactSampler
 
 REQUIRED = os.environ.get("DPSELECT_TEST_SERVERS") == "required"
@@ -60,18 +60,7 @@ def session() -> Iterator[Any]:
 
 
 # An instant, or what a clock showed; those of 27 October in Berlin are read. The session's own zone is another.
-TIMES = [
-    "2024-10-26T21:59:59Z",
-    "2024-10-26T22:00:00Z",
-    "2024-10-27",
-    "2024-10-27 22:59:59.999999+00:00",
-    "2024-10-27T23:30:00+0100",
-    "2024-10-27 23:59",
-    "2024-10-27T23:00:00Z",
-    "2024-10-28T00:00",
-    "2024-10-27T02:30:00.1234567",
-    "2024-10-27T12:00-05",
-]
+TIMES = [*AROUND_A_DAY, "2024-10-27T02:30:00.1234567", "2024-10-27T12:00-05"]
 DAY: dict[str, Any] = {"time": "at", "since": "2024-10-27", "until": "2024-10-28", "time_zone": "Europe/Berlin"}
 
 

@@ -18,12 +18,11 @@ import dpselect as dps
 from dpselect import pate
 from dpselect.divergence import hockey_stick
 from dpselect.errors import InvalidRequest
-from dpselect.pate.ballots.cutting import Cut
+from dpselect.pate.ballots.reading import Cut
 from dpselect.pate.ballots.votes import flags
 from dpselect.pate.budgets import adaptive_epsilon
-from dpselect.pate.voting import winners
-from dpselect.pate.voting.coins import Coins, completed
-from dpselect.pate.voting.winners import Race
+from dpselect.pate.voting import draws
+from dpselect.pate.voting.draws import Coins, Race, completed
 from dpselect.sampling import ExactSampler, Sampler
 
 Patch = pytest.MonkeyPatch
@@ -314,8 +313,8 @@ def test_races_are_won_by_the_largest_noisy_count(shift: tuple[int, int] | None,
         return drawn["words"].copy()
 
     decide = Race._decide
-    monkeypatch.setattr(winners, "leading_bits", lambda *_: leading.astype(np.uint16))
-    monkeypatch.setattr(winners, "completed", draw)
+    monkeypatch.setattr(draws, "leading_bits", lambda *_: leading.astype(np.uint16))
+    monkeypatch.setattr(draws, "completed", draw)
     monkeypatch.setattr(Race, "_decide", lambda self, *rest: (drawn.update(cells=rest[2]), decide(self, *rest))[1])
     won = race.run(counts, ExactSampler(rng))
     # What was left out is given the most that its 16 bits allow: no winner is below it.

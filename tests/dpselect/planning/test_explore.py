@@ -13,10 +13,10 @@ import pytest
 import accounting as acc
 from dpselect.errors import InvalidRequest
 from dpselect.planning import ReleasePlan, Shape, plan
-from dpselect.planning.charts import Chart
-from dpselect.planning.explore import explore
-from dpselect.planning.figures import plot_chart, plot_plan, save_figures
+from dpselect.planning.compare import SAMPLES
+from dpselect.planning.explore import Chart, explore
 from dpselect.planning.page.document import page, write_page
+from dpselect.planning.plotting import plot_chart, plot_plan, save_figures
 
 SHAPE = Shape.zipf(1.1, 500, 20_000)
 
@@ -98,6 +98,7 @@ def test_the_page_needs_no_network(found: ReleasePlan, charts: tuple[Chart, ...]
     for name in (*(one.name for one in found.ranked), *(other.name for other in found.unsuited)):
         assert name in text
     assert "default-src 'none'" in text
+    assert f"the mean of {SAMPLES} samples" in text
 
 
 def test_the_page_is_well_formed(found: ReleasePlan, charts: tuple[Chart, ...]) -> None:

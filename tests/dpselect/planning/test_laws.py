@@ -17,12 +17,10 @@ import pytest
 
 import dpselect as dps
 from dpselect.noise import by_name
-from dpselect.planning.evaluate import outcomes
-from dpselect.planning.laws.contest import Contest
-from dpselect.planning.levels import Levels
+from dpselect.planning.laws.base import Outcomes, Runs, outcomes
+from dpselect.planning.laws.k_largest import Contest
 from dpselect.planning.loads import Bounding
-from dpselect.planning.quality import Outcomes
-from dpselect.planning.runs import Runs
+from dpselect.planning.score_levels import Levels
 from dpselect.planning.shape import Shape
 
 COUNTS = np.array([9.0, 8, 8, 6, 6, 3, 1, 0])
@@ -215,7 +213,7 @@ def test_scores_taken_together_change_no_quality() -> None:
     few = levels.thinned(1.0)
     assert len(few.values) < 400
     assert few.size == 3000
-    assert (few.right, few.best, few.bar) == (levels.right, levels.best, levels.bar)
+    assert (few.rights.sum(), few.best, few.bar) == (levels.rights.sum(), levels.best, levels.bar)
     exact, rough = (
         Contest(one, by_name("gaussian"), np.full(len(one.values), 10.0)).outcomes(Runs(2, 0), ordered=False)
         for one in (levels, few)

@@ -18,7 +18,7 @@ from dpselect.defaults import default_mechanism
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.planning import Estimate, ReleasePlan, Shape, plan
-from dpselect.planning.charts import Chart, Line, Point
+from dpselect.planning.explore import Chart, Line, Point
 from dpselect.planning.fit import admitted
 from dpselect.planning.page.document import page
 from dpselect.planning.task import Part, Task

@@ -12,11 +12,10 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.planning import Shape, plan
-from dpselect.planning.evaluate import outcomes
 from dpselect.planning.families import families
 from dpselect.planning.fit import failures, fits
-from dpselect.planning.levels import Levels
-from dpselect.planning.runs import Runs
+from dpselect.planning.laws.base import Runs, outcomes
+from dpselect.planning.score_levels import Levels
 from dpselect.planning.task import Part, Task
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
@@ -84,7 +83,7 @@ def exhaustive(task: Task, levels: Levels) -> Iterator[dps.Mechanism]:
     """All families at the budget, with far more settings than the planner tries."""
     k = levels.k
     for family in families():
-        if family.one_item or (not task.known and family.member.traits.domain == "public"):
+        if family.traits.answers == "one_item" or (not task.known and family.traits.domain == "public"):
             continue
         assert failures(family, task)
         for fitted in fits(family, task):

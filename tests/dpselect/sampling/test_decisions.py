@@ -12,9 +12,9 @@ from scipy.stats import binomtest
 
 from dpselect.noise import argmax_probabilities, by_name, ordered_probabilities
 from dpselect.sampling import ExactSampler, SeededSampler
-from dpselect.sampling.comparisons import exceeds
-from dpselect.sampling.lazy import LazyUniform, WordSource, bernoulli, sign_of_total
-from dpselect.sampling.thresholds import LazyThresholds
+from dpselect.sampling.discrete import bernoulli
+from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_total
+from dpselect.sampling.thresholds import LazyThresholds, exceeds
 
 LIMIT = 1e-8  # about sixty tests of fixed seeds: false alarm below 1e-6
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]

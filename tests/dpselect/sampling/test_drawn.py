@@ -12,9 +12,10 @@ from scipy.stats import binomtest
 
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, SeededSampler
-from dpselect.sampling.comparisons import _as_float, _nearest, nearest
-from dpselect.sampling.contest import Entries
+from dpselect.sampling.contest import Entries, Problem
+from dpselect.sampling.drawn import _as_float, _nearest, nearest
 from dpselect.sampling.lazy import LazyUniform, rational
+from dpselect.sampling.passing import _pooled, far_below
 
 LIMIT = 1e-8  # about forty tests of fixed seeds: false alarm below 1e-6
 NOISES = ["gaussian", "laplace"]
@@ -61,6 +62,22 @@ def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
         seen = np.bincount(source.above(values, noise, scale, level).index // 10_000, minlength=len(kinds))
         for kind, hits in zip(kinds.tolist(), seen.tolist(), strict=True):
             assert binomtest(hits, 10_000, float(noise.sf((level - kind) / scale))).pvalue > LIMIT
+
+
+@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("bits", [12, 16])
+def test_where_all_are_far_below_the_rare_ones_pass_as_often_as_the_tail_says(name: str, bits: int) -> None:
+    """Four million equal scores, each of which passes only with a V below 2^-bits; by 2^-8 and by 2^-bits alike."""
+    noise, source = by_name(name), ExactSampler(np.random.default_rng(bits))  # type: ignore[arg-type]
+    problem = Problem(np.zeros(4_000_000, dtype=np.int64), noise, 2.0, 4_000_000, source.words)
+    level = -far_below(problem, 0.0, bits)
+    for power in (8, bits):
+        hits = len(_pooled(problem, level, np.empty(0, dtype=np.int64), power))
+        assert binomtest(hits, 4_000_000, float(noise.sf(level / 2.0))).pvalue > LIMIT
+    assert (
+        binomtest(len(source.above(problem.values, noise, 2.0, level).index), 4_000_000, float(noise.sf(level / 2.0))).pvalue
+        > LIMIT
+    )
 
 
 @pytest.mark.parametrize("name", NOISES)

@@ -13,11 +13,10 @@ from slow_reference import inverse, order, widened
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Contest, Entries, Problem
-from dpselect.sampling.estimates import MARGIN, estimates
 from dpselect.sampling.exact import drawn_all, top_k_rows
-from dpselect.sampling.heights import contest_bounds
-from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_sum
-from dpselect.sampling.units import HIGHEST_LEVEL, units
+from dpselect.sampling.heights import MARGIN, contest_bounds, estimates
+from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_total
+from dpselect.sampling.sweep import HIGHEST_LEVEL, units
 
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 
@@ -96,7 +95,7 @@ def test_levels_promise_no_more_than_the_tail(name: str) -> None:
         height = base - rng.uniform(0, 1, 4000)
         threshold = base + float(rng.uniform(-3, 35))
         distance = np.subtract(threshold, height, dtype=np.longdouble).astype(np.float64)
-        levels = units(np.arange(4000), height).levels(noise, threshold).astype(int)
+        levels = units(height).levels(noise, threshold).astype(int)
         bits = -noise.log_sf(distance) / np.log(2)
         assert (levels <= bits).all()
         if base > -1e9 and threshold - base < 20:
@@ -184,7 +183,7 @@ def test_a_candidate_a_thousand_scales_behind_wins_when_its_bits_say_so(name: st
     """The tail is not cut off at 2^-53: 1,000 noise units take 1,443 zero bits, which are 22.5 words, and no fewer."""
     behind = LazyUniform(_zeros_then_ones(zeros), level=0)
     ahead = LazyUniform(ExactSampler(np.random.default_rng(1)).words, word=2**63)
-    assert (sign_of_sum(fmpq(-1000), by_name(name), behind, ahead) > 0) is wins  # type: ignore[arg-type]
+    assert (sign_of_total(fmpq(-1000), by_name(name), [(fmpq(1), behind), (fmpq(-1), ahead)]) > 0) is wins  # type: ignore[arg-type]
 
 
 def test_integers_above_two_to_the_sixty_keep_their_differences() -> None:

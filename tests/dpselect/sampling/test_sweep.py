@@ -10,14 +10,13 @@ from slow_reference import widened
 from spread import spread
 
 from dpselect.mechanisms.noisy_max.peeling import _sequences
+from dpselect.mechanisms.ranks import centred
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Entries, Problem, contest_bounds
-from dpselect.sampling.exact import drawn_all, grouped, peeled, swept
+from dpselect.sampling.exact import Swept, block_maxima, drawn_all, grouped, peeled
 from dpselect.sampling.heights import Numbers
-from dpselect.sampling.sweep import Sweep
-from dpselect.sampling.units import block_maxima, units
-from dpselect.scores import centred
+from dpselect.sampling.sweep import Sweep, units
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
 LIMIT = 1e-8
@@ -56,7 +55,7 @@ def test_lowering_the_threshold_reveals_independent_uniforms(name: str, threshol
     }[scores]
     problem = _problem(values, name, 1.3, size, seed=5)
     maxima = block_maxima(values, 10)
-    entries = Sweep(problem).blocks(units(np.arange(len(maxima)), problem.heights(maxima)), threshold)
+    entries = Sweep(problem).blocks(units(problem.heights(maxima)), threshold)
     assert np.array_equal(np.sort(entries.index), np.arange(size))
     by_candidate = np.empty(size)
     by_candidate[entries.index] = _uniform(entries)
@@ -72,9 +71,7 @@ def test_lowering_the_threshold_reveals_independent_uniforms(name: str, threshol
 def test_groups_reveal_independent_uniforms(threshold: float) -> None:
     """The same for groups: each member of each group is entered exactly once."""
     values, multiplicities = np.array([0.0, 2.0, 5.0, 9.0]), np.array([20_000, 7_001, 800, 3])
-    entries = Sweep(_problem(values, "gumbel", 1.0, 27_804, seed=6)).groups(
-        units(np.arange(4), values - 9.0), multiplicities, threshold
-    )
+    entries = Sweep(_problem(values, "gumbel", 1.0, 27_804, seed=6)).groups(units(values - 9.0), multiplicities, threshold)
     pairs = set(zip(entries.index.tolist(), entries.member.tolist(), strict=True))
     assert pairs == {(group, member) for group, count in enumerate(multiplicities.tolist()) for member in range(count)}
     _assert_uniform(_uniform(entries))
@@ -91,7 +88,7 @@ def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float) -> No
     seen = np.zeros(5)
     for _ in range(rounds):
         problem = Problem(values, by_name(name), 1.1, 1, ExactSampler(rng).words)  # type: ignore[arg-type]
-        seen[kinds[swept(problem, threshold=threshold).index[0]]] += 1
+        seen[kinds[Swept(problem).top_k(problem.k, threshold).index[0]]] += 1
     assert fit(seen, law) > LIMIT
 
 
@@ -105,7 +102,7 @@ def test_widened_bounds_do_not_change_the_law_of_a_sweep(by: float) -> None:
     seen = np.zeros(3)
     for _ in range(rounds):
         problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(rng).words, widened(by))
-        seen[kinds[swept(problem, threshold=5.0).index[0]]] += 1
+        seen[kinds[Swept(problem).top_k(problem.k, 5.0).index[0]]] += 1
     assert fit(seen, law) > LIMIT
 
 
@@ -114,7 +111,7 @@ def test_the_sweep_and_all_noise_drawn_agree_on_a_large_input(name: str) -> None
     """Over 20,000 Zipf scores the rank of the second choice has the same distribution by both algorithms."""
     values = np.floor(1e4 / (1 + np.arange(20_000)))
     results = []
-    for seed, run in ((1, swept), (2, drawn_all)):
+    for seed, run in ((1, lambda asked: Swept(asked).top_k(asked.k)), (2, drawn_all)):
         ranks = np.zeros(8)
         for round_ in range(150):
             problem = _problem(values, name, 700.0, 2, seed=1000 * seed + round_)
@@ -168,7 +165,7 @@ def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) ->
     rng = np.random.default_rng(size)
     for values in _kinds(rng, size):
         scale = 5e-324 if np.abs(values).max() < 1e-300 else 1e-3
-        found = swept(Problem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words)).index
+        found = Swept(Problem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words)).top_k(7).index
         if scale > 1e-4:
             assert found.tolist() == np.argsort(values, kind="stable")[::-1][:7].tolist()
         else:
@@ -191,7 +188,7 @@ def test_a_guess_of_any_height_ends() -> None:
     values[777] = 1e12
     for threshold in (1e9, 100.0, -1e3):
         problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words)
-        assert swept(problem, threshold=threshold).index.tolist() == [777]
+        assert Swept(problem).top_k(problem.k, threshold).index.tolist() == [777]
 
 
 def test_peeling_in_one_pass_has_the_law_of_rounds() -> None:

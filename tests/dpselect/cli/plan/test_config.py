@@ -12,8 +12,7 @@ from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli.config import Config, DataTable, LedgerTable, PlanTable, ReleaseTable, read, write
-from dpselect.cli.schema import json_schema
+from dpselect.cli.config import Config, DataTable, LedgerTable, PlanTable, ReleaseTable, json_schema, read, write
 from dpselect.errors import InvalidRequest
 from dpselect.planning import Part
 

@@ -200,7 +200,7 @@ def test_an_interrupted_print_says_where_the_answer_lies(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpselect.cli.topk.delivery.emit", stop)
+    monkeypatch.setattr("dpselect.cli.out.emit", stop)
     done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "answer.txt")])
     assert done.exit_code == 130
     assert re.search(r"answer\.txt.*paid for: entry 1 .*'monday'", done.stderr)

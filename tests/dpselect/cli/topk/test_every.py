@@ -135,7 +135,7 @@ def test_the_log_is_read_once(every: Every, tmp_path: Path, monkeypatch: pytest.
     """However many periods there are; and not at all when all are released."""
     passes = []
     cut = parts.cut
-    monkeypatch.setattr("dpselect.events.prepared.cut", lambda *given: passes.append(1) or cut(*given))
+    monkeypatch.setattr("dpselect.events.doors.parts.cut", lambda *given: passes.append(1) or cut(*given))
     every()
     every()
     assert passes == [1]

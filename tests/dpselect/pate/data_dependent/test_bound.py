@@ -9,7 +9,7 @@ import pytest
 from exact_votes import all_votes, divergence, neighbours
 from spread import spread
 
-from dpselect.pate.data_dependent.bound import censored_rdp, plain_rdp
+from dpselect.pate.data_dependent.censored import censored_rdp, plain_rdp
 from dpselect.pate.data_dependent.profile import Lattice, log_disagreement
 
 ORDERS = (1.25, 2.0, 8.0, 20.0)

@@ -9,13 +9,13 @@ import pytest
 from exact_votes import all_votes, divergence, neighbours
 
 from dpselect import pate
-from dpselect.pate.data_dependent import bound
+from dpselect.pate.data_dependent import censored
 from dpselect.pate.data_dependent.profile import Lattice, Profile, States
 
 
 def _bound_holds() -> bool:
     lattice, votes, other = Lattice(8, 2, 1.0), (0, 8), (1, 7)
-    cost = bound.censored_rdp(2.0, 1.0, lattice.log_q(lattice.steps(np.array([votes]))))[0]
+    cost = censored.censored_rdp(2.0, 1.0, lattice.log_q(lattice.steps(np.array([votes]))))[0]
     return max(divergence(votes, other, 1.0, 2.0), divergence(other, votes, 1.0, 2.0)) <= cost
 
 
@@ -23,7 +23,7 @@ def _smoothing_holds(beta: float) -> bool:
     profile = Profile(10.0, Lattice(8, 2, 1.5), None)
     smooth, cost = {}, {}
     for votes in all_votes(8, 2):
-        states = States(np.array([max(votes)]), profile.lattice.steps(np.array([votes])), np.ones(1, dtype=np.int64))
+        states = States(np.array([max(votes)]), profile.lattice.steps(np.array([votes])))
         smooth[votes], cost[votes] = profile.smooth(states, beta), profile.total(states)
     pairs = [(votes, other) for votes in smooth for other in neighbours(votes)]
     return all(abs(cost[a] - cost[b]) <= smooth[a] <= math.exp(beta) * smooth[b] * (1 + 1e-12) for a, b in pairs)
@@ -37,15 +37,15 @@ def test_the_laws_hold() -> None:
 
 def test_one_direction_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound on D(P||Q) alone does not pass."""
-    original = bound._excess
-    monkeypatch.setattr(bound, "_excess", lambda *args: original(*args) if args[4] == 0.0 else np.full_like(args[1], -np.inf))
+    original = censored._excess
+    monkeypatch.setattr(censored, "_excess", lambda *args: original(*args) if args[4] == 0.0 else np.full_like(args[1], -np.inf))
     assert not _bound_holds()
 
 
 def test_half_the_shift_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The noise of add_remove, a pair at distance 1/sigma, does not pass."""
-    original = bound._censored
-    monkeypatch.setattr(bound, "_censored", lambda order, shift, log_q: original(order, shift / math.sqrt(2), log_q))
+    original = censored._censored
+    monkeypatch.setattr(censored, "_censored", lambda order, shift, log_q: original(order, shift / math.sqrt(2), log_q))
     assert not _bound_holds()
 
 

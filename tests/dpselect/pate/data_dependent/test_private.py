@@ -130,7 +130,7 @@ def test_the_noise_has_a_public_floor_and_the_walk_a_public_length(monkeypatch: 
     for row in ([4000, 0, 0], [1334, 1333, 1333], [3000, 900, 100]):
         walked.clear()
         counts = np.array([row])
-        states = States(counts.max(axis=1), profile.lattice.steps(counts), np.ones(1, dtype=np.int64))
+        states = States(counts.max(axis=1), profile.lattice.steps(counts))
         found.append((profile.smooth(states, 0.3), tuple(walked)))
     assert len({tried for _, tried in found}) == 1
     assert found[0][1] == tuple(range(71))

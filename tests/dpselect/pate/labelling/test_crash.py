@@ -25,8 +25,7 @@ from dpselect.cli import app
 from dpselect.cli.pate import request as pate_request
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.labelling import spool
-from dpselect.pate.labelling.job import Job
-from dpselect.pate.labelling.payer import price_of
+from dpselect.pate.labelling.job import Job, price_of
 
 pytestmark = pytest.mark.serial
 MECHANISM = pate.GNMax(sigma=7.0, labels=3)
@@ -243,20 +242,22 @@ def test_two_processes_that_start_together(place: Path) -> None:
 
 def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
     """The holder of a folder is killed while a process that it forked lives on: the next one gets the folder."""
-    read, write = os.pipe()
+    (over, end), (forked, ready) = os.pipe(), os.pipe()
     holder = os.fork()
     if holder == 0:
         with spool.Spool.held(tmp_path / "job"):
             if os.fork() == 0:
-                os.close(write)
-                os.read(read, 1)  # until the test is over
+                os.write(ready, b"!")  # the fork has given up what it inherited: a child does that before it runs
+                os.close(end)
+                os.read(over, 1)  # until the test is over
                 os._exit(0)
+            os.read(forked, 1)
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitpid(holder, 0)[1] == signal.SIGKILL
     with spool.Spool.held(tmp_path / "job"):
         pass
-    os.close(read)
-    os.close(write)
+    for pipe in (over, end, forked, ready):
+        os.close(pipe)
 
 
 def _copied(place: Path) -> Path:

@@ -10,8 +10,7 @@ import pytest
 import accounting as acc
 from dpselect import pate
 from dpselect.errors import InvalidRequest
-from dpselect.pate.labelling.job import Job, JobBusy, JobConflict, JobDamaged
-from dpselect.pate.labelling.payer import Payer, own_ledger, price_of
+from dpselect.pate.labelling.job import Job, JobBusy, JobConflict, JobDamaged, Payer, own_ledger, price_of
 from dpselect.pate.labelling.run import Labelling, Progress, finished
 from dpselect.pate.labelling.spool import Labels, Spool
 from dpselect.pate.labelling.spool import _draft as unfinished

@@ -13,7 +13,7 @@ import pytest
 import scipy
 
 from dpselect.pate.labelling.job import VotesFileError
-from dpselect.pate.labelling.votes import read_votes
+from dpselect.pate.labelling.votes_file import read_votes
 
 COUNTS = np.array([[5, 0, 1], [0, 4, 2], [3, 3, 0]])
 

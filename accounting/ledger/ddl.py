@@ -1,0 +1,151 @@
+"""The tables, and the triggers that make them append-only.
+
+Prices are integers, JSON is text: no store may round or reorder what a hash covers. The triggers stop accidents and careless
+hands; an owner of the store can drop them.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Index, Integer, MetaData, String, Table, Text, literal_column
+
+metadata = MetaData()
+
+meta = Table(
+    "dpledger_meta",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("schema_version", Integer, nullable=False),
+    Column("ledger_id", String(64), nullable=False),
+)
+
+datasets = Table(
+    "dpledger_datasets",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("declaration", Text, nullable=False),
+    Column("genesis", String(64), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("head", String(64), nullable=False),
+)
+
+totals = Table(
+    "dpledger_totals",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("period", String(16), primary_key=True),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
+)
+
+entries = Table(
+    "dpledger_entries",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("period", String(16), nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("curve", Text),
+    Column("mechanism", Text),
+    Column("count", BigInteger, nullable=False),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
+    Column("spent_main", BigInteger, nullable=False),
+    Column("spent_failure", BigInteger, nullable=False),
+    Column("label", Text),
+    Column("actor", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("at", String(64), nullable=False),
+    Column("package", Text, nullable=False),
+    Column("fingerprint", Text),
+    Column("salt", Text),
+    Column("prev", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("team", Text),
+    Column("purpose", Text),
+    Column("expires", String(64)),
+    Column("quota", Text),
+    # One step of a charge happens once; a retried one finds itself here.
+    Index("dpledger_entries_key", "dataset_id", "key", "period", "action", unique=True),
+)
+
+# Few rows of many: what every charge asks for, and what a refused one does.
+_ACTION = entries.c.action
+IS_QUOTA = literal_column("'quota'") == _ACTION
+LAPSES = entries.c.expires.is_not(None)
+PARTIAL = (
+    Index("dpledger_entries_quotas", entries.c.dataset_id, entries.c.seq, sqlite_where=IS_QUOTA, postgresql_where=IS_QUOTA),
+    Index("dpledger_entries_expiring", entries.c.dataset_id, entries.c.expires, sqlite_where=LAPSES, postgresql_where=LAPSES),
+)
+
+scopes = Table(
+    "dpledger_scopes",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("quota", BigInteger, primary_key=True),
+    Column("account", Text, primary_key=True),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
+)
+
+# What reports show, kept up by every charge: see `Sums`. Integers as text, for what many periods add up to may leave 64 bits.
+sums = Table(
+    "dpledger_sums",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("kind", String(8), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("period", String(16), nullable=False),
+    Column("content", Text),
+    Column("runs", Text, nullable=False),
+    Column("main", Text, nullable=False),
+    Column("failure", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+fingerprints = Table(
+    "dpledger_fingerprints",
+    metadata,
+    Column("fingerprint", Text, primary_key=True),
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), nullable=False),
+    Column("periods", Text, nullable=False),
+)
+
+_MESSAGE = "the ledger is append-only"
+_REFUSE = (
+    "CREATE FUNCTION dpledger_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN RAISE EXCEPTION '{_MESSAGE}' USING ERRCODE = 'integrity_constraint_violation'; END $$"
+)
+
+
+def append_only_ledger(connection: Connection) -> None:
+    """Make the triggers of a ledger."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(_REFUSE)
+    for table in (entries, datasets, totals):
+        no_deletion(connection, table)
+    _refuse(connection, f"{entries.name}_no_update", f"UPDATE ON {entries.name}")
+    _refuse(connection, f"{datasets.name}_no_update", f"UPDATE OF id, name, declaration, genesis ON {datasets.name}")
+
+
+def no_deletion(connection: Connection, table: Table) -> None:
+    """Make the triggers of one more table, whose rows change and stay."""
+    _refuse(connection, f"{table.name}_no_delete", f"DELETE ON {table.name}")
+    if connection.dialect.name == "postgresql":
+        _refuse(connection, f"{table.name}_no_truncate", f"TRUNCATE ON {table.name}", "STATEMENT")
+
+
+def append_only(connection: Connection, table: Table) -> None:
+    """Make the triggers of one table of a database of its own, whose rows never change."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(_REFUSE.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
+    _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
+    no_deletion(connection, table)
+
+
+def _refuse(connection: Connection, name: str, when: str, each: str = "ROW") -> None:
+    then = f"FOR EACH {each} EXECUTE FUNCTION dpledger_refuse()"
+    if connection.dialect.name == "sqlite":
+        then = f"BEGIN SELECT RAISE(ABORT, '{_MESSAGE}'); END"
+    connection.exec_driver_sql(f"CREATE TRIGGER {name} BEFORE {when} {then}")

@@ -1,0 +1,88 @@
+"""Curves and mechanisms in words, from their JSON alone: an auditor need not install what drew the noise."""
+
+# ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+from accounting.errors import AccountingError
+from accounting.ledger.stored_text import read_json
+
+_GREEK = {"epsilon": "ε", "epsilon0": "ε", "delta": "δ", "delta0": "δ₀", "rho": "ρ", "mu": "μ", "sigma": "σ", "gamma": "γ"}
+_LEFT_OUT = ("kind", "relation")  # the relation is the dataset's, and stands with it
+_LONGEST = 240
+_MOST_ITEMS = 4
+_DEEPEST = 4
+
+
+def in_words(text: str | None) -> str:
+    """What a curve's or mechanism's JSON says, as one line; "" for None."""
+    if text is None:
+        return ""
+    try:
+        words = _object(read_json(text), _DEEPEST)
+    except AccountingError:
+        return "(unreadable)"
+    return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
+
+
+def _object(data: dict[str, Any], depth: int) -> str:
+    kind = str(data.get("kind", "")).replace("_", " ")
+    if kind == "composed":
+        return _composed(data.get("parts"), depth)
+    rest = ", ".join(_field(name, value, depth) for name, value in data.items() if name not in _LEFT_OUT and value is not None)
+    return f"{kind}: {rest}" if kind and rest else kind or rest
+
+
+def _field(name: str, value: object, depth: int) -> str:
+    label = _GREEK.get(name, name.replace("_", " "))
+    if isinstance(value, bool):
+        return label if value else f"not {label}"
+    if isinstance(value, str):
+        return f"{label} {value.replace('_', ' ')}"
+    return f"{label}\u00a0=\u00a0{_value(value, depth)}"
+
+
+def _value(value: object, depth: int) -> str:
+    if depth == 0 and isinstance(value, dict | list):
+        return "…"
+    if isinstance(value, dict):
+        return f"({_object(value, depth - 1)})"
+    if isinstance(value, list):
+        shown = ", ".join(_value(item, depth - 1) for item in value[:_MOST_ITEMS])
+        return f"[{shown}{', …' if len(value) > _MOST_ITEMS else ''}]"
+    return plain(value) if isinstance(value, float) else str(value)
+
+
+def _composed(parts: object, depth: int) -> str:
+    if not isinstance(parts, list) or depth == 0:
+        return "composition"
+    pairs = [part for part in parts if isinstance(part, list) and len(part) == 2]
+    shown = " + ".join(f"{count} × ({_value(curve, depth - 1).strip('()')})" for count, curve in pairs[:_MOST_ITEMS])
+    more = f" + {len(pairs) - _MOST_ITEMS} more" if len(pairs) > _MOST_ITEMS else ""
+    return shown + more or "nothing"
+
+
+def rounded_up(value: Decimal | float, digits: int = 4) -> str:
+    """`value` to so many significant digits, never less than it is."""
+    return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
+
+
+def rounded_down(value: Decimal | float, digits: int = 4) -> str:
+    """`value` to so many significant digits, never more than it is."""
+    return _rounded(value, Context(prec=digits, rounding=ROUND_FLOOR))
+
+
+def _rounded(value: Decimal | float, context: Context) -> str:
+    exact = value if isinstance(value, Decimal) else Decimal(repr(value))
+    if not exact.is_finite():
+        return "∞"
+    shown = context.create_decimal(exact)
+    return plain(float(shown), context.prec)
+
+
+def plain(value: float, digits: int = 6) -> str:
+    """A number as people write it: 1e-6, not 1e-06."""
+    return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e")

@@ -1,0 +1,113 @@
+"""What the verbs are asked: which ledger, by the command line on top of the configuration file, and with which keys and heads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from typer import Option
+
+from accounting import Budget, Relation
+from accounting.files import read_text
+from accounting.ledger import Heads, InvalidEntry, Mirror, Rotation, SigningKey, Trust
+from dpselect import InvalidRequest
+
+_KEY: Final = "DPSELECT_HEADS_KEY"
+
+_LEDGER = Option("--ledger", envvar="DPSELECT_LEDGER", help="sqlite:///FILE or postgresql://USER@HOST/NAME.", show_envvar=True)
+Url = Annotated[str, _LEDGER]
+OptionalUrl = Annotated[str | None, _LEDGER]
+Dataset = Annotated[str, Option("--dataset", help="Name of a dataset that the ledger declares.")]
+Key = Annotated[str, Option("--key", help="The charge's idempotency key.")]
+Output = Annotated[Path | None, Option("--output", help="New file to write; standard output if left out.")]
+Config = Annotated[
+    Path | None, Option("--config", help="TOML file with [ledger], [budget] and [data]; options override what it says.")
+]
+Sign = Annotated[Path | None, Option("--sign", help=f"Sign with the private key in this file, or in {_KEY} (its text).")]
+Trusted = Annotated[list[str] | None, Option("--trust", help="Public key that must have signed the heads; may be repeated.")]
+Earlier = Annotated[Path | None, Option("--heads", help="What `dpselect ledger heads` wrote earlier.")]
+Kept = Annotated[str | None, Option("--mirror", help="All heads that were kept there: a file or a URL.")]
+Rotations = Annotated[
+    list[Path] | None, Option("--rotation", help="What keygen --rotation wrote: a trusted key's successor; may be repeated.")
+]
+
+
+@dataclass(frozen=True)
+class LedgerFile:
+    """The ledger's part of a file; nothing if there is none."""
+
+    url: str | None = None
+    dataset: str | None = None
+    budget: Budget | None = None
+    relation: Relation = "add_remove"
+    unit: str | None = None
+    period: tuple[str, ...] = ()
+    team: str | None = None
+    purpose: str | None = None
+
+    def url_or(self, stated: str | None) -> str:
+        """The command line's URL, or the file's.
+
+        Raises:
+            InvalidRequest: neither states one.
+        """
+        found = stated or self.url
+        if found is None:
+            raise InvalidRequest("no ledger is named: give --ledger, DPSELECT_LEDGER, or a file with a [ledger] (--config)")
+        return found
+
+
+def read(path: Path | None) -> LedgerFile:
+    """From a file, if one is named.
+
+    Raises:
+        InvalidRequest: it cannot be read, or has no [ledger].
+    """
+    if path is None:
+        return LedgerFile()
+    from dpselect.cli import config  # knows every mechanism, which a ledger does without
+
+    found = config.read(path)
+    if found.ledger is None:
+        raise InvalidRequest(f"{str(path)!r} has no [ledger]: add one with url and dataset")
+    return LedgerFile(budget=found.budget, relation=found.data.relation, **dict(found.ledger))
+
+
+def private(file: Path | None) -> SigningKey | None:
+    """The key in a file, or else in the environment; None where there is neither."""
+    text = os.environ.get(_KEY)
+    return _read_key(file) if file is not None else SigningKey.from_pem(text) if text else None
+
+
+def signed(heads: Heads, file: Path | None) -> Heads:
+    """The heads with a signature, if a key is given."""
+    key = private(file)
+    return heads if key is None else key.sign(heads)
+
+
+def kept(file: Path | None, mirror: str | None) -> list[Heads] | None:
+    """What --heads and --mirror hold; None without them."""
+    found = [] if file is None else [Heads.from_json(read_text(file, InvalidEntry))]
+    found += [] if mirror is None else Mirror.open(mirror).heads()
+    return found if file is not None or mirror is not None else None
+
+
+def trust(keys: Sequence[str] | None, rotations: Sequence[Path] | None) -> Trust | None:
+    """What --trust and --rotation say; None if nothing.
+
+    Raises:
+        InvalidRequest: there are rotations and no key that they could start at.
+        InvalidEntry: as `Trust`.
+    """
+    if not keys:
+        if rotations:
+            raise InvalidRequest("--rotation needs the key that it starts at: give that with --trust")
+        return None
+    return Trust(keys, [Rotation.from_json(read_text(path, InvalidEntry)) for path in rotations or ()])
+
+
+def _read_key(path: Path) -> SigningKey:
+    return SigningKey.from_pem(read_text(path, InvalidEntry, "the key"))

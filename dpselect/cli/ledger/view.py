@@ -1,0 +1,175 @@
+"""A ledger as tables for a terminal, and as data for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from accounting.ledger import Entry, Heads, Ledger, Quota, Standing, Total, Trust, Verification
+from accounting.page.spent import failure_up, main_up, percent_up, shares
+from accounting.page.wording import in_words, plain, rounded_down, rounded_up
+from accounting.spending.budget import NOTHING, Budget
+from accounting.spending.price import in_words as in_words_of
+from accounting.spending.standing import equivalent
+from dpselect.cli.guard import printable
+
+FULLEST = 5  # accounts of a quota that are listed
+
+
+def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console) -> None:
+    """Where every dataset stands, and its latest entries."""
+    for name in names:
+        console.print(_standing(ledger, name))
+        console.print(_units(ledger.dataset(name).budget), highlight=False)
+        console.print(*_quotas(ledger, name), sep="\n", highlight=False)
+        if limit:
+            console.print(*_latest(ledger.latest(name, limit)), sep="\n", soft_wrap=False)
+        console.print()
+
+
+def show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:
+    """What verify found, one line each."""
+    console.print(f"{found.entries:,} entries of {found.datasets} dataset(s) re-derived", highlight=False)
+    for problem in found.problems:
+        where = "" if problem.seq is None else f", entry {problem.seq}"
+        console.print(Text.assemble((printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}"))
+    if found.ok:
+        console.print(Text("nothing found", style="green"))
+    if found.covered is not None:
+        later = found.entries - found.covered
+        console.print(f"the heads vouch for {found.covered:,} of them, and not for the {later:,} later ones", highlight=False)
+    if signer is not None:
+        console.print(signer, highlight=False)
+    if found.ok and not against_head:
+        console.print("A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger heads`.")
+
+
+def signer_in_words(heads: Sequence[Heads] | None, trusted: Trust | None) -> str | None:
+    """What was found out about who signed, for people; None without heads."""
+    if heads is None or trusted is not None:
+        return None if heads is None else "the heads were held against the trusted keys"
+    if not all(one.signatures for one in heads):
+        return "the heads are not signed: they are worth what the place is worth where they were kept"
+    names = ", ".join(sorted({f"{signature.key[:16]}..." for one in heads for signature in one.signatures}))
+    return f"the signature was not checked (it names key {names}): give the public key that you trust with --trust"
+
+
+def as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
+    """A dataset as plain data: prices in whole units (10^-12 nats, 10^-18 of failure probability)."""
+    dataset = ledger.dataset(name)
+    return {
+        "name": dataset.name,
+        "relation": dataset.relation,
+        "unit": dataset.unit,
+        "window": dataset.window,
+        "data_period": dataset.data_period,
+        "budget": dataset.budget.model_dump(),
+        "capacity": dataset.budget.capacity._asdict(),
+        "periods": [_total(total) for total in _totals(ledger, name)],
+        "quotas": [_quota(quota, ledger.quotas(name).standing()) for quota in ledger.quotas(name).all()],
+        "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
+    }
+
+
+def findings(found: Verification) -> dict[str, Any]:
+    """What verify found as plain data."""
+    problems = [{"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message} for p in found.problems]
+    return {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "covered": found.covered, "problems": problems}
+
+
+def _quota(quota: Quota, standing: Iterable[Standing]) -> dict[str, Any]:
+    accounts = [
+        {"account": one.account, "spent": one.spent._asdict(), "remaining": one.remaining._asdict()}
+        for one in standing
+        if one.quota == quota
+    ]
+    return {**quota.model_dump(mode="json"), "accounts": accounts}
+
+
+def _quotas(ledger: Ledger, name: str) -> Iterator[Text]:
+    """Two lines for each quota and one for each of its fullest accounts."""
+    quotas = ledger.quotas(name)
+    for quota in quotas.all():
+        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {quota.limit!r}"))
+        for one in (one for one in quotas.standing(FULLEST) if one.quota == quota):
+            left = f"{rounded_down(one.remaining.main)} nats of {in_words_of(one.remaining.measure)}"
+            yield Text(printable(f"       {one.account}: {main_up(one.spent.main)} spent, {left} left"))
+
+
+def _totals(ledger: Ledger, name: str) -> list[Total]:
+    totals = ledger.totals(name)
+    return totals if totals or ledger.dataset(name).window != "whole" else [ledger.total(name)]
+
+
+def _total(total: Total) -> dict[str, Any]:
+    left = total.remaining
+    return {
+        "period": total.period or None,
+        "spent": total.spent._asdict(),
+        "remaining": {"main": left.main, "failure": left.failure, "measure": left.measure},
+        "equivalent": asdict(total.equivalent),
+    }
+
+
+def _standing(ledger: Ledger, name: str) -> Table:
+    dataset, totals = ledger.dataset(name), _totals(ledger, name)
+    table = Table(box=SIMPLE_HEAD, title=Text(printable(name), style="bold"), title_justify="left", caption_justify="left")
+    table.caption, table.pad_edge = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}"), False
+    for head in ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left"):
+        table.add_column(head, justify="left" if head == "Period" else "right")
+    for total in totals:
+        table.add_row(*_cells(total))
+    return table
+
+
+def _cells(total: Total) -> Iterator[str]:
+    also = total.equivalent
+    yield total.period or "all rows"
+    yield main_up(total.spent.main)
+    yield rounded_down(total.remaining.main)
+    yield percent_up(shares(total.budget, total.spent)[0])
+    yield f"{failure_up(total.spent.failure)}/{failure_up(total.budget.capacity.failure)}"
+    yield "-" if also.epsilon is None else rounded_up(also.epsilon)
+    yield "-" if also.epsilon_left is None else rounded_down(also.epsilon_left)
+    yield "-" if also.mu_left is None else rounded_down(also.mu_left)
+
+
+def _units(budget: Budget) -> str:
+    """What the columns count, in a sentence: two of them are no sum, and people add them up."""
+    unit, also = in_words_of(budget.measure), equivalent(budget, NOTHING)
+    words = f"Spent, left: nats of {unit}. δ₀: failure probability. "
+    if also.epsilon is None:
+        words += "ε: none without a delta. "
+    elif budget.measure == "epsilon":
+        words += f"ε: at δ = {plain(also.delta)}. "
+    else:
+        words += (
+            f"ε so far: the loss at any time is at most this, but with probability {plain(also.delta)} (odometer); it has a "
+            f"start-up cost that ε left, what the rest can add, has not. {_whole(budget)}"
+        )
+    return words + ("" if also.mu_left is None else "μ left: of one Gaussian release that still fits.")
+
+
+def _whole(budget: Budget) -> str:
+    return "" if budget.epsilon is None else f"All of it together is ({plain(budget.epsilon)}, {plain(budget.delta)})-DP. "
+
+
+def _latest(entries: Iterable[Entry]) -> Iterator[Text]:
+    """Two or three lines for each entry, which are not broken into columns on a narrow terminal."""
+    yield Text("Latest entries")
+    for entry in entries:
+        runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
+        cost = f", {main_up(entry.main)} nats" if entry.main else ""
+        place = entry.period and f", {printable(entry.period)}"
+        at = printable(entry.at[:19].replace("T", " "))
+        yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
+        what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
+        for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")):
+            if line:
+                yield Text(f"       {printable(line)}")

@@ -1,0 +1,172 @@
+"""Where a command may write: new files, none of a ledger's; standard output, whole or with an error; bars on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from accounting import OutputError, OutputRefused
+from accounting.files import PRIVATE, new_file, require_new
+from dpselect import InvalidRequest
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
+    from dpselect.events import ProgressCallback
+
+_BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
+
+
+class NotShown(OutputError):
+    """Standard output is closed or cannot be written."""
+
+
+def emit(content: str | RenderableType) -> None:
+    """Write to standard output, all of it, now: what a command prints is not lost in silence.
+
+    Raises:
+        NotShown: it cannot be written.
+    """
+    try:
+        words = content if isinstance(content, str) else _rendered(content)
+        if sys.stdout is None:
+            raise ValueError("closed")
+        sys.stdout.write(words)
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        _abandon_standard_output()
+        raise NotShown(f"standard output cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
+
+
+def json_text(data: dict[str, Any] | list[dict[str, Any]]) -> str:
+    """JSON text; fails rather than write NaN or Infinity, which are not JSON."""
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True)
+
+
+def heading(words: str) -> Text:
+    """A line above facts."""
+    return Text(words, style="bold")
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names and what they stand for, in two columns."""
+    table = Table.grid(Column(style="cyan", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
+    for name, value in pairs:
+        table.add_row(Text(name), Text(value))
+    return Padding(table, (0, 0, 0, 2))
+
+
+@contextlib.contextmanager
+def bar(
+    what: str, *columns: str | ProgressColumn, total: int | None = None, console: Console | None = None
+) -> Iterator[ProgressCallback | None]:
+    """A callback that moves a bar on stderr; None where no one watches, as stderr is no terminal."""
+    target = console or Console(stderr=True)
+    if not target.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn  # no script watches a bar
+
+    shown = [TextColumn(column) if isinstance(column, str) else column for column in columns]
+    with Progress(TextColumn(what), BarColumn(), *shown, console=target, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda done, whole: progress.update(task, completed=done, total=whole)
+
+
+def reading(console: Console | None = None) -> contextlib.AbstractContextManager[ProgressCallback | None]:
+    """A bar for `dpselect.events.read`. It tells how far the reading is, never how much there is."""
+    return bar("reading the log", "{task.percentage:>3.0f}%", console=console)
+
+
+def counted(what: str, console: Console | None = None) -> contextlib.AbstractContextManager[ProgressCallback | None]:
+    """A bar that tells (done, of how many) steps of a computation on public numbers."""
+    return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write an answer to its new file, which only its owner can read."""
+    with new_file(path, "--output", mode=PRIVATE, encoding="utf-8") as file:
+        file.write(content)
+
+
+def rescued(content: str, entry: int) -> str:
+    """Write an answer that cannot be shown to a file of its own, as it was paid for by that entry; and say where."""
+    path = Path(f"dpselect-answer-{entry}-{os.getpid()}.json")
+    try:
+        write_private(path, content)
+    except OutputError as error:
+        return f"the answer is lost, for {error}"
+    return f"the answer was written to {str(path.absolute())!r} instead"
+
+
+def plain(content: RenderableType) -> str:
+    """As text for a file."""
+    written = io.StringIO()
+    Console(file=written, width=100, highlight=False, no_color=True).print(content)
+    return written.getvalue()
+
+
+def _rendered(content: RenderableType) -> str:
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        console.print(content)
+    return captured.get()
+
+
+def _abandon_standard_output() -> None:
+    """Python flushes it once more at the end, and would complain again."""
+    stream = sys.__stdout__
+    if stream is not None and sys.stdout is stream:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def require_place(output: Path | None, known: Collection[str]) -> None:
+    """Check, before any work, that an answer will have a place: a file whose name tells its format, or standard output.
+
+    Raises:
+        InvalidRequest: it has none.
+    """
+    if output is None and sys.stdout is None:
+        raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
+    if output is not None and output.suffix.lower() not in known:
+        raise InvalidRequest(f"--output={str(output)!r} must end in {' or '.join(known)}: the name tells the format")
+
+
+def require_targets(targets: dict[str, Path | None], ledger: str | None = None) -> None:
+    """Check, before any work, that every file that was asked for can be made; options by name.
+
+    Raises:
+        OutputRefused: one exists, cannot be made, is a file of the ledger's, or is asked for twice.
+    """
+    seen: dict[Path, str] = {}
+    taken = _files_of(ledger)
+    for option, path in targets.items():
+        if path is None:
+            continue
+        place = path.absolute()
+        if place.parent.resolve() / place.name in taken:
+            raise OutputRefused(f"{option} {str(path)!r} is a file of the ledger's: name another")
+        if (earlier := seen.setdefault(place, option)) != option:
+            raise OutputRefused(f"{option} and {earlier} name one file, {str(path)!r}: name two")
+        require_new(path, option)
+
+
+def _files_of(ledger: str | None) -> set[Path]:
+    if ledger is None or not ledger.startswith("sqlite"):
+        return set()
+    from accounting.ledger.database import checked_url  # a release without a ledger does without a database
+
+    file = Path(str(checked_url(ledger).database)).resolve()
+    return {file.with_name(file.name + suffix) for suffix in _BESIDE}

@@ -1,0 +1,299 @@
+"""What a door to events is: what it is asked, columns among it, and the rows that every kind of source becomes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final
+
+from dpselect.errors import EventLogError
+from dpselect.events.contributions import Amount
+from dpselect.events.doors.paths import Format
+from dpselect.events.time_window import Window
+
+if TYPE_CHECKING:
+    from dpselect.events.engine import Engine
+
+Column = str | int
+# What `Rows.sql` calls the column of each role; further parts of an item are roles of their own.
+SHORT = {"user": "u", "item": "i", "group": "g", **{f"item_{n}": f"i{n}" for n in range(2, 9)}, "value": "v", "time": "t"}
+# Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
+BYTES_PER_ROW = 20
+_NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
+_MOST_LISTED = 50
+_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
+_NUMBERS = re.compile(r"FLOAT|DOUBLE|U?HUGEINT|DECIMAL\(.*\)")
+_TEXTS = re.compile(r'VARCHAR|UUID|ENUM\(.*\)|"NULL"', re.DOTALL)
+_WALL = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS)?")
+
+Kind = Literal["int", "str", "digits", "number", "wall", "instant"]
+"""What a column holds: integers, text, or integers that are stored as text; of values, numbers; of times, those of a clock on the
+wall or instants. Values and times may be text, too."""
+Kinds = Mapping[str, Kind]
+"""The kind of the column of every role."""
+Settle = Callable[["Engine", str, frozenset[str]], Kinds]
+"""Tells kinds that only the values show, from an SQL relation of all events and the roles in which no event has a value."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The columns a caller asked for.
+
+    Attributes:
+        further: other columns that make up an item together with `item`.
+        value: what is summed up, if anything is.
+        time: when an event was, if only some are read.
+        elsewhere: roles whose values do not stand in a column, but in the name of a file.
+    """
+
+    user: Column
+    item: Column | None
+    group: Column | None = None
+    further: tuple[Column, ...] = ()
+    value: Column | None = None
+    time: Column | None = None
+    elsewhere: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for field, column in self.columns.items():
+            if type(column) not in (str, int):
+                raise EventLogError(f"{field}={column!r} is not a column: give its name, or its number from 1")
+        for one, other in itertools.combinations(self.columns, 2):
+            if self.columns[one] == self.columns[other]:
+                raise EventLogError(f"{one} and {other} are the same column, {self.columns[one]!r}: an event needs one of each")
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """The column of every role that was asked for, in the order of `SHORT`."""
+        further = {f"item_{number}": column for number, column in enumerate(self.further, start=2)}
+        stated = {"user": self.user, "item": self.item, "group": self.group, **further, "value": self.value, "time": self.time}
+        return {role: column for role, column in stated.items() if column is not None and role not in self.elsewhere}
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles in which an event needs a value, an item being one."""
+        return [role for role in self.columns if not role.startswith("item_")]
+
+    def by_position(self) -> bool:
+        """Whether all are positions, so that no header is needed."""
+        return all(_position(column) is not None for column in self.columns.values())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was given to `read`: the source itself, the columns, and what is said about a file or a database.
+
+    Attributes:
+        name: how messages name the source, where it is not by its path.
+        amount, window: what is summed up, and which events are read, if that was asked for.
+    """
+
+    source: object
+    asked: Asked
+    format: Format = "auto"
+    header: bool | None = None
+    table: str | None = None
+    query: str | None = None
+    name: str | None = None
+    amount: Amount | None = None
+    window: Window | None = None
+
+    def __post_init__(self) -> None:
+        if self.header is not None and not isinstance(self.header, bool):
+            raise EventLogError(f"header={self.header!r} must be True, False or None")
+
+    def called(self, kind: str) -> str:
+        """How messages name the file."""
+        return self.name or f"{kind} file {str(self.source)!r}"
+
+    def require_no_query(self) -> None:
+        for field, stated in (("table", self.table), ("query", self.query)):
+            if stated is not None:
+                raise EventLogError(f"{field}={stated!r} is for a database, and the source is none: leave it out")
+
+    def require_no_file(self, what: str) -> None:
+        if self.format != "auto":
+            raise EventLogError(f"format={self.format!r} is for files: leave it out for {what}")
+        self.require_no_header(what)
+
+    def require_no_header(self, what: str) -> None:
+        if self.header is not None:
+            raise EventLogError(f"header={self.header!r} is for csv and tsv, and this is {what}: leave it out")
+
+
+class Source(Protocol):
+    """A door: a module (or object) that reads one kind of source. `staging.SOURCES` lists them; the first that accepts reads."""
+
+    def accepts(self, given: Given) -> bool:
+        """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported to tell."""
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes `engine.guarded`.
+
+        Raises:
+            EventLogError: it cannot be read, or does not have these columns.
+        """
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One event per row.
+
+    Attributes:
+        sql: a query with a column for each role, called by `SHORT`; and any others that `kinds` looks at.
+        size: bytes it takes as text, roughly; decides the number of buckets.
+        what: how messages name the source.
+        kinds: what users, items and groups are, or what tells once every value can be looked at.
+        may_be_empty: whether there may be no event to count: a period in which nobody did anything is released like any other.
+        outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
+    """
+
+    sql: str
+    size: int
+    what: str
+    kinds: Kinds | Settle
+    may_be_empty: bool = False
+    outside: str = ""
+
+
+def quoted(name: str) -> str:
+    """An SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """An SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def located(path: Path) -> str:
+    """An SQL string for this very file, whose folder (TMPDIR is the user's) may hold characters of a pattern."""
+    return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
+
+
+def parquet_in(folder: Path, files: str = "*.parquet") -> str:
+    """An SQL relation of our own files in this very folder: only its name is taken literally, what follows is a pattern."""
+    return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"
+
+
+def described(columns: Sequence[tuple[Any, ...]], asked: Asked, what: str) -> Kinds:
+    """Kinds from the rows of DESCRIBE, which are the columns that were asked for in their order."""
+    return {
+        role: _time_kind(name, column[1], what) if role == "time" else _kind(role, name, column[1], what)
+        for (role, name), column in zip(asked.columns.items(), columns, strict=True)
+    }
+
+
+def selected(relation: str, names: Mapping[str, str], kinds: Kinds) -> str:
+    """The query for columns of `relation`, named by role: text of any storage as VARCHAR, integers as they are."""
+    columns = [
+        f"CAST({quoted(name)} AS VARCHAR) AS {SHORT[role]}" if kinds[role] == "str" else f"{quoted(name)} AS {SHORT[role]}"
+        for role, name in names.items()
+    ]
+    return f"SELECT {', '.join(columns)} FROM {relation}"
+
+
+def _time_kind(name: object, stored: str, what: str) -> Kind:
+    if _WALL.fullmatch(stored):
+        return "wall"
+    if stored == "TIMESTAMP WITH TIME ZONE":
+        return "instant"
+    if stored in _INTEGERS:
+        return "int"
+    if stored in ("VARCHAR", '"NULL"'):
+        return "str"
+    raise EventLogError(f"time={name!r} of {what} is of type {stored[:40]}: times must be dates, timestamps or ISO 8601 text")
+
+
+def _kind(field: str, name: object, stored: str, what: str) -> Kind:
+    if stored in _INTEGERS:
+        return "int"
+    if field == "value" and _NUMBERS.fullmatch(stored):
+        return "number"
+    if _TEXTS.fullmatch(stored):
+        return "str"
+    shown = "STRUCT" if stored.startswith("STRUCT") else stored
+    rule = "values must be numbers" if field == "value" else "users, items and groups must be integers of at most 64 bits"
+    raise EventLogError(f"{field}={name!r} of {what} is of type {shown}: {rule} or text; cast the column to one of them")
+
+
+def asked_for(
+    user: Column, item: Column | Sequence[Column], group: Column | None, value: Column | None, time: Column | None
+) -> Asked:
+    """The columns asked for, one or several of which, eight at most, make up an item."""
+    parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
+    if not 1 <= len(parts) <= 8 or None in parts or user is None:
+        raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
+    return Asked(user, parts[0], group, tuple(parts[1:]), value, time)
+
+
+def _position(column: Column) -> int | None:
+    """0-based position meant by 1, "1" or "column0" (all three the first column), or None if it can only be a name."""
+    if isinstance(column, int):
+        return column - 1 if column >= 1 else None
+    match = _NUMBERED.fullmatch(column)
+    if match is None:
+        return None
+    return int(match["one"]) - 1 if match["one"] else int(match["zero"])
+
+
+def by_position(asked: Asked, count: int, what: str) -> dict[str, int]:
+    """0-based positions, by role, in a file of `count` columns without a header."""
+    return _different({role: _numbered(role, column, count, what) for role, column in asked.columns.items()}, what)
+
+
+def by_name(asked: Asked, names: Sequence[str], what: str, *, listed: bool = True) -> dict[str, int]:
+    """0-based positions, by role, among `names`, which the error lists if `listed`. An integer is a position from 1."""
+    return _different({role: _named(role, column, names, what, listed=listed) for role, column in asked.columns.items()}, what)
+
+
+def place_of(field: str, column: object, names: Sequence[object], what: str) -> int:
+    """The 0-based position of the one column that has exactly this name."""
+    if column not in names:
+        raise no_column(field, column, names, what)
+    if names.count(column) > 1:
+        raise EventLogError(f"{field}={column!r} names more than one column of {what}: rename all but one of them")
+    return names.index(column)
+
+
+def no_column(field: str, column: object, names: Sequence[object], what: str) -> EventLogError:
+    """The error for a column that is not there; it says which columns are."""
+    shown = ", ".join(repr(name) for name in names[:_MOST_LISTED])
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return EventLogError(f"{field}={column!r} is not a column of {what}: its columns are {shown}{more}")
+
+
+def _numbered(field: str, column: Column, count: int, what: str) -> int:
+    found = _position(column)
+    if found is None or found >= count:
+        raise EventLogError(
+            f"{field}={column!r} is not a column of {what}, read without a header: it has {count} columns, so give a number "
+            f"from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or say that its first line "
+            "has names (header=True, --header)"
+        )
+    return found
+
+
+def _named(field: str, column: Column, names: Sequence[str], what: str, *, listed: bool) -> int:
+    if isinstance(column, int):
+        return _numbered(field, column, len(names), what)
+    if listed or column in names:
+        return place_of(field, column, names, what)
+    raise EventLogError(
+        f"{field}={column!r} is not a column of {what}: its first line does not name it, and may be data, so is not shown; "
+        f"without a header, give column numbers from 1 to {len(names)}; with one, say so (header=True, --header) to see its names"
+    )
+
+
+def _different(places: Mapping[str, int], what: str) -> dict[str, int]:
+    for one, other in itertools.combinations(places, 2):
+        if places[one] == places[other]:
+            number = places[one] + 1
+            raise EventLogError(f"{one} and {other} are the same column of {what}, number {number}: an event needs one of each")
+    return dict(places)

@@ -1,0 +1,123 @@
+"""From a path to a plain local file under a name that the engine cannot misread."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from dpselect.errors import EventLogError
+
+Format = Literal["auto", "csv", "tsv", "jsonl", "parquet"]
+KnownFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+
+_SUFFIXES: dict[str, KnownFormat] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://")
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that only this user can read, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="dpselect-events-") as name:
+        yield Path(name)
+
+
+def checked(source: object) -> Path:
+    """The file at the path `source`, taken literally: no pattern, no address."""
+    if (address := _ADDRESS.match(str(source))) is not None:
+        # What follows may hold a password.
+        raise EventLogError(f"addresses that begin with {address[0]} are not read: save the log to a file, or name a database")
+    path = Path(cast(str, source))
+    failure = _unusable(path)
+    if failure is not None:
+        raise EventLogError(f"{str(source)!r} {failure}")
+    return path
+
+
+def format_of(source: object, asked: Format) -> KnownFormat | None:
+    """The format of a file, from the name unless it is stated; None for what is no path."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = checked(source)
+    if asked not in get_args(Format):
+        raise EventLogError(f"format={asked!r} is unknown: it must be one of {', '.join(get_args(Format))}")
+    if asked != "auto":
+        return asked
+    known = suffix_format(path)
+    if known is None:
+        raise EventLogError(
+            f"format='auto' cannot tell what {str(path)!r} is: the name must end in {', '.join(_SUFFIXES)} (and may add .gz); "
+            "or pass format='csv', 'tsv', 'jsonl' or 'parquet'"
+        )
+    return known
+
+
+def suffix_format(path: Path) -> KnownFormat | None:
+    """The format that a name tells; None if it tells none."""
+    return _SUFFIXES.get((path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower())
+
+
+def plain(path: Path, target: Path) -> Path:
+    """`target`, made a file with the contents of `path`: unpacked if gzipped, without byte order mark, otherwise a link.
+
+    Unpacking here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
+    a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
+    """
+    failure = None
+    try:
+        _provide(path, target)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        failure = "is not a whole gzip file: it is damaged, cut short, or not gzip; fetch or compress it again"
+    except OSError as error:
+        failure = f"cannot be read: {error.strerror or 'input or output error'}"
+    if failure is not None:
+        raise EventLogError(f"{str(path)!r} {failure}")
+    return target
+
+
+def _unusable(path: Path) -> str | None:
+    try:
+        if path.is_dir():
+            return "is a directory: give a file, or a folder of them alone"
+        if not path.exists():
+            return "does not exist: check the path"
+        if not path.is_file():
+            return "is not a regular file: save it to one first"
+        with path.open("rb"):
+            return None
+    except ValueError:
+        return "is not a path: it holds a null character"
+    except OSError as error:
+        return f"cannot be opened: {error.strerror or 'input or output error'}"
+
+
+def _provide(path: Path, target: Path) -> None:
+    with path.open("rb") as raw:
+        packed = raw.read(2) == _GZIP
+    if path.suffix.lower() == ".gz" and not packed:
+        raise gzip.BadGzipFile
+    with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+        head = stream.read(len(_BOM))
+        if not packed and head != _BOM:
+            target.symlink_to(path.resolve())
+            return
+        with target.open("wb") as copy:
+            copy.write(b"" if head == _BOM else head)
+            shutil.copyfileobj(stream, copy, 1 << 20)

@@ -1,0 +1,144 @@
+"""Which events are read: those of a stretch of time, whose ends are public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Literal, final, get_args
+from zoneinfo import ZoneInfo
+
+from dpselect.errors import EventLogError
+
+Moment = str | date | datetime
+Unit = Literal["s", "ms", "us"]
+Every = Literal["day", "week", "month"]
+MICROSECONDS: dict[str, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_EPOCH = datetime(1970, 1, 1)
+_CLOCK = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)?)?"
+_INSTANT = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)? ?(Z|[+-]\d{2}(:?\d{2})?)"
+_MOST_PERIODS, _MOST_DAYS = 400, 36_525
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Events from `since` to before `until`, both with their time zone; None for no end on that side.
+
+    zone: where the clock hangs that times without a zone of their own were read off.
+    unit: of times that are numbers, since 1970 in UTC; None where there are none.
+    """
+
+    since: datetime | None
+    until: datetime | None
+    zone: ZoneInfo
+    unit: Unit | None = None
+
+    def moment(self, kind: str) -> tuple[str, str]:
+        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall."""
+        if self.unit is not None:
+            return f"TRY_CAST(t AS HUGEINT) * {MICROSECONDS[self.unit]}", "false"
+        if kind == "wall":
+            return "epoch_us(CAST(t AS TIMESTAMP))", "true"
+        if kind == "instant":
+            return "epoch_us(t)", "false"
+        clock = f"CASE WHEN regexp_full_match(t, '{_CLOCK}') THEN epoch_us(TRY_CAST(t AS TIMESTAMP))"
+        either = f"{clock} WHEN regexp_full_match(t, '{_INSTANT}') THEN epoch_us(TRY_CAST(t AS TIMESTAMPTZ)) END"
+        return either, f"coalesce(regexp_full_match(t, '{_CLOCK}'), true)"
+
+    def holds(self, moment: str, wall: str) -> str:
+        """SQL of whether microseconds lie in the window."""
+        ends = [(end, sign) for end, sign in ((self.since, ">="), (self.until, "<")) if end is not None]
+        parts = [f"{moment} {sign} CASE WHEN {wall} THEN {self.wall(end)} ELSE {instant(end)} END" for end, sign in ends]
+        return " AND ".join(parts)
+
+    def days(self) -> list[date]:
+        """The days that it lies in, by the clock on the wall; it has two ends."""
+        if self.since is None or self.until is None:
+            raise EventLogError("days are counted from since= to until=: give both")
+        ends = (self.since, self.until - timedelta(microseconds=1))
+        first, last = (moment.astimezone(self.zone).date().toordinal() for moment in ends)
+        if last - first > _MOST_DAYS:
+            raise EventLogError("since= and until= are more than a century apart: name a shorter window")
+        return [date.fromordinal(number) for number in range(first, last + 1)]
+
+    def wall(self, moment: datetime) -> int:
+        """Microseconds since 1970 on the clock on the wall."""
+        return (moment.astimezone(self.zone).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
+
+
+def instant(moment: datetime) -> int:
+    """Microseconds since 1970 in UTC."""
+    return (moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
+
+
+def window(time: object, since: Moment | None, until: Moment | None, zone: str, unit: Unit | None) -> Window | None:
+    """The window asked for; None if all events are read."""
+    if time is None:
+        if since is not None or until is not None or unit is not None:
+            raise EventLogError("since, until and time_unit are about the column time=: name it, or leave them out")
+        return None
+    if since is None and until is None:
+        raise EventLogError("time= needs since= or until=, or both: which events to read")
+    where = _zone(zone)
+    if unit is not None and unit not in get_args(Unit):
+        raise EventLogError(f"time_unit={unit!r} must be one of {', '.join(get_args(Unit))}, of numbers since 1970; or None")
+    start, end = (None if one is None else _moment(field, one, where) for field, one in (("since", since), ("until", until)))
+    if start is not None and end is not None and start >= end:
+        raise EventLogError(f"since={since!r} must be before until={until!r}: events from the one to before the other are read")
+    return Window(start, end, where, unit)
+
+
+def periods(whole: Window, every: Every) -> Iterator[tuple[str, datetime, datetime]]:
+    """Name, start and end of the days, ISO weeks or months of a window with two ends, named as a ledger names them; those
+    that the zone skipped are left out.
+    """
+    if every not in get_args(Every):
+        raise EventLogError(f"every={every!r} must be one of {', '.join(get_args(Every))}")
+    if whole.since is None or whole.until is None:
+        raise EventLogError("every= needs since= and until=: which periods there are must be public, not read off the log")
+    at, end = (moment.astimezone(whole.zone).replace(tzinfo=None) for moment in (whole.since, whole.until))
+    for field, moment in (("since", at), ("until", end)):
+        if moment != _start(moment, every):
+            raise EventLogError(
+                f"{field}={moment.isoformat()!r} is not where a {every} starts in {whole.zone.key}: name whole periods"
+            )
+    for _ in range(_MOST_PERIODS):
+        following = _start(at + timedelta(days={"day": 1, "week": 7, "month": 31}[every]), every)
+        start, after = (moment.replace(tzinfo=whole.zone) for moment in (at, following))
+        if instant(start) < instant(after):  # a zone that crosses the date line skips a day: nothing can happen on it
+            yield _name(at, every), start, after
+        at = following
+        if at >= end:
+            return
+    raise EventLogError(f"there are more than {_MOST_PERIODS} periods: ask for fewer at once")
+
+
+def _start(moment: datetime, every: Every) -> datetime:
+    day = datetime(moment.year, moment.month, moment.day)
+    return day - timedelta(days={"day": 0, "week": day.weekday(), "month": day.day - 1}[every])
+
+
+def _name(start: datetime, every: Every) -> str:
+    year, week, _ = start.isocalendar()
+    return {"day": f"{start:%Y-%m-%d}", "week": f"{year:04}-W{week:02}", "month": f"{start:%Y-%m}"}[every]
+
+
+def _zone(name: object) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)  # type: ignore[arg-type]
+    except (ValueError, OSError, TypeError, KeyError):
+        known = None
+    raise EventLogError(f"time_zone={name!r} is not known: write it as 'UTC' or 'Europe/Berlin'") from known
+
+
+def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
+    try:
+        found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        found = None
+    if isinstance(found, date) and not isinstance(found, datetime):
+        found = datetime(found.year, found.month, found.day)
+    if not isinstance(found, datetime):
+        raise EventLogError(f"{field}={moment!r} is no date or time: write it as '2024-07-14' or '2024-07-14T08:00+02:00'")
+    return found if found.tzinfo is not None else found.replace(tzinfo=zone)

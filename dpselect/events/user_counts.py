@@ -1,0 +1,246 @@
+"""Distinct users per item, or per group and item, with what one user may change about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Relation
+from dpselect.errors import EventLogError
+from dpselect.events.catalogue import Labels, aligned, named, places
+from dpselect.events.contributions import PRESENT, Measure, summed
+from dpselect.events.private import NotPickled, ReadReport
+from dpselect.mechanisms.combine.per_group import GroupedScores
+from dpselect.scores import Domain, Kind, Scores
+from dpselect.selection import Label
+from dpselect.sensitivity import Sensitivity
+
+# Stands for the items of a group that has none, and for the groups of a log that has none, with a count of 0: what nobody
+# touched is never released.
+NOTHING: Label = ""
+
+Build = Callable[[slice], Scores]
+
+
+class Measured(NotPickled):
+    """What was read under bounds and clips, as scores: which numbers, and what one user may change about them."""
+
+    __slots__ = ()
+    counts: NDArray[np.int64]
+    clipped: NDArray[np.int64]
+    clips: tuple[Measure, ...]
+    max_items_per_user: int | None
+
+    def _values(self, clip: float | None) -> NDArray[Any]:
+        """Counts, clipped counts, or clipped sums, in score units."""
+        place = self._place(clip)
+        return self.counts if place is None else self.clips[place].as_scores(np.asarray(self.clipped[place]))
+
+    def _sensitivity(self, clip: float | None, relation: Relation) -> Sensitivity:
+        place = self._place(clip)
+        if place is None:
+            return Sensitivity.of_counts(relation, self.max_items_per_user)
+        return self.clips[place].sensitivity(relation, self.max_items_per_user)
+
+    def _place(self, clip: float | None) -> int | None:
+        if clip is None:
+            return None if summed(self.clips) is None else 0
+        known = [each.clip for each in self.clips]
+        if clip not in known:
+            raise EventLogError(f"clip={clip!r} is none of those the log was read with, {known}: read it with clip={clip!r}")
+        return known.index(clip)
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class EventCounts(Measured):
+    """What `read` found. Immutable; its repr shows nothing that was read.
+
+    Attributes:
+        labels: (m,) the items seen, in order: integers by value, text by code point; or those that were asked for. **Private**.
+        counts: (m,) distinct users of each, after the bound. **Private**.
+        clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip; or (1, m) sums of what users add of
+            a column, in units of `clips[0].unit`. **Private**.
+        clips: what the rows are clipped to.
+        max_items_per_user: the bound on one user's items, or None.
+        salt: what chose the items kept under the bound, to choose the same again; None without a bound.
+        public: whether the items were asked for by name, and are no secret.
+        integers: whether the log's type says that items are integers.
+        report: what was read and what was left out, for the data's owner. **Private**.
+    """
+
+    labels: tuple[Label, ...]
+    counts: NDArray[np.int64]
+    clipped: NDArray[np.int64]
+    clips: tuple[Measure, ...]
+    max_items_per_user: int | None
+    salt: str | None
+    public: bool
+    integers: bool
+    report: ReadReport
+
+    def scores(self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None) -> Scores:
+        """Scores of the items seen, or of a public catalogue.
+
+        Without a catalogue the domain is "observed", since which items occur is private, and items are in order of their
+        labels; "public" if `read` was told which items to look at. With one it is "public": one score per label in the
+        catalogue's order, 0 for an item nobody touched, and items outside it left out. Labels are released
+        as the catalogue writes them, and matched as the log's type: 7 and "7" mean the item 7 of a column of integers, and "7"
+        of a column of text.
+
+        The sensitivity is that of distinct-user counts (theory, conventions): one user changes every count by at most 1.
+        Under "add_remove" all changes have one sign, and under a bound of L items at most L counts change. Under
+        "replace_one" one user's items leave and another's come: not monotone, and at most 2 L counts change. With `clip`, one of
+        those that `read` was asked for, scores are the clipped counts, and what a user changes has at most that norm. If a log
+        was read with `value`, scores are the clipped sums, and their sensitivity is `Sensitivity.of_sums`; sums that may be
+        negative need a public domain.
+
+        Raises:
+            EventLogError: the catalogue is empty, names an item twice, or holds something that cannot be an item of this log;
+                the log was not read with this clip; or sums may be negative and the domain is not public.
+            InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
+        """
+        values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
+        names = self.labels
+        if catalogue is not None:
+            names = tuple(named(catalogue, integers=self.integers))
+            values = aligned(self.labels, values, names)
+        domain: Domain = "public" if self.public or catalogue is not None else "observed"
+        if domain == "observed":
+            require_from_zero(self.clips)
+        kind: Kind = "utilities" if signed(self.clips) else "counts"
+        return Scores(values, sensitivity=sensitivity, labels=names, domain=domain, kind=kind)
+
+    def __repr__(self) -> str:
+        shown = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"
+        clips = f", clips={[clip.clip for clip in self.clips]}" if self.clips else ""
+        return f"EventCounts(<private figures hidden>, {shown}{clips})"
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class GroupCounts(Measured):
+    """What `read` found where it was asked for groups. Immutable; its repr shows nothing that was read.
+
+    Attributes:
+        spans: where the cells of each group lie, by its name: every group that was listed, or those that were seen. **Private**
+            unless listed.
+        items: the items seen in any group, in order; or those that were asked for. **Private** unless asked for.
+        place: (cells,) the place in `items` of each cell's item. **Private**.
+        counts: (cells,) distinct users of each cell, after the bounds. **Private**.
+        clipped: (clips, cells) sums of users' weights in units of 2^-20, one row per clip. **Private**.
+        present: users of each group, each clipped to an l2 norm of 1 over the groups, in units of 2^-20, by name. **Private**.
+        clips: what the rows are clipped to, in each group.
+        max_items_per_user: the bound on one user's items in each group, or None.
+        max_groups_per_user: the bound on one user's groups.
+        salt: what chose the groups and items kept, to choose the same again.
+        listed: whether the groups were asked for by name, and are no secret.
+        public: whether the items were.
+        integers: whether the log's type says that items are integers.
+        report: what was read and what was left out, for the data's owner. **Private**.
+    """
+
+    spans: Mapping[Label, slice]
+    items: tuple[Label, ...]
+    place: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    clipped: NDArray[np.int64]
+    present: Mapping[Label, int]
+    clips: tuple[Measure, ...]
+    max_items_per_user: int | None
+    max_groups_per_user: int
+    salt: str
+    listed: bool
+    public: bool
+    integers: bool
+    report: ReadReport
+
+    def scores(
+        self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None
+    ) -> GroupedScores:
+        """Scores of every group, for `PerGroup`; each group's are made when they are looked at.
+
+        Items are those of `EventCounts.scores`: seen in the group, or a public catalogue for all groups. The sensitivity is what
+        a user changes within one group: `max_items_per_user` and `clip` hold in each of the user's groups. A group that was
+        listed has scores whether somebody was there or not. Without a list which groups there are is private, and the result
+        also holds the users per group for the `discovery` of `PerGroup`: one of t groups adds 1/sqrt(t) to each, an l2 norm of
+        at most 1.
+
+        Raises:
+            EventLogError, InvalidMechanism: as for `EventCounts.scores`.
+        """
+        sensitivity, values = self._sensitivity(clip, relation), self._values(clip)
+        if catalogue is not None or self.public:
+            names = self.items if catalogue is None else tuple(named(catalogue, integers=self.integers))
+            build = self._of_all(values, sensitivity, names)
+        else:
+            require_from_zero(self.clips)
+            build = self._seen(values, sensitivity)
+        presence = None if self.listed else self._presence(relation)
+        spans = self.spans or {NOTHING: slice(0, 0)}
+        return GroupedScores(_Cells(spans, build), max_groups_per_user=self.max_groups_per_user, presence=presence)
+
+    def _seen(self, values: NDArray[Any], sensitivity: Sensitivity) -> Build:
+        def build(span: slice) -> Scores:
+            labels = [self.items[place] for place in self.place[span].tolist()]
+            counts = values[span] if labels else np.zeros(1, dtype=values.dtype)
+            return Scores(counts, sensitivity=sensitivity, labels=labels or [NOTHING], domain="observed")
+
+        return build
+
+    def _of_all(self, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...]) -> Build:
+        """Of the same public items in every group."""
+        zeros = np.zeros(len(names), dtype=values.dtype)
+        nobody = Scores(zeros, sensitivity=sensitivity, labels=names, kind="utilities" if signed(self.clips) else "counts")
+        to = places(names, self.items)
+
+        def build(span: slice) -> Scores:
+            dense, at = np.zeros(len(names), dtype=values.dtype), to[self.place[span]]
+            dense[at[at >= 0]] = values[span][at >= 0]
+            return nobody.with_values(dense)
+
+        return build
+
+    def _presence(self, relation: Relation) -> Scores:
+        """Users per group, for whoever discovers groups."""
+        sensitivity = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
+        present = self.present or {NOTHING: 0}
+        units = np.array(list(present.values()), dtype=np.int64)
+        return Scores(PRESENT.as_scores(units), sensitivity=sensitivity, labels=list(present), domain="observed")
+
+    def __repr__(self) -> str:
+        bounds = f"max_groups_per_user={self.max_groups_per_user}, max_items_per_user={self.max_items_per_user}"
+        return f"GroupCounts(<private figures hidden>, {bounds}, salt={self.salt!r}, clips={[each.clip for each in self.clips]})"
+
+
+@final
+class _Cells(Mapping[Label, Scores]):
+    """Scores by group, of which one at a time is in memory."""
+
+    def __init__(self, spans: Mapping[Label, slice], build: Build) -> None:
+        self._spans, self._build = spans, build
+
+    def __getitem__(self, group: Label) -> Scores:
+        return self._build(self._spans[group])
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._spans)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+
+def signed(clips: tuple[Measure, ...]) -> bool:
+    """Whether what is summed up may be negative."""
+    amount = summed(clips)
+    return amount is not None and amount.low < 0
+
+
+def require_from_zero(clips: tuple[Measure, ...]) -> None:
+    """Refuse what may be negative, where the items are not public."""
+    if signed(clips):
+        raise EventLogError("sums that may be negative need a public catalogue: what hides a user's own item counts from 0 up")

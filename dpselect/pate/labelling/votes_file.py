@@ -1,0 +1,184 @@
+"""Saved votes as ballots. Nothing that is stored can run code: pickles are refused.
+
+The file is not trusted: the size that every array claims is held against what the file holds before memory is taken, and every
+index of a sparse matrix is held against its shape before compiled code follows it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import struct
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy
+
+from accounting import AccountingError
+from accounting.files import read_bytes
+from dpselect.pate.ballots.ballots import Ballots, Missing
+from dpselect.pate.labelling.job import VotesFileError
+
+MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked
+_MOST_ARRAYS = 64
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError)  # the last: an encrypted member
+_NO_VOTES = (KeyError, OverflowError, TypeError, ValueError)
+_FORMS = (
+    "a .npz with an array 'votes' of shape (rounds, teachers, labels), or (rounds, labels) counts with 'teachers', or what "
+    "scipy.sparse.save_npz wrote"
+)
+
+
+@dataclass(frozen=True)
+class VotesFile:
+    """Ballots and a digest of the file that they were read from, both private, and whether the file tells who votes for what."""
+
+    ballots: Ballots
+    digest: str
+    single: bool
+
+    def __repr__(self) -> str:
+        return "VotesFile(<votes hidden>)"
+
+
+def read_votes(path: Path, *, teachers: int | None = None, stacked: bool = False, missing: Missing = "refuse") -> VotesFile:
+    """The ballots that a file holds.
+
+    Args:
+        path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names` (one for each label), or a
+            sparse matrix (CSR, CSC or COO) that scipy.sparse.save_npz wrote. Unpacked it has at most 512 MiB.
+        teachers: how many teachers there are, where the file does not tell.
+        stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
+        missing: as for `Ballots`.
+
+    Raises:
+        VotesFileError: there is no such file, it holds something else, or its votes are no ballots.
+    """
+    content = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)
+    try:
+        arrays = _arrays(io.BytesIO(content))
+        votes, names, stated = _sparse(arrays) if "votes" not in arrays else arrays["votes"], _names(arrays), _teachers(arrays)
+    except VotesFileError as error:
+        raise VotesFileError(f"{path}: {error}") from None
+    except (*_UNREADABLE, *_NO_VOTES):
+        raise VotesFileError(f"{path} is damaged or holds no votes: give {_FORMS}") from None
+    ballots = _ballots(path, votes, _agreed(path, teachers, stated), names, stacked=stacked, missing=missing)
+    return VotesFile(ballots, hashlib.sha256(content).hexdigest(), stacked or votes.ndim == 3)
+
+
+def _arrays(content: io.BytesIO) -> dict[str, Any]:
+    with zipfile.ZipFile(content) as archive:
+        members = archive.infolist()
+        if len(members) > _MOST_ARRAYS or sum(member.file_size for member in members) > MOST_BYTES:
+            _refuse(f"it unpacks to more than {MOST_BYTES >> 20} MiB: save counts or a sparse matrix, or label it in parts")
+        if len({member.filename for member in members}) < len(members):
+            _refuse("it holds two arrays of one name: save it anew")
+        return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
+    """One array; what its header claims is held against the size of the member, which bounds what is unpacked."""
+    with archive.open(member) as stream:
+        shape, _, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+        if dtype.hasobject:
+            _refuse("it holds a pickle, which could run code: save plain numbers")
+        if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
+            _refuse(f"the header of {member.filename!r} claims another size than the file has: save it anew")
+    with archive.open(member) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def _sparse(arrays: dict[str, Any]) -> Any:
+    """A matrix whose every index lies inside of its shape."""
+    form = _one(arrays, "format").item()
+    form = form.decode() if isinstance(form, bytes) else str(form)
+    rows, columns = (int(length) for length in _integers(arrays, "shape", 2))
+    if form not in ("csr", "csc", "coo") or rows < 1 or columns < 1:
+        _refuse("a sparse matrix must be CSR, CSC or COO and have rows and columns: convert it with .tocsr()")
+    data = arrays["data"]
+    if data.ndim != 1 or data.dtype.kind not in "biuf":
+        _refuse("the sparse matrix holds no numbers: save votes of 0 and 1, or counts")
+    if form == "coo":
+        row, column = _inside(arrays, "row", rows, len(data)), _inside(arrays, "col", columns, len(data))
+        return scipy.sparse.coo_matrix((data, (row, column)), shape=(rows, columns)).tocsr()
+    major, minor = (rows, columns) if form == "csr" else (columns, rows)
+    indices, pointers = _inside(arrays, "indices", minor, len(data)), _integers(arrays, "indptr", major + 1)
+    if pointers[0] != 0 or pointers[-1] != len(data) or bool(np.any(pointers[1:] < pointers[:-1])):
+        _refuse("the sparse matrix's row pointers do not match its entries: save it anew")
+    member = scipy.sparse.csr_matrix if form == "csr" else scipy.sparse.csc_matrix
+    return member((data, indices, pointers), shape=(rows, columns))
+
+
+def _inside(arrays: dict[str, Any], name: str, end: int, count: int) -> Any:
+    found = _integers(arrays, name, count)
+    if count and not 0 <= int(found.min()) <= int(found.max()) < end:
+        _refuse(f"the sparse matrix has a vote outside of its shape ({name!r}): save it anew")
+    return found
+
+
+def _integers(arrays: dict[str, Any], name: str, count: int) -> Any:
+    found = arrays[name]
+    if found.shape != (count,) or found.dtype.kind not in "iu":
+        _refuse(f"the sparse matrix's {name!r} must be {count:,} integers: save it anew")
+    return found
+
+
+def _names(arrays: dict[str, Any]) -> list[int | str] | None:
+    if "names" not in arrays:
+        return None
+    names = arrays["names"]
+    if names.ndim != 1 or names.dtype.kind not in "iuU":
+        _refuse("'names' must be one name, text or an integer, for each label")
+    listed: list[int | str] = names.tolist()
+    return listed
+
+
+def _teachers(arrays: dict[str, Any]) -> int | None:
+    if "teachers" not in arrays:
+        return None
+    teachers = _one(arrays, "teachers")
+    if teachers.dtype.kind not in "iu":
+        _refuse("'teachers' must be an integer: how many teachers there are")
+    return int(teachers)
+
+
+def _one(arrays: dict[str, Any], name: str) -> Any:
+    if arrays[name].shape != ():
+        _refuse(f"{name!r} must be a single value")
+    return arrays[name]
+
+
+def _refuse(message: str) -> NoReturn:
+    raise VotesFileError(message)
+
+
+def _agreed(path: Path, given: int | None, stated: int | None) -> int | None:
+    if given is not None and stated is not None and given != stated:
+        raise VotesFileError(f"--teachers={given}, but {path} states {stated}: leave one of them out")
+    return stated if given is None else given
+
+
+def _ballots(
+    path: Path, votes: Any, teachers: int | None, names: list[int | str] | None, *, stacked: bool, missing: Missing
+) -> Ballots:
+    if teachers is None and (stacked or getattr(votes, "ndim", 0) == 2):
+        raise VotesFileError(f"{path} holds a matrix, which does not tell how many teachers there are: state --teachers")
+    _require_fit(path, votes)
+    try:
+        if stacked:
+            return Ballots.stacked(votes, teachers=teachers or 0, missing=missing, names=names)
+        return Ballots(votes, teachers=teachers, missing=missing, names=names)
+    except AccountingError as error:
+        raise VotesFileError(f"{path}: {error}") from None
+
+
+def _require_fit(path: Path, votes: Any) -> None:
+    """Counts are held densely: a sparse matrix may claim any number of labels and rounds."""
+    if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
+        raise VotesFileError(f"{path}: a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts")

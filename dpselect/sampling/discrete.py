@@ -1,0 +1,212 @@
+"""Exact draws from laws on whole numbers: a coin, one of many classes, and which of many rare trials succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+from flint import arb, fmpq, fmpz
+
+from dpselect.sampling.heights import Flags, Floats, Indices, Words
+from dpselect.sampling.lazy import LazyUniform, WordSource, precision
+
+Balls = Callable[[], Sequence[arb]]
+_CELL = 53  # bits of a word that float64 holds exactly
+_ROUNDING = 2.0**-50  # of the total, for every addition and product
+
+
+def bernoulli(probability: Callable[[], arb], draw: LazyUniform) -> bool:
+    """True with the exact probability p that `probability()` encloses at the precision it is called under. Theorem X4.
+
+    Args:
+        probability: returns a ball around p that shrinks to it as Arb's working precision grows.
+        draw: the uniform number that decides, of which bits may be known.
+    """
+    while True:
+        with precision(draw.precision):
+            bound, cell = probability(), draw.ball()
+            if cell < bound:
+                return True
+            if cell > bound:
+                return False
+        draw.extend()
+
+
+def categorical(low: Floats, high: Floats, weights: Balls, count: int, words: WordSource) -> Indices:
+    """(count,) columns, each with probability exactly in proportion to its weight. Theorem X9."""
+    first = words(count)
+    column, certain = picked(low, high, first)
+    for i in np.flatnonzero(~certain).tolist():
+        column[i] = refined(int(first[i]), weights, words)
+    return column
+
+
+def picked_rows(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
+    """(rows,) the column on which a word falls, and whether that is certain, from (rows, columns) bounds on ln(weight).
+
+    A column of weight zero has both bounds -inf, and is never picked. Every row has a column of finite bounds. Theorem X9.
+    """
+    sums, slack = _cumulated(low, high)
+    place = uniforms(words)[:, None] * sums[:, -1:]
+    distance = np.abs(sums[:, :-1] - place).min(axis=1, initial=np.inf)
+    return (sums[:, :-1] <= place).sum(axis=1), np.asarray(distance > slack)
+
+
+def picked(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
+    """(count,) the same for many words and one row of (columns,) bounds."""
+    sums, slack = _cumulated(low[None], high[None])
+    place = uniforms(words) * sums[0, -1]
+    edges = np.concatenate([[-np.inf], sums[0, :-1], [np.inf]])
+    column = np.searchsorted(edges, place, side="right") - 1
+    return column, np.asarray(np.minimum(place - edges[column], edges[column + 1] - place) > slack[0])
+
+
+def _cumulated(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """(rows, columns) running sums of the weights, up to a factor a row, and (rows,) how far a sum may be off."""
+    weights = np.exp(high - high.max(axis=1, keepdims=True))
+    with np.errstate(invalid="ignore"):
+        missing = (weights * np.where(high == -np.inf, 0.0, -np.expm1(low - high))).sum(axis=1)
+    sums = np.cumsum(weights, axis=1)
+    total = sums[:, -1]
+    slack = 2.0 * missing + total * ((low.shape[1] + 16) * _ROUNDING)
+    return sums, np.where(missing < 0.25 * total, slack, np.inf)
+
+
+def uniforms(words: Words) -> Floats:
+    """The lower ends of the cells of 2^-53 in which the first bits put a uniform number."""
+    return np.asarray((words >> np.uint64(64 - _CELL)).astype(np.float64) * 2.0**-_CELL)
+
+
+def flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Indices]:
+    """(count,) True with a probability whose logarithm lies within `error` of `chance`, and where that is not certain."""
+    place = uniforms(words)
+    accepted = place + 2.0**-_CELL <= np.exp(chance - error) * (1.0 - _ROUNDING)
+    refused = place >= np.exp(chance + error) * (1.0 + _ROUNDING)
+    return accepted, np.flatnonzero(~(accepted | refused))
+
+
+def refined(word: int, weights: Balls, source: WordSource) -> int:
+    """The column for one word, drawing bits until it is certain. `weights()` are balls that shrink with Arb's precision."""
+    draw = LazyUniform(source, word=word)
+    while True:
+        with precision(draw.precision):
+            column = _column(draw.ball(), weights())
+        if column is not None:
+            return column
+        draw.extend()
+
+
+def _column(place: arb, weights: Sequence[arb]) -> int | None:
+    """The column that the cell lies in, None where it is not certain."""
+    place = place * sum(weights, arb(0))
+    upto = arb(0)
+    for column, weight in enumerate(weights):
+        upto += weight
+        if column == len(weights) - 1 or place < upto:
+            return column
+        if not place > upto:
+            return None
+    return None
+
+
+# Which of n independent trials of probability 2^-level succeed, at a cost that grows with their number and not with n.
+
+_DENSE = 5  # up to this level, one bit per trial and level is cheaper than drawing how many succeed
+_MEAN_BITS = 4  # successes are counted in pieces of 2^(level + 4) trials, 16 successes on average
+_TABLE_BITS = 64
+
+
+def successes(size: int, level: int, words: WordSource) -> Words:
+    """Distinct numbers below `size`, each of them in with probability exactly 2^-level, independently. Theorem X5."""
+    if level == 0:
+        return np.arange(size, dtype=np.uint64)
+    return _by_bits(size, level, words) if level <= _DENSE else _by_counts(size, level, words)
+
+
+def _by_bits(size: int, level: int, words: WordSource) -> Words:
+    """A trial succeeds where `level` random bits are all set."""
+    rows = words(level * (-(-size // 64))).reshape(level, -1)
+    bits = np.bitwise_and.reduce(rows, axis=0)
+    return np.flatnonzero(np.unpackbits(bits.view(np.uint8))[:size]).astype(np.uint64)
+
+
+def _by_counts(size: int, level: int, words: WordSource) -> Words:
+    """Whole pieces of a power of two of trials, those beyond `size` discarded; in each a count, then that many places."""
+    width = level + _MEAN_BITS
+    counts = binomial_counts(-(-size >> width), level, words)
+    places = _distinct(counts, width, words)
+    return places[places < np.uint64(size)]
+
+
+def binomial_counts(number: int, level: int, words: WordSource) -> Indices:
+    """(number,) draws of Binomial(2^(level + 4), 2^-level), by inversion of its exact distribution function."""
+    table = _table(level)
+    uniform = words(number)
+    counts = np.searchsorted(table, uniform, side="right")
+    # A word equal to an entry does not say on which side of the distribution function the uniform number lies.
+    for i in np.flatnonzero(table[np.maximum(counts - 1, 0)] == uniform).tolist():
+        counts[i] = refined_count(level, LazyUniform(words, word=int(uniform[i])))
+    return counts.astype(np.int64)
+
+
+def refined_count(level: int, draw: LazyUniform) -> int:
+    """The count c with cdf(c - 1) <= U < cdf(c), drawing bits of U until that is certain."""
+    count = 0
+    while True:
+        step = cumulative(level, count, draw.count)
+        while draw.bits == step:
+            draw.extend()
+            step = cumulative(level, count, draw.count)
+        if draw.bits < step:
+            return count
+        count += 1
+
+
+def cumulative(level: int, count: int, bits: int) -> int:
+    """The first `bits` binary digits of the cdf of Binomial(2^(level + 4), 2^-level) at `count`."""
+    if count == 1 << (level + _MEAN_BITS):
+        return 1 << bits
+    return _certain_integer(bits + 64, lambda: _cdf(level, count) * arb((1, bits)))
+
+
+def _cdf(level: int, count: int) -> arb:
+    trials = 1 << (level + _MEAN_BITS)
+    term = arb(1 - fmpq(1, 1 << level)) ** trials
+    total = term
+    for i in range(count):
+        term = term * arb(trials - i) / arb((i + 1) * ((1 << level) - 1))
+        total += term
+    return total
+
+
+@lru_cache(maxsize=64)
+def _table(level: int) -> Words:
+    """The cdf to 64 digits, until it has none left that are not 1; its last entry is 2^64 - 1, which refinement resolves."""
+    steps: list[int] = []
+    while not steps or steps[-1] < 2**_TABLE_BITS - 1:
+        steps.append(cumulative(level, len(steps), _TABLE_BITS))
+    return np.array(steps, dtype=np.uint64)
+
+
+def _distinct(counts: Indices, width: int, words: WordSource) -> Words:
+    """For every piece its count of distinct numbers of `width` bits, each set as likely as any other; prefixed by the piece."""
+    kept = np.empty(0, dtype=np.uint64)
+    missing = counts
+    while missing.any():
+        piece = np.repeat(np.arange(len(counts), dtype=np.uint64), missing)
+        fresh = piece << np.uint64(width) | words(len(piece)) >> np.uint64(64 - width)
+        # As many as are missing, so never one too many: the same as drawing one by one and throwing repetitions away.
+        kept = np.unique(np.concatenate([kept, fresh]))
+        missing = counts - np.bincount((kept >> np.uint64(width)).astype(np.int64), minlength=len(counts))
+    return kept
+
+
+def _certain_integer(bits: int, number: Callable[[], arb]) -> int:
+    """The floor of a real number, from balls at growing precision. The number must not be an integer."""
+    while True:
+        with precision(bits):
+            floor: fmpz | None = number().floor().unique_fmpz()
+        if floor is not None:
+            return int(floor)
+        bits *= 2

@@ -1,0 +1,321 @@
+"""Which events are read, and what makes up an item: windows of time with stated zones, and several columns as one label."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pytest
+from event_oracle import AROUND_A_DAY, INSIDE
+
+import dpselect as dps
+from dpselect import events
+from dpselect.errors import EventLogError
+from dpselect.events.doors.base import Given, asked_for
+from dpselect.events.staging import split
+from dpselect.events.time_window import periods, window
+
+SECRET = "SECRET42"
+DAY = {"since": "2024-10-27", "until": date(2024, 10, 28), "time_zone": "Europe/Berlin"}
+
+
+def seen(source: Any, **options: Any) -> list[int]:
+    return [int(label) for label in events.read(source, **{"user": "u", "item": "i", "time": "t", **options}).labels]
+
+
+def frame(times: list[Any]) -> pl.DataFrame:
+    return pl.DataFrame({"u": [1] * len(times), "i": list(range(len(times))), "t": times})
+
+
+def test_text_is_an_instant_or_a_clock_on_the_wall(tmp_path: Path) -> None:
+    """With an offset a time is an instant, without it is what a clock in the zone showed; from since, to before until."""
+    table = frame(AROUND_A_DAY)
+    table.write_csv(tmp_path / "t.csv")
+    table.write_ndjson(tmp_path / "t.jsonl")
+    for source in (table, tmp_path / "t.csv", tmp_path / "t.jsonl"):
+        assert seen(source, **DAY) == INSIDE
+
+
+def test_typed_columns_are_read_by_their_type(tmp_path: Path) -> None:
+    """Timestamps with a zone are instants, those without and dates are of the wall, and numbers are what is said."""
+    instants = [
+        datetime(2024, 10, 26, 21, 59, 59, tzinfo=UTC),
+        datetime(2024, 10, 26, 22, tzinfo=UTC),
+        datetime(2024, 10, 27, 23, tzinfo=UTC),
+    ]
+    walls = [datetime(2024, 10, 26, 23, 59, 59), datetime(2024, 10, 27), datetime(2024, 10, 28)]
+    for source in (frame(instants), frame(instants).to_pandas(), frame(walls), frame(walls).to_pandas()):
+        assert seen(source, **DAY) == [1]
+    assert seen(frame([moment.date() for moment in walls]), **DAY) == [1]
+    seconds = [int(moment.timestamp()) for moment in instants]
+    frame(seconds).write_csv(tmp_path / "s.csv")
+    for source in (frame(seconds), tmp_path / "s.csv"):
+        assert seen(source, **DAY, time_unit="s") == [1]
+    assert seen(frame([1000 * second for second in seconds]), **DAY, time_unit="ms") == [1]
+
+
+def test_an_end_may_be_missing_and_may_have_an_offset() -> None:
+    """Either side may be open; an end with an offset of its own is that instant."""
+    moments = ["2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z"]
+    assert seen(frame(moments), since="2024-01-01T01:00") == [1]
+    assert seen(frame(moments), until="2024-01-01T01:00") == [0]
+    assert seen(frame(moments), since=datetime(2024, 1, 1, 2, tzinfo=ZoneInfo("Europe/Berlin"))) == [1]
+
+
+def test_events_without_a_time_are_left_out() -> None:
+    """They are counted as such; the others outside the window are no events of this reading."""
+    read = events.read(frame(["2024-01-01", None, "2025-01-01"]), user="u", item="i", time="t", until="2024-06-01")
+    assert (read.report.rows, read.report.rows_left_out) == (2, 1)
+
+
+EMPTY, FULL = {"since": "2030-01-01"}, {"since": "2024-01-01"}
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "jsonl"])
+def test_an_empty_window_is_released_as_any_other(form: str, tmp_path: Path) -> None:
+    """Were it refused, whoever asks would learn when an event was, for free. It has 0 everywhere, held and in groups too."""
+    table, source = (
+        pl.DataFrame({"u": [1, 2], "i": [7, 8], "g": ["x", "y"], "v": [1.0, 2.0], "t": ["2024-01-01"] * 2}),
+        tmp_path / "l",
+    )
+    if form != "table":
+        (table.write_csv if form == "csv" else table.write_ndjson)(source)
+    asked: dict[str, Any] = {"user": "u", "item": "i", "time": "t", **EMPTY, **({} if form == "table" else {"format": form})}
+    log: Any = table if form == "table" else source
+    read = events.read(log, **asked, within=[7, 8])
+    assert (read.scores().values.tolist(), read.report.rows) == ([0, 0], 0)
+    assert events.read(log, **asked).scores().values.tolist() == [0]
+    assert events.read(log, **asked, value="v", value_clip=5).scores([7, 8]).values.tolist() == [0, 0]
+    groups = events.read(log, **asked, group="g", groups=["x"], max_groups_per_user=1).scores([7])
+    assert [scores.values.tolist() for _, scores in groups.items()] == [[0]]
+    with events.hold(log, **asked) as held:
+        assert not held.scores([7, 8])._table.histogram()[0].any()
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "options", "words"),
+    [
+        ([{"u": 1, "i": 7}, {"u": 2, "i": 7.5}], {}, "neither text nor whole numbers"),
+        ([{"u": 1, "i": 7}, {"u": "x", "i": 7}], {}, "holds numbers and text"),
+        ([{"u": 1, "i": 7, "v": 1}, {"u": 1, "i": 7, "v": SECRET}], {"value": "v", "value_clip": 5}, "no finite number"),
+        ([{"u": 1, "i": 7, "v": 1}, {"i": 7, "v": "nan"}], {"value": "v", "value_clip": 5}, "no finite number"),
+        ([{"u": 1, "i": None}, {"u": 1, "i": None}], {}, "no event with both"),
+        ([{"u": 1, "i": 7}, {"u": 1}], {}, None),
+    ],
+)
+def test_a_refusal_does_not_depend_on_the_window(
+    rows: list[dict[str, Any]], options: dict[str, Any], words: str | None, held: bool, tmp_path: Path
+) -> None:
+    """What is malformed is looked for in the whole log, and a column may be empty in the window: all windows alike."""
+    days = ["2024-01-01", "2024-02-01"]
+    lines = [json.dumps({**row, "t": day}) for row, day in zip(rows, days, strict=True)]
+    (tmp_path / "l.jsonl").write_text("\n".join(lines))
+    asked: list[dict[str, Any]] = [EMPTY, FULL, {"until": "2024-01-15"}, {"since": "2024-01-15"}]
+    said = set()
+    for ends in asked:
+        ask = events.hold if held and not options else events.read
+        try:
+            ask(tmp_path / "l.jsonl", user="u", item="i", time="t", **options, **ends)
+            said.add(None)
+        except EventLogError as error:
+            said.add(str(error))
+    assert len(said) == 1
+    assert (said == {None}) if words is None else words in str(said)
+
+
+@pytest.mark.parametrize("time", [SECRET, "2024-13-01", "20240101", "2024-01-01 10:00 Europe/Berlin", "1704067200", "infinity"])
+def test_what_is_no_time_is_refused(time: str) -> None:
+    """A zone by name, digits, or anything else: one error that shows the rule and not the row."""
+    with pytest.raises(EventLogError, match=r"time='t' of .* is no time") as caught:
+        seen(frame(["2024-01-01", time]), since="2024-01-01")
+    assert time not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "needs since= or until="),
+        ({"time": None, "since": "2024-01-01"}, "about the column time="),
+        ({"since": "2024-01-02", "until": "2024-01-02"}, "must be before"),
+        ({"since": "yesterday"}, "since='yesterday' is no date"),
+        ({"since": 5}, "since=5 is no date"),
+        ({"since": "2024-01-01", "time_zone": "Mars/Base"}, "time_zone='Mars/Base' is not known"),
+        ({"since": "2024-01-01", "time_unit": "h"}, "time_unit='h' must be one of"),
+        ({"since": "2024-01-01", "time_unit": "s"}, "holds times: leave it out|no time"),
+        ({"since": "2024-01-01", "time": "i"}, "same column"),
+    ],
+)
+def test_wrong_windows_are_refused(options: dict[str, Any], words: str) -> None:
+    """Each with the field, its value and the rule."""
+    with pytest.raises(EventLogError, match=words):
+        seen(frame([datetime(2024, 1, 1)]), **options)
+
+
+def test_numbers_need_a_unit() -> None:
+    """A column of integers is not guessed at."""
+    with pytest.raises(EventLogError, match="time_unit="):
+        seen(frame([1704067200]), since="2024-01-01")
+
+
+def test_periods_are_named_as_a_ledger_names_them() -> None:
+    """Whole days, ISO weeks and months of a zone; a day of 25 hours is one day."""
+
+    def named(every: Any, since: str, until: str) -> list[tuple[str, float]]:
+        whole = window("t", since, until, "Europe/Berlin", None)
+        assert whole is not None
+        hours = lambda start, end: (end.astimezone(UTC) - start.astimezone(UTC)).total_seconds() / 3600  # noqa: E731
+        return [(name, hours(start, end)) for name, start, end in periods(whole, every)]
+
+    assert named("day", "2024-10-26", "2024-10-29") == [("2024-10-26", 24), ("2024-10-27", 25), ("2024-10-28", 24)]
+    assert [name for name, _ in named("month", "2024-11-01", "2025-02-01")] == ["2024-11", "2024-12", "2025-01"]
+    assert [name for name, _ in named("week", "2024-12-23", "2025-01-06")] == ["2024-W52", "2025-W01"]
+    with pytest.raises(EventLogError, match="where a month starts"):
+        named("month", "2024-11-02", "2025-02-01")
+    with pytest.raises(EventLogError, match="more than 400"):
+        named("day", "2020-01-01", "2024-01-01")
+
+
+def test_a_value_that_is_none_stops_the_log_before_any_day() -> None:
+    """Whichever day it is of."""
+    table = frame(["2024-01-01", "2024-01-02"]).with_columns(v=pl.Series(["1", "nan"]))
+    stretch = window("t", "2024-01-01", "2024-01-03", "UTC", None)
+    assert stretch is not None
+    asked = Given(table, asked_for("u", "i", None, "v", "t"), window=stretch)
+    with pytest.raises(EventLogError, match="finite"), split(asked, list(periods(stretch, "day"))):
+        pass
+
+
+def cut_by_day(source: Any, since: str, until: str, zone: str = "UTC", group: str | None = None) -> Any:
+    """The parts of a log, a day each."""
+    stretch = window("t", since, until, zone, None)
+    assert stretch is not None
+    return split(Given(source, asked_for("u", "i", group, None, "t"), window=stretch), list(periods(stretch, "day")))
+
+
+def test_a_day_that_a_zone_skipped_is_no_period() -> None:
+    """Samoa had no 30 December 2011: the first instant of the 31st is of the 31st, and a clock never showed the 30th."""
+    times = ["2011-12-30T09:59:59Z", "2011-12-30T10:00:00Z", "2011-12-30T12:00:00", "2011-12-31T00:00:00"]
+    with cut_by_day(frame(times), "2011-12-29", "2012-01-01", "Pacific/Apia") as parts:
+        found = {name: events.read(part, user="u", item="i").labels for name, part in parts.items()}
+    assert found == {"2011-12-29": (0,), "2011-12-31": (1, 3)}
+
+
+def logged(rows: list[tuple[Any, Any, Any, str]], form: str, folder: Path) -> Any:
+    table = pl.DataFrame(rows, schema=["u", "i", "g", "t"], orient="row")
+    if form == "table":
+        return table
+    table.write_ndjson(folder / "log.jsonl")
+    return folder / "log.jsonl"
+
+
+@pytest.mark.parametrize("form", ["table", "jsonl"])
+@pytest.mark.parametrize("listed", [[1, 2], ["1", "2"], ["2", 1]])
+@pytest.mark.parametrize("days", [1, 0])
+def test_an_empty_day_reads_as_one_with_an_event(form: str, listed: list[Any], days: int, tmp_path: Path) -> None:
+    """Labels of public items and groups are as their lists write them, whether anybody was there or not."""
+    rows = [("a", 1, 5, "2024-01-01")] * days
+    found = []
+    for more in ([], [("e", 2, 6, "2024-01-02")]):
+        source = logged([*rows, ("x", 1, 5, "2023-12-31"), *more], form, tmp_path)
+        with cut_by_day(source, "2024-01-01", "2024-01-03", group="g") as parts:
+            part, groups = parts["2024-01-02"], {"group": "g", "groups": ["5", 6], "max_groups_per_user": 1}
+            with events.hold(part, user="u", item="i") as held:
+                drawn = dps.OneshotTopK(k=2, noise="gumbel", scale=1.0).select(held.scores(listed)).labels or ()
+            cells = events.read(part, user="u", item="i", **groups).scores(listed)
+            labels = [
+                events.read(part, user="u", item="i").scores(listed).labels,
+                events.read(part, user="u", item="i", within=listed).labels,
+                tuple(sorted(drawn, key=listed.index)),
+                *(scores.labels for scores in cells.by_group.values()),
+            ]
+            found.append((labels, list(cells.by_group)))
+    assert found == [([tuple(listed)] * 5, ["5", 6])] * 2
+    with cut_by_day(source, "2024-01-01", "2024-01-03") as parts:
+        assert events.read(parts["2024-01-02"], user="u", item="i").scores(listed).values.tolist() == [
+            int(str(label) == "2") for label in listed
+        ]
+
+
+def test_a_catalogue_that_is_none_of_integers_is_treated_alike_on_every_day(tmp_path: Path) -> None:
+    """Where the log's type says integers it is refused on an empty day, too; where only values do, such an entry counts 0."""
+    rows = [("a", 1, 5, "2024-01-01")]
+    with cut_by_day(logged(rows, "table", tmp_path), "2024-01-01", "2024-01-03") as parts:
+        for part in parts.values():
+            with pytest.raises(EventLogError, match="integers"):
+                events.read(part, user="u", item="i").scores(["1", "x7"])
+    with cut_by_day(logged(rows, "jsonl", tmp_path), "2024-01-01", "2024-01-03") as parts:
+        found = [events.read(part, user="u", item="i").scores(["1", "x7"]).values.tolist() for part in parts.values()]
+        with events.hold(parts["2024-01-01"], user="u", item="i", within=["x7"]) as held:
+            assert held.scores(["x7"]).candidates == 1
+    assert found == [[1, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"), [('{"u": "e", "t": "2024-01-02"}', ""), ('{"u": "e", "i": 5, "t": "2024-01-02"}', "text")]
+)
+def test_json_lines_are_settled_once_for_all_days(row: str, words: str, tmp_path: Path) -> None:
+    """A row on a day of its own is no error of that day: what is wrong stops the log before any, a missing field is a null."""
+    log = tmp_path / "log.jsonl"
+    log.write_text(f'{{"u": "first", "t": "2024-01-01"}}\n{{"u": "a", "i": "x", "t": "2024-01-01"}}\n{row}\n')
+    if words:
+        with pytest.raises(EventLogError, match=words), cut_by_day(log, "2024-01-01", "2024-01-02"):
+            pass
+        return
+    with cut_by_day(log, "2024-01-01", "2024-01-04") as parts:
+        found = [events.read(part, user="u", item="i").scores(["x"]).values.tolist() for part in parts.values()]
+    assert found == [[1], [0], [0]]
+
+
+PAIRS = [
+    (1, "DE", "Berlin"),
+    (2, "DE", "Berlin"),
+    (1, "a,b", "c"),
+    (1, "a", "b,c"),
+    (1, 'q"', "x"),
+    (2, "DE", None),
+    (3, "", "y"),
+]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "jsonl", "parquet"])
+def test_several_columns_are_one_item(form: str, tmp_path: Path) -> None:
+    """The label is a record of CSV: no two items are written alike, and a reader of CSV takes it apart; nulls make no item."""
+    table = pl.DataFrame(PAIRS, schema=["u", "a", "b"], orient="row")
+    source: Any = table if form == "table" else tmp_path / f"log.{form}"
+    if form != "table":
+        getattr(table, {"csv": "write_csv", "jsonl": "write_ndjson", "parquet": "write_parquet"}[form])(source)
+    read = events.read(source, user="u", item=["a", "b"])
+    expected = {
+        ("DE", "Berlin"): 2,
+        ("a,b", "c"): 1,
+        ("a", "b,c"): 1,
+        ('q"', "x"): 1,
+        **({} if form == "csv" else {("", "y"): 1}),
+    }
+    counted = dict(zip(read.labels, read.counts.tolist(), strict=True))
+    assert {tuple(next(csv.reader([str(label)]))): count for label, count in counted.items()} == expected
+    assert read.scores([("DE", "Berlin"), ("a", "b,c"), ("FR", "Paris")]).values.tolist() == [2, 1, 0]
+
+
+def test_a_catalogue_of_several_columns(tmp_path: Path) -> None:
+    """Its lines are written as the items are."""
+    (tmp_path / "c.csv").write_text('country,city\nDE,Berlin\n"a,b",c\n')
+    for given in ({"column": ["country", "city"]}, {"item": ["country", "city"]}):
+        assert events.read_catalogue(tmp_path / "c.csv", **given) == ["DE,Berlin", '"a,b",c']
+    with pytest.raises(EventLogError, match="'town' is not a column"):
+        events.read_catalogue(tmp_path / "c.csv", ["country", "town"])
+
+
+def test_items_of_too_many_columns_are_refused() -> None:
+    """From one to eight columns, all different."""
+    table = pl.DataFrame({"u": [1], "a": [1], "b": [2]})
+    for item, words in (([], "1 to 8"), (list("abcdefghi"), "1 to 8"), (["a", "a"], "same column"), (["a", None], "1 to 8")):
+        with pytest.raises(EventLogError, match=words):
+            events.read(table, user="u", item=item)
+    assert events.read(table, user="u", item=["a", "b"]).labels == ("1,2",)
