@@ -100,20 +100,21 @@ settings.register_profile("dpselect", deadline=None, print_blob=True, database=N
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --order-seed."""
+    """Adds --order-seed and --explore."""
     parser.addoption("--order-seed", type=int, help="run the tests in a random order, drawn from this seed")
+    parser.addoption("--explore", action="store_true", help="Hypothesis from a seed that no run had")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Hypothesis explores from a new seed in every run, the same for all workers, and the header names it."""
+    """One seed for Hypothesis, the same in each run and for all workers; a new one with --explore. The header names it."""
     settings.load_profile("dpselect")
     if (
         signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     ):  # a job in the background, which Ctrl-C does not reach: tests send their own
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("hypothesis_seed", None) is None:
-        config.option.hypothesis_seed = random.SystemRandom().randrange(2**32)
+        config.option.hypothesis_seed = random.SystemRandom().randrange(2**32) if config.getoption("explore") else 20_261_122
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -45,7 +45,10 @@ def asked(run: Any, log: Path, *arguments: object) -> Any:
             ("--group", "town", "--max-groups-per-user", 2, "--max-items-per-user", 3, "--clip", 1.2),
             {"linf": 1, "l0": 3, "groups": 2},
         ),
-        (("--group", "town", "--max-groups-per-user", 1, "--relation", "replace_one"), {"linf": 1, "groups": 2}),
+        (
+            ("--group", "town", "--max-groups-per-user", 1, "--relation", "replace_one", "--salt", "t"),
+            {"linf": 1, "groups": 2},
+        ),
     ],
 )
 def test_what_is_read_is_what_is_declared(run: Any, visits: Path, arguments: tuple[object, ...], reached: dict[str, int]) -> None:
