@@ -154,7 +154,7 @@ class Layout:
         return unit, offset
 
 
-_SPLIT_LEVEL = 4  # blocks up to here are taken apart: their candidates are looked at one by one
+_SPLIT_LEVEL = 2  # blocks up to here are taken apart: beyond, to enter one candidate in eight costs less than to look at all
 _FIRST_STEP = 1.5  # noise units
 _FEW = 32.0  # candidates
 _AT_ONCE = 2048  # entries whose bounds are computed at a time, for the sake of memory
