@@ -35,9 +35,6 @@ def answer(
         choice: what `chosen` says, if it is known: of many questions that differ in their period alone it is asked once.
 
     Whatever interrupts it says whether it was charged, under which entry and key.
-
-    Raises:
-        AccountingError: the question is ill-posed, a file cannot be read as asked, or no mechanism fits the budget.
     """
     catalogue = catalogue_of(question)
     choice = choice or choice_of(question, catalogue)

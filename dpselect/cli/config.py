@@ -200,12 +200,7 @@ def _simple(path: Path, text: str) -> str:
 
 
 def read(path: Path) -> Config:
-    """The configuration in a file.
-
-    Raises:
-        InvalidRequest: it cannot be read, is no TOML, or has an unknown key or a value outside its domain; the message names the
-            table, the key, the value and the rule.
-    """
+    """The configuration in a file."""
     try:
         data = tomllib.loads(_simple(path, read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)))
     except RecursionError:
@@ -225,10 +220,6 @@ def write(config: Config, path: Path, over: Path | None = None) -> None:
 
     Args:
         over: the file that the configuration was read from, which alone may be replaced.
-
-    Raises:
-        OutputRefused: there is another file.
-        OutputError: it cannot be written.
     """
     replace = over is not None and path.exists() and path.samefile(over)
     path = path.resolve() if replace else path  # of a link, the file that it leads to

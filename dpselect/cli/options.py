@@ -51,11 +51,7 @@ WithCounts = Annotated[
 
 
 def budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
-    """The budget that the options state.
-
-    Raises:
-        InvalidBudget: none or two of epsilon and rho are given, or a value is outside its domain.
-    """
+    """The budget that the options state."""
     if epsilon is not None and rho is not None:
         raise InvalidBudget("--epsilon and --rho are two ways to state one budget: give one of them, with or without --delta")
     if epsilon is None and rho is None:
@@ -71,11 +67,7 @@ def budget(epsilon: float | None, delta: float | None, rho: float | None) -> Bud
 
 
 def budget_over(base: Budget | None, epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
-    """The budget of a file, with what the options say in its place; a --delta alone replaces the file's delta.
-
-    Raises:
-        InvalidBudget: neither states one, or what they state is wrong.
-    """
+    """The budget of a file, with what the options say in its place; a --delta alone replaces the file's delta."""
     if base is None or epsilon is not None or rho is not None:
         return budget(epsilon, delta if base is None or delta is not None else base.delta or None, rho)
     return base if delta is None else budget(base.epsilon, delta, base.rho)

@@ -33,11 +33,7 @@ class NotShown(OutputError):
 
 
 def emit(content: str | RenderableType) -> None:
-    """Write to standard output, all of it, now: what a command prints is not lost in silence.
-
-    Raises:
-        NotShown: it cannot be written.
-    """
+    """Write to standard output, all of it, now: what a command prints is not lost in silence."""
     try:
         words = content if isinstance(content, str) else _rendered(content)
         if sys.stdout is None:
@@ -133,11 +129,7 @@ def _abandon_standard_output() -> None:
 
 
 def require_place(output: Path | None, known: Collection[str]) -> None:
-    """Check, before any work, that an answer will have a place: a file whose name tells its format, or standard output.
-
-    Raises:
-        InvalidRequest: it has none.
-    """
+    """Check, before any work, that an answer will have a place: a file whose name tells its format, or standard output."""
     if output is None and sys.stdout is None:
         raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
     if output is not None and output.suffix.lower() not in known:
@@ -145,11 +137,7 @@ def require_place(output: Path | None, known: Collection[str]) -> None:
 
 
 def require_targets(targets: dict[str, Path | None], ledger: str | None = None) -> None:
-    """Check, before any work, that every file that was asked for can be made; options by name.
-
-    Raises:
-        OutputRefused: one exists, cannot be made, is a file of the ledger's, or is asked for twice.
-    """
+    """Check, before any work, that every file that was asked for can be made; options by name."""
     seen: dict[Path, str] = {}
     taken = _files_of(ledger)
     for option, path in targets.items():

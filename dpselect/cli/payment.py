@@ -37,11 +37,7 @@ class Charge:
 def session_of(
     ledger: str | None, dataset: str | None, period: Sequence[str], key: str | None, **terms: str | None
 ) -> dps.Session | None:
-    """What pays; None where no ledger is named. `terms` are team and purpose.
-
-    Raises:
-        InvalidRequest: what is said about a ledger does not go together.
-    """
+    """What pays; None where no ledger is named. `terms` are team and purpose."""
     if ledger is not None and dataset is not None:
         return dps.Session.open(ledger, dataset, period=period or None, **terms)
     if ledger is not None or dataset is not None or period or key is not None:
@@ -105,9 +101,6 @@ def recorded(
 
     Args:
         asked: the mechanism that is asked for now.
-
-    Raises:
-        KeyConflict: the key has paid for another one.
     """
     if record is None or key is None or ledger is None or dataset is None:
         return None

@@ -147,20 +147,12 @@ def _require_sums(question: Question, *, public: bool) -> None:
 
 
 def configured(question: Question) -> Mechanism:
-    """The mechanism of the answer, from what is public: its catalogue is read unless it was planned, its log is not.
-
-    Raises:
-        AccountingError: as `answer`.
-    """
+    """The mechanism of the answer, from what is public: its catalogue is read unless it was planned, its log is not."""
     return question.planned if question.planned is not None else chosen(question).mechanism
 
 
 def chosen(question: Question) -> Choice:
-    """The mechanism, and how the log is read for it; nothing private is looked at.
-
-    Raises:
-        AccountingError: as `answer`.
-    """
+    """The mechanism, and how the log is read for it; nothing private is looked at."""
     return choice_of(question, catalogue_of(question))
 
 

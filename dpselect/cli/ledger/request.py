@@ -49,11 +49,7 @@ class LedgerFile:
     purpose: str | None = None
 
     def url_or(self, stated: str | None) -> str:
-        """The command line's URL, or the file's.
-
-        Raises:
-            InvalidRequest: neither states one.
-        """
+        """The command line's URL, or the file's."""
         found = stated or self.url
         if found is None:
             raise InvalidRequest("no ledger is named: give --ledger, DPSELECT_LEDGER, or a file with a [ledger] (--config)")
@@ -61,11 +57,7 @@ class LedgerFile:
 
 
 def read(path: Path | None) -> LedgerFile:
-    """From a file, if one is named.
-
-    Raises:
-        InvalidRequest: it cannot be read, or has no [ledger].
-    """
+    """From a file, if one is named."""
     if path is None:
         return LedgerFile()
     from dpselect.cli import config  # knows every mechanism, which a ledger does without
@@ -96,12 +88,7 @@ def kept(file: Path | None, mirror: str | None) -> list[Heads] | None:
 
 
 def trust(keys: Sequence[str] | None, rotations: Sequence[Path] | None) -> Trust | None:
-    """What --trust and --rotation say; None if nothing.
-
-    Raises:
-        InvalidRequest: there are rotations and no key that they could start at.
-        InvalidEntry: as `Trust`.
-    """
+    """What --trust and --rotation say; None if nothing."""
     if not keys:
         if rotations:
             raise InvalidRequest("--rotation needs the key that it starts at: give that with --trust")

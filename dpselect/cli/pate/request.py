@@ -78,11 +78,7 @@ class PateAnswer:
 
 
 def labelled(request: PateRequest, progress: ProgressCallback | None = None) -> PateAnswer:
-    """Label the rounds, or what is left of them, and write the labels.
-
-    Raises:
-        AccountingError: the request is ill-posed, a file cannot be read, or the budget does not pay.
-    """
+    """Label the rounds, or what is left of them, and write the labels."""
     check_format(request.output)
     _check_payer(request)
     votes = read_votes(request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing)

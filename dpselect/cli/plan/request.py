@@ -74,11 +74,7 @@ class PlanQuestion:
 
 
 def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | None, only: tuple[str, ...]) -> PlanQuestion:
-    """From options by their names, None where they are not given, and a file.
-
-    Raises:
-        InvalidRequest: the file or an option is wrong, or no budget or shape is stated.
-    """
+    """From options by their names, None where they are not given, and a file."""
     base = Config() if file is None else config.read(file)
     budget = options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"])
     parts = None if schedule is None else _schedule(schedule)
@@ -94,11 +90,7 @@ def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | No
 
 
 def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Config:
-    """The file with the mechanism to release with.
-
-    Raises:
-        InvalidRequest: the schedule has several parts, and the file holds one mechanism.
-    """
+    """The file with the mechanism to release with."""
     if len(planned.mechanisms) > 1:
         raise InvalidRequest("a file holds one mechanism, and this schedule has one for every part: plan the parts one by one")
     quality = planned.quality
@@ -164,11 +156,7 @@ def _require_size(asked: Config) -> None:
 
 
 def _shape(stated: PlanTable) -> Shape:
-    """The shape that the words stand for.
-
-    Raises:
-        InvalidRequest: they stand for none, sizes are missing or do not belong there, or a file is not declared public.
-    """
+    """The shape that the words stand for."""
     if stated.shape is None:
         raise InvalidRequest(f"no shape is stated: give --shape, one of {_KNOWN}")
     if stated.shape.partition(":")[0] in ("zipf", "uniform"):

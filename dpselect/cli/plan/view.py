@@ -152,12 +152,7 @@ def _caption(chart: Chart) -> str:
 
 
 def require_targets(*, figures: Path | None, html: Path | None) -> None:
-    """Look whether what was asked for can be written, before a plan is worked out.
-
-    Raises:
-        OutputRefused: the page exists, the folder holds figures of a plan, or one of them cannot be made.
-        MissingExtra: figures are asked for and matplotlib is not installed.
-    """
+    """Look whether what was asked for can be written, before a plan is worked out."""
     out.require_targets({"--html": html})
     if figures is not None:
         _require_folder(figures)
@@ -177,12 +172,7 @@ def _require_folder(figures: Path) -> None:
 
 
 def write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | None, html: Path | None) -> None:
-    """Write what was asked for.
-
-    Raises:
-        OutputRefused, OutputError: a file exists, or cannot be written.
-        MissingExtra: figures are asked for and matplotlib is not installed.
-    """
+    """Write what was asked for."""
     # Imported here: a plan by itself needs neither.
     try:
         if figures is not None:

@@ -72,13 +72,7 @@ class Delivery:
     failure: OutputError | None = None
 
     def require(self, question: Question) -> None:
-        """Check, before anything is read or charged, that the answer will have a place.
-
-        Raises:
-            InvalidRequest: the file's name tells no format, or no CSV where text is to be defused; or standard output is closed
-                and no file is named.
-            OutputRefused: the file exists, is one of the ledger's, or cannot be made.
-        """
+        """Check, before anything is read or charged, that the answer will have a place."""
         out.require_place(self.output, [*ANSWERS, *TABLES])
         if self.defused and (self.output is None or self.output.suffix.lower() != ".csv"):
             raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
@@ -98,9 +92,6 @@ class Delivery:
         """The answer that the file holds, if the question's key has paid for it: a retry costs nothing and draws nothing.
 
         A table that an interruption has lost is written. None if there is no such file, or it holds another answer.
-
-        Raises:
-            KeyConflict: the key has paid for another mechanism than the one asked for now.
         """
         of = (question.ledger, question.dataset, question.period, question.key)
         return recorded(self.record, *of, lambda: configured(question), self._restore)
@@ -130,12 +121,7 @@ class Delivery:
             self.failure = error
 
     def show(self, answer: Answer) -> None:
-        """Print the answer. If that fails, it lies in a file, and the error says where.
-
-        Raises:
-            NotShown: it cannot be printed.
-            OutputError: it is on the screen, and the file could not be written.
-        """
+        """Print the answer. If that fails, it lies in a file, and the error says where."""
         try:
             out.emit(_as_json(answer) if self.as_json else view.as_text(answer))
         except out.NotShown as error:

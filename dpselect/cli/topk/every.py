@@ -48,10 +48,6 @@ def released_every(
 
     The log is read once, and cut by time. A period that is charged and has no answer, because the run was stopped in between, is
     told apart and left alone: its draw may have been seen.
-
-    Raises:
-        InvalidRequest: something that it takes is not said, or the dataset's budget is not per such period; or answers are lost.
-        AccountingError: as for one release; the periods before it are released.
     """
     todo = _periods(question, every, output, defused=defused)
     states = _standing(todo, question)

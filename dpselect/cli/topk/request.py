@@ -20,12 +20,7 @@ _ASKED = {field.name for field in fields(Question)}
 
 
 def asked(stated: Stated, file: Path | None) -> Question:
-    """From options by their names, None where they are not given, and a file.
-
-    Raises:
-        InvalidRequest: the file or an option is wrong or missing, or they contradict a planned mechanism.
-        InvalidBudget: no budget is stated.
-    """
+    """From options by their names, None where they are not given, and a file."""
     base = config.Config() if file is None else config.read(file)
     merged = _merged(stated, base)
     planned = _planned(stated, base)
@@ -67,11 +62,7 @@ def _declared(merged: Mapping[str, Any]) -> acc.Budget | None:
 
 
 def item_columns(stated: str | list[str]) -> str | tuple[str, ...]:
-    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV.
-
-    Raises:
-        InvalidRequest: it is no such record.
-    """
+    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV."""
     given = [stated] if isinstance(stated, str) else stated
     try:
         parts = [part for text in given for part in next(csv.reader([text], strict=True), [])]
@@ -81,11 +72,7 @@ def item_columns(stated: str | list[str]) -> str | tuple[str, ...]:
 
 
 def value_clip(stated: str | None) -> tuple[float, float] | None:
-    """The ends that a user's sum is cut to, from [LOW,]HIGH.
-
-    Raises:
-        InvalidRequest: it is neither one number nor two.
-    """
+    """The ends that a user's sum is cut to, from [LOW,]HIGH."""
     if stated is None:
         return None
     try:
