@@ -18,11 +18,7 @@ def whole(
     most: int = MOST_COUNT,
     error: type[AccountingError] = InvalidArgument,
 ) -> int:
-    """`value` as an int from `least` to `most`; of any integer type, numpy's included.
-
-    Raises:
-        InvalidArgument, or `error`: it is no such integer; `meaning` says what is wanted.
-    """
+    """`value` as an int from `least` to `most`; of any integer type, numpy's included."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= (number := int(value)) <= most:
         raise error(f"{name}={shown(value)} must be an integer >= {least}, at most {_round(most)}: {meaning}")
     return number

@@ -109,12 +109,7 @@ class Guarantee(Summable):
 
 
 def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
-    """The curve of `item` and the relation that it or the caller states.
-
-    Raises:
-        InvalidArgument: item has no curve.
-        RelationMismatch: a mechanism states another relation than the caller.
-    """
+    """The curve of `item` and the relation that it or the caller states."""
     if isinstance(item, Curve):
         return item, same_relation(None, relation)
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
@@ -129,9 +124,6 @@ def joined(common: Relation | None, stated: Relation | None, *, begun: bool) -> 
         common: what the sum states so far.
         stated: what the item states.
         begun: whether the sum has items already.
-
-    Raises:
-        RelationMismatch: they differ, or only one of the two is stated.
     """
     if common is not None and stated is None:
         raise RelationMismatch(

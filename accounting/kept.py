@@ -36,11 +36,7 @@ class Kept(Generic[T]):
 
     @contextmanager
     def turn(self) -> Iterator[T]:
-        """The state, for one thread at a time.
-
-        Raises:
-            ForeignProcess: this process is a fork of the one that made the state.
-        """
+        """The state, for one thread at a time."""
         # Asked before the lock, which a thread that the fork left behind may hold for ever.
         if os.getpid() != self._process:
             raise ForeignProcess(f"{self._owner} was made in another process, which counts what it spends: {self._remedy}")

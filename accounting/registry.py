@@ -37,11 +37,7 @@ class Registry(Generic[M]):
         self._known: dict[str, type[M]] = {}
 
     def add(self, member: type[M]) -> None:
-        """Register a class under its kind.
-
-        Raises:
-            TypeError: another one has that kind, or the class lacks what each of them states.
-        """
+        """Register a class under its kind."""
         if isabstract(member):
             raise TypeError(
                 f"{member.__name__} lacks {', '.join(sorted(member.__abstractmethods__))}: every {self._what} states them"
@@ -62,11 +58,7 @@ class Registry(Generic[M]):
         return dict(self._known)
 
     def member(self, kind: object) -> type[M]:
-        """The class of this kind.
-
-        Raises:
-            The family's error: no member has it, or its package cannot be loaded.
-        """
+        """The class of this kind."""
         for home in self._homes:
             if not isinstance(kind, str) or kind not in self._known:
                 _import_all(home)
@@ -79,11 +71,7 @@ class Registry(Generic[M]):
         return self._known[kind]
 
     def build(self, data: object) -> M:
-        """The member that decoded JSON describes.
-
-        Raises:
-            The family's error: an unknown kind, or values outside their domain.
-        """
+        """The member that decoded JSON describes."""
         if not isinstance(data, Mapping):
             raise self._error(f"<{type(data).__name__}> is no {self._what}: give one, or an object with its kind")
         return self.member(data.get("kind")).model_validate(data)

@@ -16,12 +16,7 @@ WORDS: dict[Relation, str] = {"add_remove": "adding or removing any one user", "
 
 
 def same_relation(first: Relation | None, second: Relation | None) -> Relation | None:
-    """The common relation of two statements, where None means "not stated".
-
-    Raises:
-        RelationMismatch: both are stated and they differ.
-        InvalidArgument: one is no relation.
-    """
+    """The common relation of two statements, where None means "not stated"."""
     for stated in (first, second):
         if stated is not None and stated not in tuple(WORDS):
             raise InvalidArgument(f"relation={stated!r} is no neighbouring relation: it must be one of {', '.join(WORDS)}")

@@ -94,11 +94,7 @@ def default_kbar(k: int) -> int:
 
 
 def supports(kind: str, request: TopKRequest) -> bool:
-    """Whether the mechanism called `kind` has a guarantee under the relation and the domain of `request`.
-
-    Raises:
-        InvalidRequest: there is no such mechanism, or it is not one for such requests.
-    """
+    """Whether the mechanism called `kind` has a guarantee under the relation and the domain of `request`."""
     member = mechanism_class(kind)
     _require_known_options(member, request)
     _require_complete(member, set(_settings(member, _ANY, request)))
@@ -107,11 +103,7 @@ def supports(kind: str, request: TopKRequest) -> bool:
 
 
 def mechanism_class(kind: str) -> type[Mechanism]:
-    """The mechanism of that `kind` or class name.
-
-    Raises:
-        InvalidRequest: there is none.
-    """
+    """The mechanism of that `kind` or class name."""
     own = getattr(mechanisms, kind, None)  # spares a session the members that it does not use
     if isinstance(own, type) and issubclass(own, Mechanism) and own is not Mechanism:
         return own
@@ -126,22 +118,14 @@ def mechanism_class(kind: str) -> type[Mechanism]:
 
 
 def noise_settings(mechanism: Mechanism) -> tuple[str, float]:
-    """The name of the field that sets the noise of `mechanism` (of a selection, that beside its counts), and its value.
-
-    Raises:
-        InvalidRequest: no single field does.
-    """
+    """The name of the field that sets the noise of `mechanism` (of a selection, that beside its counts), and its value."""
     mechanism = without_counts(mechanism)
     knob = knob_of(type(mechanism))
     return knob.field, getattr(mechanism, knob.field)
 
 
 def knob_of(member: type[Mechanism]) -> Knob:
-    """What sets the noise of a mechanism.
-
-    Raises:
-        InvalidRequest: no single field does.
-    """
+    """What sets the noise of a mechanism."""
     if member.traits.noise is None:
         raise InvalidRequest(f"{member.__name__} has no single amount of noise to calibrate: configure it in the library")
     return member.traits.noise

@@ -107,11 +107,7 @@ def default_choice(
 
 
 def require_ways(request: TopKRequest, limit: int | None, clip: float | None, items: float | None) -> None:
-    """Refuse what is stated about users' items and does not go together.
-
-    Raises:
-        InvalidRequest: it does not.
-    """
+    """Refuse what is stated about users' items and does not go together."""
     if items is not None and not (isinstance(items, Real) and 1 <= items < math.inf):
         raise InvalidRequest(f"items_per_user={shown(items)} must be a number >= 1: how many items users have on average")
     if clip is not None and request.candidates is None and limit is None:
@@ -141,11 +137,7 @@ def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
 
 
 def weighed(budget: Budget, request: TopKRequest) -> list[Mechanism]:
-    """What `default_mechanism` chooses from; never none.
-
-    Raises:
-        AccountingError: as `default_mechanism`.
-    """
+    """What `default_mechanism` chooses from; never none."""
     found = _unknown(budget, request) if request.candidates is None else _public(budget, request)
     return [one for one in found if one is not None] or [default_mechanism(budget, request)]
 

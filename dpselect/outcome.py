@@ -119,11 +119,7 @@ def _named(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
 
 
 def cells(edges: ArrayLike) -> tuple[Floats, list[Cell]]:
-    """Checked edges and the cells [low, high) between them, the two unbounded ones included.
-
-    Raises:
-        InvalidRequest: the edges are no increasing finite numbers.
-    """
+    """Checked edges and the cells [low, high) between them, the two unbounded ones included."""
     array = np.atleast_1d(np.asarray(edges, dtype=np.float64))
     if array.ndim != 1 or not np.isfinite(array).all() or (np.diff(array) <= 0).any():
         raise InvalidRequest("edges must be increasing finite numbers, in score units")

@@ -37,11 +37,7 @@ class Conversion:
 
 
 def check_delta(delta: float) -> float:
-    """`delta` as a float in [0, 1).
-
-    Raises:
-        InvalidArgument: it is not.
-    """
+    """`delta` as a float in [0, 1)."""
     value = _number("delta", delta)
     if not 0 <= value < 1:
         raise InvalidArgument(f"delta={value!r} must lie in [0, 1): choose far less than one over the number of users")
@@ -49,11 +45,7 @@ def check_delta(delta: float) -> float:
 
 
 def check_epsilon(epsilon: float) -> float:
-    """`epsilon` as a float >= 0.
-
-    Raises:
-        InvalidArgument: it is negative or not finite.
-    """
+    """`epsilon` as a float >= 0."""
     value = _number("epsilon", epsilon)
     if not 0 <= value < math.inf:
         raise InvalidArgument(f"epsilon={value!r} must be a finite number >= 0, in nats")

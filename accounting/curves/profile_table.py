@@ -161,11 +161,7 @@ def sampled_profile(curve: Curve) -> Points:
 
 
 def as_table(points: Points, name: str) -> Curve:
-    """The curve that guarantees all `points`: dominated ones and deltas of 1 dropped.
-
-    Raises:
-        NoEquivalent: no point has a delta below 1.
-    """
+    """The curve that guarantees all `points`: dominated ones and deltas of 1 dropped."""
     kept: Points = []
     for epsilon, delta in sorted(points):
         if delta < 1 and epsilon <= _MOST_TABLED and (not kept or (delta < kept[-1][1] and epsilon > kept[-1][0])):

@@ -29,12 +29,7 @@ _BATCH = 500
 
 
 def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> Heads:
-    """Write every dataset up to its entry in `heads`.
-
-    Raises:
-        LedgerCorrupt: the store cannot be read to the end, so no complete export exists.
-        OutputRefused, OutputError: the target exists, or cannot be written.
-    """
+    """Write every dataset up to its entry in `heads`."""
     with store.reader() as connection:
         declared = [row for row in statements.all_datasets(connection) if row.dataset.name in heads.datasets]
     for row in declared:

@@ -90,13 +90,7 @@ class Item:
 
 
 def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -> Item:
-    """Check what is to be charged.
-
-    Raises:
-        InvalidArgument: it has no curve.
-        InvalidEntry: the count is not an integer from 1 to 10^12, or the JSON is too long.
-        RelationMismatch: the relation stated differs from the mechanism's.
-    """
+    """Check what is to be charged."""
     runs = whole("count", count, "how many times the mechanism runs", most=MOST_RUNS, error=InvalidEntry)
     curve, stated = priced(item, relation)
     if isinstance(item, Curve):
@@ -148,12 +142,7 @@ Reader = Callable[[Curve | Chargeable, int, Relation | None], Item]
 def read_requests(
     action: Opening, charges: Iterable[tuple[Curve | Chargeable, Terms]], expires_in: float | None, now: datetime
 ) -> list[Request]:
-    """What is asked, checked as far as that goes without the dataset; reservations lapse `expires_in` seconds after `now`.
-
-    Raises:
-        InvalidArgument, InvalidEntry, RelationMismatch: a keyword is unknown, or a value is none that can be charged.
-        KeyConflict: a key pays for two charges of one batch.
-    """
+    """What is asked, checked as far as that goes without the dataset; reservations lapse `expires_in` seconds after `now`."""
     read, expires = _reader(), _expiry(expires_in, now)
     found = [_read_request(action, item, terms, expires, read) for item, terms in charges]
     keys = [request.key for request in found]

@@ -92,11 +92,7 @@ def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
 
 
 def returned(limit: Budget, opening: Entry, ran: str | None, package: str) -> Price:
-    """What a void, or a release of which `ran` is the curve, takes out by this package: never more than another one put in.
-
-    Raises:
-        InvalidEntry: what ran is no part of what was reserved.
-    """
+    """What a void, or a release of which `ran` is the curve, takes out by this package: never more than another one put in."""
     full = price_in(limit, opening.curve or "", opening.count)
     back = full if ran is None else _unused(limit, opening.curve or "", opening.count, ran)
     if opening.package == package:

@@ -35,11 +35,7 @@ def checked_window(value: object) -> Window:
 
 
 def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The accounts that a charge is held against, in order: the periods whose rows it reads.
-
-    Raises:
-        InvalidEntry: a period is missing, not of the window's form, or given although the budget covers all rows together.
-    """
+    """The accounts that a charge is held against, in order: the periods whose rows it reads."""
     if window == "whole":
         if period is not None:
             raise InvalidEntry("period must be left out: this dataset has one budget for all its rows together")
@@ -97,11 +93,7 @@ def period_at(window: Window, number: int) -> str:
 
 
 def enclosing(window: Window, period: str, wider: Window) -> set[str]:
-    """Every period of a wider window that some day of the period lies in: one, or two for a week at its border.
-
-    Raises:
-        InvalidEntry: the period is before the year 1 or after 9998, where there are no dates.
-    """
+    """Every period of a wider window that some day of the period lies in: one, or two for a week at its border."""
     number = ordinal(window, period)
     try:
         first, after = (_first_day(window, step) for step in (number, number + 1))

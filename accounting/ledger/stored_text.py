@@ -60,11 +60,7 @@ def digest(text: str) -> str:
 
 
 def read_json(text: str | bytes) -> dict[str, Any]:
-    """The object that `text` holds. Nothing it names is imported or called.
-
-    Raises:
-        InvalidEntry: not JSON, not an object, a key given twice, a NaN, or nested beyond reason.
-    """
+    """The object that `text` holds. Nothing it names is imported or called."""
     try:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError):

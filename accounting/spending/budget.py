@@ -276,11 +276,7 @@ __all__ = ["NOTHING", "Budget", "Form", "Measure", "Price", "Remaining"]
 
 
 def checked_budget(budget: object) -> Budget:
-    """A budget, if it is one.
-
-    Raises:
-        InvalidArgument: it is not.
-    """
+    """A budget, if it is one."""
     if not isinstance(budget, Budget):
         raise InvalidArgument(f"budget must be a Budget, not {type(budget).__name__}: state one, as Budget(epsilon=1.0)")
     return budget

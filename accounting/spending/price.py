@@ -85,11 +85,7 @@ def main_cost(curve: Curve, measure: Measure) -> float:
 
 
 def itemised(curve: Curve, measure: Measure) -> Price | None:
-    """The price of `curve`, rounded up; None if it is infinite or beyond what a price can count.
-
-    Raises:
-        InvalidCurve: a cost or probability of it is NaN or negative: charging that would give budget back.
-    """
+    """The price of `curve`, rounded up; None if it is infinite or beyond what a price can count."""
     main = main_cost(curve, measure)
     if not (main >= 0 and 0 <= curve.delta0 <= 1):
         raise InvalidCurve(f"{type(curve).__name__} has a NaN or negative cost, or no probability as delta0: it is no guarantee")

@@ -112,11 +112,7 @@ class Clip:
         return Fraction(1, _ONE)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(m,) sums of these weights in score units, exactly.
-
-        Raises:
-            EventLogError: more users than 2^33 share an item, which a float does not hold.
-        """
+        """(m,) sums of these weights in score units, exactly."""
         if len(units) and int(units.max()) >= MOST_EXACT:
             raise EventLogError("clipped counts of more than 2^33 users are not exact: split the log")
         return units.astype(np.float64) / _ONE

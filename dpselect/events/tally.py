@@ -60,12 +60,7 @@ class Tally(NotPickled):
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Questions of one thread, while no other asks.
-
-        Raises:
-            EventLogError: it is closed.
-            ForeignProcess: it was made before a fork.
-        """
+        """Questions of one thread, while no other asks."""
         with self.ended.turn() as ended:
             if ended:
                 raise EventLogError(ended)
@@ -73,11 +68,7 @@ class Tally(NotPickled):
 
     @contextmanager
     def release(self) -> Iterator[None]:
-        """A turn that draws: whatever fails or is interrupted in it closes the table.
-
-        Raises:
-            EventLogError, ForeignProcess: as for `turn`.
-        """
+        """A turn that draws: whatever fails or is interrupted in it closes the table."""
         with self.turn():
             self.ended.value = _FAILED
             yield

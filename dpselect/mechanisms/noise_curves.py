@@ -32,11 +32,7 @@ def ratio_up(numerator: float, denominator: float) -> float:
 
 
 def rate_down(epsilon: float, span: float) -> float:
-    """epsilon / span, nats per unit of what changes by `span`, as the greatest float that is not above it.
-
-    Raises:
-        InvalidMechanism: that is 0.
-    """
+    """epsilon / span, nats per unit of what changes by `span`, as the greatest float that is not above it."""
     quotient = min(epsilon / span, sys.float_info.max)
     fits = math.isfinite(span) and Fraction(quotient) * Fraction(span) <= Fraction(epsilon)
     rate = quotient if fits else math.nextafter(quotient, 0.0)
@@ -55,11 +51,7 @@ def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candi
 
 
 def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
-    """All of scores + scale * noise, values and order included. Theorem H2.
-
-    Raises:
-        InvalidMechanism: the noise is neither gaussian nor laplace, or nothing bounds the norm that it pays for.
-    """
+    """All of scores + scale * noise, values and order included. Theorem H2."""
     norms = {"gaussian": sensitivity.l2_of, "laplace": sensitivity.l1_of}
     if noise not in norms:
         raise InvalidMechanism(f"noise={noise!r} cannot show the values it was added to: use gaussian or laplace noise")
@@ -125,11 +117,7 @@ def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) ->
 
 
 def fresh_values(scale: float, sensitivity: Sensitivity, k: int | None, noise: NoiseName = "laplace") -> Curve:
-    """Fresh noise on the scores of at most k candidates that are released already; k None for any number. Theorem H3.
-
-    Raises:
-        InvalidMechanism: as for `vector`.
-    """
+    """Fresh noise on the scores of at most k candidates that are released already; k None for any number. Theorem H3."""
     whole = vector(noise, scale, sensitivity, k)
     moved = [number for number in (k, sensitivity.l0) if number is not None]
     if not isinstance(whole, LaplaceDP) or not moved:
@@ -139,11 +127,7 @@ def fresh_values(scale: float, sensitivity: Sensitivity, k: int | None, noise: N
 
 
 def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:
-    """Refuse Gaussian noise whose cost nothing bounds.
-
-    Raises:
-        InvalidMechanism: neither the number of candidates nor the number of scores a user can change is stated.
-    """
+    """Refuse Gaussian noise whose cost nothing bounds."""
     if noise == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
         raise InvalidMechanism(
             "noise='gaussian' needs candidates= (the public number of candidates) or a sensitivity with l0= or l2=: without one "

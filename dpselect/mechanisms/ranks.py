@@ -172,11 +172,7 @@ def blocks(matrix: Numbers, cells: int = 1 << 16) -> Iterator[Numbers]:
 
 
 def count_blocks(matrix: Numbers) -> Iterator[Numbers]:
-    """The `blocks` of a matrix of counts.
-
-    Raises:
-        InvalidScores: the matrix contains a negative number, which is no count.
-    """
+    """The `blocks` of a matrix of counts."""
     if np.any(matrix < 0):
         raise InvalidScores(
             "matrix contains a negative number: this mechanism takes a candidate that is not there as one with count 0, so it "

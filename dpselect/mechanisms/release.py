@@ -81,11 +81,7 @@ def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler)
 
 
 def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1) -> float:
-    """How far released values lie from their scores at most, score units, with this probability for all of so many at once.
-
-    Raises:
-        InvalidRequest: `confidence` is not in (0, 1), or `among` is less than 1.
-    """
+    """How far released values lie from their scores at most, score units, with this probability for all of so many at once."""
     if not 0 < confidence < 1:
         raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
     if among < 1:

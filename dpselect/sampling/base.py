@@ -148,9 +148,6 @@ class Sampler(ABC):
 
         (k,) each, largest first. Exact for every sampler (Theorem X6); nothing of the size of the candidates is held, unless
         `self.constant_work` asks for a noise each.
-
-        Raises:
-            TooManyCandidates: `self.constant_work`, and more than 50,000,000 candidates.
         """
         chosen = self._grouped(values, multiplicities, noise, scale, k)
         return chosen.index, chosen.member

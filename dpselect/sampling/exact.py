@@ -108,11 +108,7 @@ def _below(level: float, top: float, scale: float) -> float:
 
 
 def grouped_drawn_all(problem: Problem, multiplicities: Indices, drawn: Callable[[Problem], Entries] = drawn_all) -> Entries:
-    """The same, with the noise of every candidate drawn.
-
-    Raises:
-        TooManyCandidates: there are more than 50,000,000.
-    """
+    """The same, with the noise of every candidate drawn."""
     require_drawable(int(multiplicities.sum(dtype=object)))
     group = np.repeat(np.arange(len(multiplicities)), multiplicities)
     chosen = drawn(problem.at(group))

@@ -89,11 +89,7 @@ def to_dp_accounting(loss: Loss, interval: float) -> PrivacyLossDistribution:
 
 
 def require_bearable(reach: float, interval: float) -> None:
-    """Refuse a grid that would fill the memory, losses reaching to about `reach` nats either way.
-
-    Raises:
-        InvalidArgument: the interval is no finite number > 0, or the losses span more than 2^24 of it.
-    """
+    """Refuse a grid that would fill the memory, losses reaching to about `reach` nats either way."""
     if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < math.inf:
         raise InvalidArgument(f"interval={str(interval)[:30]} must be a finite number > 0, in nats")
     if not 2 * reach <= MOST_CELLS * interval:

@@ -29,11 +29,7 @@ _RUNNING: ContextVar[bool] = ContextVar("a run is under way", default=False)
 
 
 def require_no_run() -> None:
-    """Refuse to charge where the caller's function is running: what it charged would tell how many runs there are.
-
-    Raises:
-        InvalidRequest: a run is under way in this thread or task.
-    """
+    """Refuse to charge where the caller's function is running: what it charged would tell how many runs there are."""
     if _RUNNING.get():
         raise InvalidRequest("a run of RepeatAndSelect may not be charged: the number of charges would tell that of the runs")
 

@@ -58,11 +58,7 @@ def read_top(scores: Scores, kbar: int) -> Top:
 
 
 def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
-    """Positions and values of the `count` highest counts, highest first, without those that nobody touched if observed.
-
-    Raises:
-        InvalidScores: the scores are utilities, for which a candidate that is not there has no score.
-    """
+    """Positions and values of the `count` highest counts, highest first, without those that nobody touched if observed."""
     if scores.kind != "counts":
         raise InvalidScores(
             f"kind={scores.kind!r} is refused: this mechanism takes a candidate that is not there as one with count 0, so it "

@@ -162,10 +162,6 @@ class Payer:
     def require_room(self, job: Job) -> None:
         """Check that every batch that was not charged yet can be paid, before the first is drawn; the next one of a job that
         pays for what came out, which nobody knows beforehand.
-
-        Raises:
-            BudgetExceeded, Unaffordable: the budget does not allow it.
-            RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         same_relation(self.ledger.dataset(self.dataset).relation, job.mechanism.relation)
         total = self.total

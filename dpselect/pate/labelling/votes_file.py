@@ -56,9 +56,6 @@ def read_votes(path: Path, *, teachers: int | None = None, stacked: bool = False
         teachers: how many teachers there are, where the file does not tell.
         stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
         missing: as for `Ballots`.
-
-    Raises:
-        VotesFileError: there is no such file, it holds something else, or its votes are no ballots.
     """
     content = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)
     try:

@@ -131,11 +131,7 @@ def chunks(rounds: int, width: int) -> Iterator[int]:
 
 
 def outcomes(mechanism: Mechanism, levels: Levels, runs: Runs) -> Outcomes:
-    """What a release of `mechanism` may look like on this ranking; where bounding leaves scores to chance, on average over that.
-
-    Raises:
-        InvalidRequest: it is not planned yet.
-    """
+    """What a release of `mechanism` may look like on this ranking: where bounding leaves scores to chance, on average over it."""
     place = mechanism.traits.law
     if place is None:
         raise InvalidRequest(f"{type(mechanism).__name__} is not planned yet: no law of its quality is known")
