@@ -53,6 +53,21 @@ def test_an_import_loads_no_more_than_is_used(code: str, allowed: set[str]) -> N
     assert _loaded(code) <= allowed
 
 
+def test_a_command_ends_without_looking_for_garbage() -> None:
+    """The process gives everything back at its end, and does not search a hundred thousand objects for circles before."""
+    script = """
+import gc
+from dpselect.cli import main
+try:
+    main()
+except SystemExit as left:
+    print(left.code, len(gc.get_objects()) < 1000)
+"""
+    command = [sys.executable, "-c", script, "mechanisms"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.endswith("\n0 True\n")
+
+
 def test_a_plan_is_converted_by_dp_accounting() -> None:
     """The accountant reaches dp-accounting when it converts, not before."""
     composed = "import accounting as acc\nplan = acc.Accountant().compose(acc.ZCDP(rho=0.1), 3)"
