@@ -19,6 +19,7 @@ HEAVY = (
     "dp_accounting",
     "duckdb",
     "sqlalchemy",
+    "sqlalchemy.dialects.postgresql",
     "jinja2",
     "matplotlib",
     "pandas",

@@ -6,7 +6,7 @@ hands; an owner of the store can drop them.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Index, Integer, MetaData, String, Table, Text, literal_column
+from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
 metadata = MetaData()
 
@@ -70,13 +70,11 @@ entries = Table(
     Index("dpledger_entries_key", "dataset_id", "key", "period", "action", unique=True),
 )
 
-# Few rows of many: what every charge asks for, and what a refused one does.
-_ACTION = entries.c.action
-IS_QUOTA = literal_column("'quota'") == _ACTION
-LAPSES = entries.c.expires.is_not(None)
+# Few rows of many: what every charge asks for, and what a refused one does. As text, which both databases read the same: given to
+# SQLAlchemy as clauses they would load PostgreSQL's dialect, a twentieth of a short command's time, on SQLite too.
 PARTIAL = (
-    Index("dpledger_entries_quotas", entries.c.dataset_id, entries.c.seq, sqlite_where=IS_QUOTA, postgresql_where=IS_QUOTA),
-    Index("dpledger_entries_expiring", entries.c.dataset_id, entries.c.expires, sqlite_where=LAPSES, postgresql_where=LAPSES),
+    "dpledger_entries_quotas ON dpledger_entries (dataset_id, seq) WHERE action = 'quota'",
+    "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",
 )
 
 scopes = Table(

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, literal_column, select
 
 from accounting.errors import AccountingError
-from accounting.ledger.ddl import IS_QUOTA, entries, scopes
+from accounting.ledger.ddl import entries, scopes
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.lifecycle import Openings, doubt, price_in, returned
 from accounting.ledger.model import Dataset, Entry
@@ -36,7 +36,9 @@ class Held(NamedTuple):
     spent: Price
 
 
-_DECLARED = select(entries.c.seq, entries.c.quota).where(entries.c.dataset_id == bindparam("mine"), IS_QUOTA)
+# Written out, as in the index of the quotas: SQLite takes that for no parameter.
+_IS_QUOTA = entries.c.action == literal_column("'quota'")
+_DECLARED = select(entries.c.seq, entries.c.quota).where(entries.c.dataset_id == bindparam("mine"), _IS_QUOTA)
 _SPENT = select(scopes.c.account, scopes.c.main, scopes.c.failure).where(
     scopes.c.dataset_id == bindparam("mine"),
     scopes.c.quota == bindparam("revision"),

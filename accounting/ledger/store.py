@@ -139,7 +139,7 @@ def _quotas(connection: Connection) -> None:
         kind = ddl.entries.c[name].type.compile(connection.dialect)
         connection.exec_driver_sql(f"ALTER TABLE {ddl.entries.name} ADD COLUMN {name} {kind}")
     for index in ddl.PARTIAL:
-        index.create(connection, checkfirst=True)
+        connection.exec_driver_sql(f"CREATE INDEX IF NOT EXISTS {index}")
     ddl.metadata.create_all(connection, tables=[ddl.scopes])
     ddl.no_deletion(connection, ddl.scopes)
 
