@@ -24,7 +24,7 @@ from accounting.decimal_sum import decimal_sum
 from accounting.guarantee import Priced, joined, read_item
 from accounting.relation import Relation, same_relation
 
-_CURVE_TYPES: set[type] = set()
+_KINDS: dict[type, str] = {}  # of the curves: asking an abstract class is slow, and the types are few
 _MOST_LABELS = 20  # in a notebook
 _PARAMETER = attrgetter("parameter")
 _FEW = 4096  # distinct curves: beyond, building them one by one would dominate
@@ -86,15 +86,15 @@ class Accountant:
                 mechanisms, or `relation` with every bare curve.
             InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation is none of the two.
         """
-        bare = relation is None and type(item) in _CURVE_TYPES
-        curve, stated = (cast(Curve, item), None) if bare else _read(item, relation)
+        kind = None if relation is not None else _KINDS.get(type(item))
+        curve, stated = _read(item, relation) if kind is None else (cast(Curve, item), None)
         if type(count) is not int or not 0 <= count <= MOST_COUNT:
             count = whole("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
                 if stated is not None or self._relation is not None:
                     self._relation = joined(self._relation, stated, begun=bool(self._flat))
-                self._flat.extend((_kind(item) if label is None else label, curve, count))
+                self._flat.extend(((kind or _kind(item)) if label is None else label, curve, count))
         return self
 
     @property
@@ -178,9 +178,8 @@ class Accountant:
 
 
 def _read(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
-    # Asking an abstract class is slow: the kinds of curve are few and are remembered.
-    if type(item) in _CURVE_TYPES or isinstance(item, Curve):
-        _CURVE_TYPES.add(type(item))
+    if type(item) in _KINDS or isinstance(item, Curve):
+        _KINDS[type(item)] = _kind(item)
         return cast(Curve, item), same_relation(None, relation)
     return read_item(item, relation)
 
