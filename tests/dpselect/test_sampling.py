@@ -15,11 +15,11 @@ from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, EntropyUnavailable, SeededSampler
 from dpselect.sampling.lazy import precision
 
-# Eight tests at 1e-8: false alarm below 1e-6. The entropy source cannot be seeded, so the limits are wide.
-LIMIT = 1e-8
+LIMIT = 1e-8  # of draws from a seed
+UNSEEDED = 1e-10  # the entropy source has no seed, and a false alarm would be another one every time: below 1e-9 of each test
 
 
-@pytest.mark.parametrize("count", [1, 64, 65, 100_000])
+@pytest.mark.parametrize("count", [1, 64, 65, 50_000])
 def test_requests_never_repeat(count: int) -> None:
     """Two requests of the same size share no stream, short ones and ciphered ones alike."""
     source = EntropySampler()
@@ -46,7 +46,7 @@ def test_threads_do_not_share_a_stream() -> None:
     """Words drawn by many threads at once are all different."""
     source = EntropySampler()
     with ThreadPoolExecutor(8) as pool:
-        words = np.concatenate(list(pool.map(lambda _: source.words(5000), range(40))))
+        words = np.concatenate(list(pool.map(lambda _: source.words(2500), range(40))))
     assert len(np.unique(words)) == len(words)
 
 
@@ -55,7 +55,7 @@ def test_bits_are_balanced(source: EntropySampler | SeededSampler) -> None:
     """Each of the 64 bit positions is set half of the time."""
     words = source.words(200_000)
     ones = np.array([int((words >> np.uint64(bit) & np.uint64(1)).sum()) for bit in range(64)])
-    assert 64 * min(binomtest(int(one), 200_000).pvalue for one in ones) > LIMIT
+    assert 64 * min(binomtest(int(one), 200_000).pvalue for one in ones) > UNSEEDED
     assert np.abs(ones - 100_000).max() > 20  # no generator's bits are this even, but a counter's are
 
 
@@ -128,4 +128,4 @@ def test_threads_refine_side_by_side() -> None:
     with ThreadPoolExecutor(8) as pool:
         heads = sum(pool.map(lambda _: source.bernoulli(lambda: arb(1) / 3), range(6000)))
     assert ctx.prec == before
-    assert abs(heads - 2000) < 6 * np.sqrt(6000 * 2 / 9)
+    assert abs(heads - 2000) < 7 * np.sqrt(6000 * 2 / 9)

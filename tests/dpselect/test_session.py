@@ -264,7 +264,7 @@ def test_a_schedule_is_not_reserved_twice_under_one_key(session: Session, schedu
         session.schedule([(2, MECHANISM), (1, FLIP)], key="plan")
 
 
-LIMITED = dps.LimitedDomain(k=3, kbar=3, epsilon=0.1, delta=1e-6)
+LIMITED = dps.LimitedDomain(k=3, kbar=3, epsilon=0.1, delta=1e-12)  # the chance that an item of one user shows
 ONE = dps.Scores([9000, 1], sensitivity=SENSITIVITY, labels=["a", "b"], domain="observed")
 
 
@@ -335,7 +335,7 @@ def test_only_what_has_such_a_price_is_paid_so(filtered: Session) -> None:
 
 def test_a_session_of_queries_pays_for_the_runs_it_began(filtered: Session) -> None:
     """A session that is closed answers nothing more, and costs one run for every unstable query and one more, at most c."""
-    mechanism, ledger = dps.OnlineStableQueries(epsilon=0.1, delta=1e-6, c=4), filtered.ledger
+    mechanism, ledger = dps.OnlineStableQueries(epsilon=0.1, delta=1e-12, c=4), filtered.ledger
     for key, distances, runs in (("a", [0.0, 5000.0], 2), ("b", [5000.0], 1)):
         ledger.reserve("clicks", mechanism, key=key)
         ledger.commit("clicks", key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def refused(result: Any, status: int, *words: str) -> None:
     assert "Traceback" not in line
     for word in words:
         assert word in line, (word, line)
-    assert not any(number in line for number in ("613", "419", "2066", "1033"))
+    assert not re.search(r"(?<![\w-])(613|419|2066|1033)", line)  # but in the name of pytest's folder, which counts its runs
 
 
 def test_missing_file(run: Any, tmp_path: Path) -> None:

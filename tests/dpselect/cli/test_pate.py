@@ -85,7 +85,7 @@ def test_forms_of_votes(label: Run, tmp_path: Path, save: Callable[[Path], None]
         ("binary", "--epsilon", 4000, "--delta", 1e-6, "--threshold", 25),
         ("tau", "--sigma", 1, "--tau", 1),
         ("tau", "--epsilon", 4000, "--delta", 1e-6, "--tau", 1),
-        ("stable", "--rho", 1.0, "--failure-delta", 1e-6),
+        ("stable", "--rho", 2.0, "--failure-delta", 1e-6),
         ("stable", "--epsilon", 4000, "--delta", 1e-6, "--kbar", 2),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_ledger_pays(label: Run, votes: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "7 answered, 0 abstained" in text
     assert "buys 5 more rounds" in text
-    assert "48" not in text
+    assert not re.search(r"(?<![\w-])48(?!\d)", text)  # but in the name of pytest's folder, which counts its runs
     with acc.Ledger.open(url) as ledger:
         assert [entry.key for entry in ledger.entries("teachers") if entry.action == "charge"] == ["k/0", "k/1", "k/2"]
         assert ledger.verify().ok

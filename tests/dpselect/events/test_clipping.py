@@ -131,7 +131,7 @@ def test_a_second_look_at_chosen_items() -> None:
 
 def test_clipped_scores_feed_a_histogram() -> None:
     """What the reader declares is what SparseHistogram is configured with, under both relations; counts are refused."""
-    found = events.read(arrow(LOG), **COLUMNS, clip=1.0, max_items_per_user=50)
+    found = events.read(arrow(LOG), **COLUMNS, clip=1.0, max_items_per_user=50, salt="s")
     for relation in ("add_remove", "replace_one"):
         sensitivity = dps.Sensitivity.of_clipped(1.0, "l2", relation, 50)  # type: ignore[arg-type]
         mechanism = dps.SparseHistogram(k=5, scale=0.5, delta=1e-3, sensitivity=sensitivity)
