@@ -43,7 +43,7 @@ class TopStable(Mechanism):
 
     Example:
         >>> import dpselect as dps
-        >>> mechanism = dps.TopStable(k=2, kbar=3, epsilon=1.0, delta=1e-6)
+        >>> mechanism = dps.TopStable(k=2, kbar=3, epsilon=1.0, delta=1e-12)
         >>> sorted(mechanism.select(dps.Scores([9000, 8990, 10, 9], sensitivity=dps.Sensitivity())).indices)
         [0, 1]
     """
