@@ -32,7 +32,8 @@ class Frozen(BaseModel):
         try:
             return validate(data)
         except ValidationError as error:
-            raise cls.error_class(_explain(cls, error)) from None
+            why = "; ".join(_explain_one(cls, detail) for detail in error.errors(include_url=False))
+            raise cls.error_class(why) from None
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
@@ -97,10 +98,6 @@ class Frozen(BaseModel):
 def _alias(names: Mapping[str, str], given: str) -> str:
     """The alias of a field that is given by its name or alias."""
     return next((alias for alias, name in names.items() if given in (alias, name)), given)
-
-
-def _explain(cls: type[Frozen], error: ValidationError) -> str:
-    return "; ".join(_explain_one(cls, detail) for detail in error.errors(include_url=False))
 
 
 def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:

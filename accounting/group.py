@@ -61,10 +61,6 @@ def _composed(curve: curves.Composed, size: int) -> Curve:
     return curves.Composed.of([(count, group_privacy(part, size)) for count, part in curve.parts])
 
 
-def _tighter(curve: curves.Tighter, size: int) -> Curve:
-    return curves.tighter(*(group_privacy(member, size) for member in curve.curves))
-
-
 def _general(curve: Curve, size: int) -> Curve:
     """Any curve: by Renyi divergences and the pure epsilon if it has no bad event, else by its (epsilon, delta) guarantees."""
     if curve.delta0 > 0:
@@ -139,5 +135,5 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.ApproxDP: _approximate_dp,
     curves.Approximate: _by_profile,
     curves.Composed: _composed,
-    curves.Tighter: _tighter,
+    curves.Tighter: lambda curve, size: curves.tighter(*(group_privacy(member, size) for member in curve.curves)),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from collections.abc import Mapping
@@ -69,6 +70,17 @@ class Registry(Generic[M]):
             shown = repr(kind[:_SHOWN]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
             raise self._error(f"kind={shown} is no {self._what}: it must be one of {', '.join(sorted(self._known))}")
         return self._known[kind]
+
+    def read(self, text: str | bytes, *, writer: str, too_deep: str) -> M:
+        """The member that `writer` wrote as JSON; `too_deep` is said where it is nested deeper than it can be read."""
+        try:
+            data = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            raise self._error(f"the text is not JSON: pass what {writer} wrote") from None
+        try:
+            return self.build(data)
+        except RecursionError:
+            raise self._error(too_deep) from None
 
     def build(self, data: object) -> M:
         """The member that decoded JSON describes."""

@@ -125,7 +125,7 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
             yield _pld_epsilon(losses, delta)
         return
     yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
-    if _worth_converting(curve.core_epsilon) and delta > curve.delta0:
+    if curve.core_epsilon > 0 and delta > curve.delta0:
         found = renyi.rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
         if (losses := _composable(curve)) is not None:
@@ -148,10 +148,6 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
         yield _pld_delta(losses, epsilon)
     if (profile := _closed_form(curve)) is not None:
         yield Bound(profile(epsilon), "profile")
-
-
-def _worth_converting(core_epsilon: float) -> bool:
-    return core_epsilon > 0
 
 
 def _rounded_down(delta: float, delta0: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -153,14 +152,8 @@ class Curve(Frozen, ABC):
         Raises:
             InvalidCurve: not JSON, an unknown kind, values that are no guarantee, or curves nested too deeply to be read.
         """
-        try:
-            data = json.loads(text)
-        except (ValueError, TypeError, RecursionError):
-            raise InvalidCurve("the text is not JSON: pass what Curve.to_json wrote") from None
-        try:
-            return from_data(data)
-        except RecursionError:
-            raise InvalidCurve("the curves are nested too deeply: write the composition of their parts instead") from None
+        too_deep = "the curves are nested too deeply: write the composition of their parts instead"
+        return CURVES.read(text, writer="Curve.to_json", too_deep=too_deep)
 
     @final
     def to_dp_event(self, relation: Relation | None = None) -> DpEvent:

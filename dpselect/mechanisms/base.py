@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from typing import Annotated, Any, ClassVar, final
 
@@ -36,7 +35,7 @@ class Mechanism(Frozen, Summable, ABC):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        if "kind" in cls.model_fields:
+        if "kind" in cls.model_fields and not cls.model_fields["kind"].is_required():
             require_whole(cls)
             MECHANISMS.add(cls)
 
@@ -240,14 +239,8 @@ class Mechanism(Frozen, Summable, ABC):
         Raises:
             InvalidMechanism: not JSON, an unknown kind, or values outside their domain.
         """
-        try:
-            data = json.loads(text)
-        except (ValueError, TypeError, RecursionError):
-            raise InvalidMechanism("the text is not JSON: pass what Mechanism.to_json wrote") from None
-        try:
-            return from_data(data)
-        except RecursionError:
-            raise InvalidMechanism("the mechanisms are nested too deeply: no plan needs that") from None
+        too_deep = "the mechanisms are nested too deeply: no plan needs that"
+        return MECHANISMS.read(text, writer="Mechanism.to_json", too_deep=too_deep)
 
     def _check_observed(self) -> None:
         if not self.takes_observed:

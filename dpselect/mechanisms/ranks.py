@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, final
 
 import numpy as np
@@ -11,16 +11,13 @@ from numpy.typing import NDArray
 
 from dpselect.errors import InvalidScores
 from dpselect.sampling import Sampler
-from dpselect.sampling.heights import Floats, Indices
+from dpselect.sampling.heights import Floats, Indices, differences
 from dpselect.scores import Numbers, Scores
 
 
 def centred(values: Numbers) -> NDArray[np.float64]:
     """(m,) values minus their maximum as float64: rankings do not see a common shift, and large integers keep their gaps."""
-    if values.dtype == np.int64:
-        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
-        return -(values.max().astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
-    return np.asarray(values - values.max(), dtype=np.float64)
+    return differences(values, values.max())
 
 
 # Which of many numbers are among a few given ones, by hashing into cells: a search for each would cost more than a sort.
@@ -90,9 +87,7 @@ class Ranked:
     def below_top(self, ranks: Any) -> Floats:
         """Score of each rank minus the highest score; any shape."""
         picked = self._ascending[self.size - np.asarray(ranks)]
-        shape = picked.shape
-        with np.errstate(over="ignore"):
-            return centred(np.append(picked.ravel(), self._ascending[-1:]))[:-1].reshape(shape)
+        return differences(picked, self._ascending[-1])
 
     def half_below_top(self, ranks: Any) -> Floats:
         """Half of that, which no scores make overflow, rounded once."""
@@ -195,3 +190,23 @@ def ranked_rows(block: Numbers) -> Indices:
     """(rows, m) positions of every row's scores, highest first, ties by position."""
     ascending = np.argsort(block[:, ::-1], axis=1, kind="stable")
     return block.shape[1] - 1 - ascending[:, ::-1]
+
+
+def columns(flags: NDArray[np.bool_]) -> Indices:
+    """(rows, most) the columns that are set in every row, ascending; -1 after the last one."""
+    sizes = np.count_nonzero(flags, axis=1)
+    result = np.full((len(flags), max(1, int(sizes.max()))), -1, dtype=np.int64)
+    result[np.arange(result.shape[1]) < sizes[:, None]] = np.nonzero(flags)[1]
+    return result
+
+
+def joined(parts: Iterable[Indices]) -> Indices:
+    """Blocks of rows below each other, the narrower ones filled up with -1."""
+    held = list(parts)
+    widest = max(part.shape[1] for part in held)
+    result = np.full((sum(map(len, held)), widest), -1, dtype=np.int64)
+    start = 0
+    for part in held:
+        result[start : start + len(part), : part.shape[1]] = part
+        start += len(part)
+    return result

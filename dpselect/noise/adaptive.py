@@ -119,7 +119,13 @@ def _place(span: Span) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
     return np.full(fraction.size, span.anchor, dtype=np.intp), offset, span.length[:, None] * share
 
 
-def tail_integral_matrix() -> FloatArray:
+def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArray) -> FloatArray:
+    """(pieces, NODES) the integral from every node on, from the values there, the pieces' own integrals and their lengths."""
+    later = np.append(np.cumsum(pieces[:0:-1])[::-1], 0.0)
+    return np.asarray(length[:, None] * (integrand @ _TAILS.T) + later[:, None])
+
+
+def _tail_integral_matrix() -> FloatArray:
     """(NODES, NODES): values at a piece's nodes -> integrals from each node to its end, per unit length.
 
     Exact for the interpolating polynomial: with P_n the Legendre polynomials, P_n integrates from x to 1 to
@@ -129,6 +135,9 @@ def tail_integral_matrix() -> FloatArray:
     before = np.hstack([np.ones((NODES, 1)), legendre[:, : NODES - 1]])
     tails = before - legendre[:, 1:]
     return np.asarray(0.25 * tails @ (legendre[:, :NODES] * _UNIT_WEIGHTS[:, None]).T)
+
+
+_TAILS: Final = _tail_integral_matrix()
 
 
 # Refinement until two levels agree.

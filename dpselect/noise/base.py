@@ -47,7 +47,9 @@ class Noise(ABC):
 
     Every function maps an array of any shape elementwise to a float64 array of that shape; NaN maps to NaN.
     Relative error while the value is a normal double: about 1e-15 for pdf, cdf, sf and for their logarithms.
-    Public methods own conversion and the support; members write the formulas on the support only.
+    Public methods own conversion and the support. A member's `_pdf` to `_log_sf` are called at z >= `lower` only, infinities and
+    NaN included, and its inverses with probabilities in [0, 1] or their logarithms, all with floating-point warnings silenced:
+    what a formula gives at an end must be the limit there.
     """
 
     name: ClassVar[NoiseName]

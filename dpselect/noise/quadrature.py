@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpselect.noise import gumbel
-from dpselect.noise.adaptive import NODES, Kernel, build, differences, extent, outcome_integrals, refine, tail_integral_matrix
+from dpselect.noise.adaptive import NODES, Kernel, build, differences, extent, integrals_above, outcome_integrals, refine
 from dpselect.noise.base import FloatArray, InvalidNoiseArgument, Noise, as_floats
 
 _STEP: Final = 4.0  # noise units; halved at least once
@@ -159,8 +159,6 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
 # that the first r candidates come in this order, all above t. The outcome's probability is then the integral of
 # f_k * G_(k-1) times the F of every candidate not released.
 
-_TAILS: Final = tail_integral_matrix()
-
 
 class OrderIntegrator:
     """The functions of one score vector on one grid, pieces along the first of the two node axes."""
@@ -187,9 +185,7 @@ class OrderIntegrator:
     def _above(self, g: FloatArray, item: int) -> FloatArray:
         """G_r at the nodes from G_(r-1): the rest of the node's own piece, and all later pieces."""
         integrand = self._pdf[item] * g
-        pieces = (integrand * self._weight).sum(axis=1)
-        later = np.append(np.cumsum(pieces[:0:-1])[::-1], 0.0)
-        return as_floats(self._length[:, None] * (integrand @ _TAILS.T) + later[:, None])
+        return integrals_above(integrand, (integrand * self._weight).sum(axis=1), self._length)
 
     def _last(self, done: tuple[int, ...], g: FloatArray, item: int) -> float:
         below = np.prod(self._cdf[self._left((*done, item))], axis=0)

@@ -70,8 +70,10 @@ def read(path: Path | None) -> LedgerFile:
 
 def private(file: Path | None) -> SigningKey | None:
     """The key in a file, or else in the environment; None where there is neither."""
+    if file is not None:
+        return SigningKey.from_pem(read_text(file, InvalidEntry, "the key"))
     text = os.environ.get(_KEY)
-    return _read_key(file) if file is not None else SigningKey.from_pem(text) if text else None
+    return SigningKey.from_pem(text) if text else None
 
 
 def signed(heads: Heads, file: Path | None) -> Heads:
@@ -94,7 +96,3 @@ def trust(keys: Sequence[str] | None, rotations: Sequence[Path] | None) -> Trust
             raise InvalidRequest("--rotation needs the key that it starts at: give that with --trust")
         return None
     return Trust(keys, [Rotation.from_json(read_text(path, InvalidEntry)) for path in rotations or ()])
-
-
-def _read_key(path: Path) -> SigningKey:
-    return SigningKey.from_pem(read_text(path, InvalidEntry, "the key"))

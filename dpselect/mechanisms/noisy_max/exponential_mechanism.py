@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, final
 
-from pydantic import Field
-
 from accounting import BoundedRange
-from accounting.frozen import Positive
-from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max.positions import NoisyWinner, winner_traits
+from dpselect.mechanisms.noisy_max.positions import EpsilonWinner, winner_traits
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import Noise, by_name
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import NoiseName
 
 
 @final
-class ExponentialMechanism(NoisyWinner):
+class ExponentialMechanism(EpsilonWinner):
     """One candidate with probability proportional to exp(epsilon * score / range): the largest of Gumbel-noisy scores.
 
     Guarantee: BoundedRange(epsilon), Theorem C8. The cheapest choice under zCDP and Renyi accounting.
@@ -34,18 +29,8 @@ class ExponentialMechanism(NoisyWinner):
 
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:exponential")
-    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
-    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+    law: ClassVar[NoiseName] = "gumbel"
 
     @property
     def curve(self) -> BoundedRange:
         return BoundedRange(epsilon=self.epsilon)
-
-    @property
-    def scale(self) -> float:
-        """Scale of the Gumbel noise, in score units, rounded up."""
-        return ratio_up(self.sensitivity.range, self.epsilon)
-
-    @property
-    def _noise(self) -> tuple[Noise, float]:
-        return by_name("gumbel"), self.scale

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Curve
-from accounting.frozen import Count, Positive
+from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
-from dpselect.mechanisms.noise_curves import fresh_values, require_gaussian_width, shows_order, vector, winners_curve
-from dpselect.mechanisms.noisy_max.positions import expanded, largest
+from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, enumerable
+from dpselect.mechanisms.noise_curves import fresh_values, shows_order, vector, winners_curve
+from dpselect.mechanisms.noisy_max.positions import NoisyTopK, expanded, largest
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, half_width, public_grid, release, with_values
 from dpselect.mechanisms.traits import SCALE, Traits
@@ -22,7 +22,7 @@ from dpselect.noise import NoiseName, by_name, ordered_probabilities, top_set_pr
 
 
 @final
-class OneshotTopK(Mechanism):
+class OneshotTopK(NoisyTopK):
     """The k largest of score + scale * noise, all noise drawn once.
 
     Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). gaussian
@@ -67,28 +67,16 @@ class OneshotTopK(Mechanism):
         clips={"gaussian": "l2", "laplace": "l1"},
         law="dpselect.planning.laws.independent_noise:oneshot",
     )
-    k: Count = Field(description="an integer >= 1")
-    noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
-    scale: Positive = Field(description="a finite scale > 0, in score units")
-    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
-    candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
     value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")
     values: bool = Field(default=False, strict=True, description="true or false")
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
-        require_gaussian_width(self.noise, self.sensitivity, self.candidates)
-        if self.candidates is not None and self.candidates < self.k:
-            raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
         if self.values and self.value_scale is not None:
             raise ValueError("values=True shows the noise that chose, and value_scale adds fresh noise: state one of them")
         if self.values:
             vector(self.noise, self.scale, self.sensitivity, self.candidates)
         return self
-
-    @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
 
     @property
     def curve(self) -> Curve:

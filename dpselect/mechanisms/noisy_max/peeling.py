@@ -6,16 +6,14 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from accounting import Curve
-from accounting.frozen import Count, Positive
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
-from dpselect.mechanisms.noise_curves import require_gaussian_width, winner_curve
-from dpselect.mechanisms.noisy_max.positions import largest
+from dpselect.mechanisms.base import Indices, Numbers, Sampler, Scores, Selection, Selections, enumerable
+from dpselect.mechanisms.noise_curves import winner_curve
+from dpselect.mechanisms.noisy_max.positions import NoisyTopK, largest
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
@@ -23,7 +21,7 @@ from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name
 
 
 @final
-class PeelingTopK(Mechanism):
+class PeelingTopK(NoisyTopK):
     """k rounds of `ReportNoisyMax` with fresh noise, each on the candidates that are left; ordered.
 
     Guarantee: k times that of one round, by adaptive composition (Theorem A3).
@@ -52,22 +50,6 @@ class PeelingTopK(Mechanism):
         tried={"noise": get_args(NoiseName)[1:]},
         law="dpselect.planning.laws.independent_noise:peeling",
     )
-    k: Count = Field(description="an integer >= 1")
-    noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
-    scale: Positive = Field(description="a finite scale > 0, in score units")
-    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
-    candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
-
-    @model_validator(mode="after")
-    def _has_a_price(self) -> Self:
-        require_gaussian_width(self.noise, self.sensitivity, self.candidates)
-        if self.candidates is not None and self.candidates < self.k:
-            raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
-        return self
-
-    @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
 
     @property
     def curve(self) -> Curve:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, final
 
-from pydantic import Field
-
 from accounting import LaplaceDP
-from accounting.frozen import Positive
-from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.noisy_max.positions import NoisyWinner, winner_traits
+from dpselect.mechanisms.noisy_max.positions import EpsilonWinner, winner_traits
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import Noise, by_name
-from dpselect.sensitivity import Sensitivity
+from dpselect.noise import NoiseName
 
 
 @final
-class PermuteAndFlip(NoisyWinner):
+class PermuteAndFlip(EpsilonWinner):
     """The largest of scores with exponential noise, which has the law of permute-and-flip (McKenna and Sheldon 2020).
 
     Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate choice under pure
@@ -35,18 +30,8 @@ class PermuteAndFlip(NoisyWinner):
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:permute_and_flip")
-    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
-    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+    law: ClassVar[NoiseName] = "exponential"
 
     @property
     def curve(self) -> LaplaceDP:
         return LaplaceDP(epsilon=self.epsilon)
-
-    @property
-    def scale(self) -> float:
-        """Scale of the exponential noise, in score units, rounded up."""
-        return ratio_up(self.sensitivity.range, self.epsilon)
-
-    @property
-    def _noise(self) -> tuple[Noise, float]:
-        return by_name("exponential"), self.scale

@@ -16,7 +16,7 @@ from accounting.frozen import Positive, Probability
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import Floats, Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import count_blocks, highest, ranked_rows
+from dpselect.mechanisms.ranks import columns, count_blocks, highest, joined, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, Top, gap_shift, gaps_below, read_top, top_set
 from dpselect.mechanisms.traits import SCALE, Traits
@@ -198,9 +198,6 @@ def release_rows(
 ) -> Selections:
     """Choose a size, test the gap below it, release the set or nothing: for every row."""
     results = [sets_that_pass(block, kbar, choose, rule, source) for block in count_blocks(matrix)]
-    sizes = np.concatenate([members.sum(axis=1) for members, _ in results])
-    indices = np.full((len(sizes), max(1, int(sizes.max()))), -1, dtype=np.int64)
-    columns = np.concatenate([np.nonzero(members)[1] for members, _ in results])
-    indices[np.arange(indices.shape[1]) < sizes[:, None]] = columns
+    indices = joined(columns(members) for members, _ in results)
     complete = np.concatenate([passed for _, passed in results])
     return Selections(indices, ordered=False, requested=requested, complete=complete, reason=NOT_PASSED)

@@ -21,7 +21,7 @@ from dpselect.mechanisms.noisy_max.positions import expanded
 from dpselect.mechanisms.release import half_width, public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
-from dpselect.noise.adaptive import NODES, tail_integral_matrix
+from dpselect.noise.adaptive import NODES, integrals_above
 from dpselect.outcome import cells
 from dpselect.sampling.lazy import precision
 
@@ -189,7 +189,6 @@ def _steps(most: int) -> tuple[tuple[int, int], ...]:
 
 
 _REACH, _PIECE = 45.0, 0.25  # noise units above the threshold, and pieces of them, that the law is integrated over
-_TAILS = tail_integral_matrix()
 Places = tuple[int, ...]
 
 
@@ -227,13 +226,8 @@ class _Law:
         above = np.ones_like(others)
         density = [self._pdf[item] * (self._cell == cell)[:, None] for item, cell in zip(order, seen, strict=True)]
         for one in density[:-1]:
-            above = self._above(one * above)
+            above = integrals_above(one * above, self._pieces(one * above), self._length)
         return float(self._pieces(density[-1] * above * others).sum())
 
     def _pieces(self, integrand: Floats) -> Floats:
         return np.asarray(self._length * (integrand @ self._weight) / 2)
-
-    def _above(self, integrand: Floats) -> Floats:
-        """The integral from every node on."""
-        later = np.append(np.cumsum(self._pieces(integrand)[:0:-1])[::-1], 0.0)
-        return np.asarray(self._length[:, None] * (integrand @ _TAILS.T) + later[:, None])

@@ -105,8 +105,9 @@ class TopStable(Mechanism):
         top = read_top(scores, self.kbar)
         size = int(self._sizes(top.gaps[None], source)[0])
         stable = top_set(top, size)
-        chosen = stable[self._pick(scores, size, source)] if len(stable) > self.k else stable
-        return release(scores, chosen, ordered=False, requested=self.k, complete=len(chosen) == self.k, reason=_REASON)
+        if len(stable) > self.k:
+            stable = stable[self._pick_rows(_relative(scores.ranked(size)[1][None]), source)[0]]
+        return release(scores, stable, ordered=False, requested=self.k, complete=len(stable) == self.k, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         indices = np.concatenate([self._rows(block, source) for block in count_blocks(matrix)])
@@ -150,11 +151,8 @@ class TopStable(Mechanism):
         found = first(flags, 1)[:, 0]
         return np.where(found >= 0, self.search_order(gaps.shape[1])[found], 0)
 
-    def _pick(self, scores: Scores, size: int, source: Sampler) -> Indices:
-        """(k,) places in a stable set of size > k."""
-        return self._pick_rows(_relative(scores.ranked(size)[1][None]), source)[0]
-
     def _pick_rows(self, relative: Floats, source: Sampler) -> Indices:
+        """(rows, k) places in stable sets of one size > k."""
         if self.epsilon_em == 0:
             relative = np.zeros_like(relative)  # equal scores with independent noise: a set at random
         return source.top_k_rows(relative, by_name("gumbel"), self._pick_scale, self.k)

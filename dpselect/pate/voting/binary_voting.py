@@ -13,7 +13,7 @@ from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import blocks
+from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
@@ -72,7 +72,7 @@ class LevelVote(Vote, ABC):
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         coins = draws.Coins.of(matrix, self._level, self.sigma)
         passed = (coins.toss(block.ravel(), source).reshape(block.shape) for block in blocks(matrix))
-        return Selections(draws.joined(map(draws.columns, passed)), ordered=False, requested=None)
+        return Selections(joined(map(columns, passed)), ordered=False, requested=None)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(2.0**scores.size)  # labels are independent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
@@ -33,26 +32,6 @@ _GAUSSIAN = by_name("gaussian")
 def wide(block: Numbers) -> Numbers:
     """Counts in the 64-bit types that samplers and other mechanisms read."""
     return block.astype(np.int64) if block.dtype.kind == "i" else block
-
-
-def columns(flags: NDArray[np.bool_]) -> Places:
-    """(rows, most) the columns that are set in every row, ascending; -1 after the last one."""
-    sizes = np.count_nonzero(flags, axis=1)
-    result = np.full((len(flags), max(1, int(sizes.max()))), -1, dtype=np.int64)
-    result[np.arange(result.shape[1]) < sizes[:, None]] = np.nonzero(flags)[1]
-    return result
-
-
-def joined(parts: Iterable[Places]) -> Places:
-    """Blocks of rows below each other, the narrower ones filled up with -1."""
-    held = list(parts)
-    widest = max(part.shape[1] for part in held)
-    result = np.full((sum(map(len, held)), widest), -1, dtype=np.int64)
-    start = 0
-    for part in held:
-        result[start : start + len(part), : part.shape[1]] = part
-        start += len(part)
-    return result
 
 
 @final

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from accounting import Curve, Relation
 from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity
-from dpselect.mechanisms.ranks import blocks
+from dpselect.mechanisms.ranks import blocks, joined
 from dpselect.mechanisms.stability.gaps import Rank
 from dpselect.mechanisms.stability.large_gap import AnyRegularizer
 from dpselect.mechanisms.stability.stability_test import NOT_PASSED
@@ -82,7 +82,7 @@ class StableVoting(Vote):
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         stable = self.stable
         parts = [stable._select_many(draws.wide(block), source) for block in blocks(matrix, _CELLS)]
-        indices, complete = draws.joined(part.indices for part in parts), np.concatenate([part.complete for part in parts])
+        indices, complete = joined(part.indices for part in parts), np.concatenate([part.complete for part in parts])
         return Selections(indices, ordered=False, requested=None, complete=complete, reason=NOT_PASSED)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:

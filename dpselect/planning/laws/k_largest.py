@@ -62,20 +62,17 @@ class Contest:
         if not runs.fine:
             return replace(self, cells=_COARSE).outcomes(replace(runs, fine=True), ordered=ordered)
         hits, kept, released = (float(self._mean(worth)) for worth in (self.levels.rights, self._truth, self._members))
-        k, best = self.levels.k, self.levels.best
+        k, best, gated = self.levels.k, self.levels.best, self.gate is not None or self.opens > -math.inf
+        skips = self.cells < Contest.cells or len(self._edges) > self._most
         return Outcomes(
             exact_set=_one(self._exact_set()),
             recall=_one(hits / k),
             kept=_one(kept / best if best > 0 else 1.0),
-            released=_one(released / k if self._gated else 1.0),
+            released=_one(released / k if gated else 1.0),
             in_place=_one(self._in_place() / k) if ordered and runs.places else None,
             weights=np.ones(1),
-            error=ROUGH if self._skips else ERROR,
+            error=ROUGH if skips else ERROR,
         )
-
-    @property
-    def _gated(self) -> bool:
-        return self.gate is not None or self.opens > -math.inf
 
     @cached_property
     def _members(self) -> Floats:
@@ -103,10 +100,6 @@ class Contest:
     @property
     def _most(self) -> int:
         return _SCALES * self.cells
-
-    @property
-    def _skips(self) -> bool:
-        return self.cells < Contest.cells or len(self._edges) > self._most
 
     def _reach(self, count: float) -> float:
         """The x above which this many are expected; of all, the lowest that matters."""
