@@ -18,6 +18,12 @@ Debug = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
 K = Annotated[int, Option("--k", min=1, help="How many items to release.")]
+Value = Annotated[
+    str | None, Option("--value", metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
+]
+Time = Annotated[str | None, Option("--time", metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")]
+Header = Annotated[bool | None, Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names.")]
+Payer = Annotated[str | None, Option("--dataset", help="Dataset of the ledger whose budget pays.")]
 Epsilon = Annotated[
     float | None, Option("--epsilon", help="Budget of the whole release, in nats; the noise is chosen to spend it.")
 ]

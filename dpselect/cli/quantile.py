@@ -90,15 +90,13 @@ def quantile(
     salt: Annotated[str | None, Option(help="Salt of that choice. Default: a fresh random one.")] = None,
     relation: Annotated[Relation, Option(help="What neighbouring logs differ by, as for topk.")] = "add_remove",
     format: Annotated[Format, Option(help="Format of the log; auto goes by the name of the file.")] = "auto",
-    header: Annotated[
-        bool | None, Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names.")
-    ] = None,
+    header: options.Header = None,
     table: Annotated[str | None, Option(help="What to read of a database: a table.")] = None,
     query: Annotated[str | None, Option(help="What to read of a database: an SQL query.")] = None,
     buckets: Annotated[int | None, Option(min=1, help="Read the log in so many parts. Default: by size.")] = None,
     memory_limit: Annotated[str | None, Option(metavar="SIZE", help="Memory of the engine, 2GiB say.")] = None,
     ledger: Annotated[str | None, Option(help="Charge this ledger before anything is drawn.")] = None,
-    dataset: Annotated[str | None, Option(help="Dataset of the ledger whose budget pays.")] = None,
+    dataset: options.Payer = None,
     period: Annotated[list[str] | None, Option(help="Period whose rows the log holds; may be repeated.")] = None,
     key: Annotated[str | None, Option(help="Idempotency key: a second release under it is refused; as for topk.")] = None,
     output: Annotated[

@@ -55,13 +55,11 @@ def replay(
     clip_norm: Annotated[
         str | None, Option(metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")
     ] = None,
-    value: Annotated[
-        str | None, Option(metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
-    ] = None,
+    value: options.Value = None,
     value_clip: Annotated[
         str | None, Option(metavar="[LOW,]HIGH", help="What each user's sum of each item is cut to, as for topk.")
     ] = None,
-    time: Annotated[str | None, Option(metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")] = None,
+    time: options.Time = None,
     since: Annotated[str | None, Option(metavar="TIME", help="Read events from this time on.")] = None,
     until: Annotated[str | None, Option(metavar="TIME", help="Read events before this time.")] = None,
     time_zone: Annotated[str, Option(metavar="ZONE", help="Zone of times that state none.")] = "UTC",
@@ -74,9 +72,7 @@ def replay(
         str | None, Option(help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing.")
     ] = None,
     format: Annotated[Format | None, Option(help="Format of the log. Default: by the name of the file.")] = None,
-    header: Annotated[
-        bool | None, Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names.")
-    ] = None,
+    header: options.Header = None,
     table: Annotated[str | None, Option(help="Table of a postgresql:// log.")] = None,
     query: Annotated[str | None, Option(help="Query of a postgresql:// log.")] = None,
     memory_limit: Annotated[str | None, Option(metavar="SIZE", help="Memory of the engine before it spills to disk.")] = None,

@@ -59,7 +59,7 @@ def pate(
     ledger: Annotated[
         str | None, Option(help="Ledger that is charged before each batch. Default: one made beside the output.")
     ] = None,
-    dataset: Annotated[str | None, Option(help="Dataset of the ledger whose budget pays.")] = None,
+    dataset: options.Payer = None,
     period: Annotated[
         str | None, Option(help="Period whose rows the votes come from, where the dataset has a budget per period.")
     ] = None,

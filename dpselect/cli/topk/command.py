@@ -85,9 +85,7 @@ def topk(
             "part: the l2 norm, or l1 without --delta. Default: chosen by what is public.",
         ),
     ] = None,
-    value: Annotated[
-        str | None, Option(metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
-    ] = None,
+    value: options.Value = None,
     value_clip: Annotated[
         str | None,
         Option(
@@ -95,7 +93,7 @@ def topk(
             help="Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative (-50,50).",
         ),
     ] = None,
-    time: Annotated[str | None, Option(metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")] = None,
+    time: options.Time = None,
     since: Annotated[str | None, Option(metavar="TIME", help="Read events from this time on; it is public.")] = None,
     until: Annotated[str | None, Option(metavar="TIME", help="Read events before this time; it is public.")] = None,
     time_zone: Annotated[
@@ -141,7 +139,7 @@ def topk(
     ledger: Annotated[
         str | None, Option(help="Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.")
     ] = None,
-    dataset: Annotated[str | None, Option(help="Dataset of the ledger whose budget pays.")] = None,
+    dataset: options.Payer = None,
     period: Annotated[
         list[str] | None,
         Option(help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated."),
