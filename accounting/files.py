@@ -18,11 +18,7 @@ TEXT_BYTES = 2**26  # the longest text that is read as a whole: a plan's counts,
 
 
 def read_bytes(path: Path, error: type[AccountingError], what: str = "the file", most: int = TEXT_BYTES) -> bytes:
-    """All of a regular file that has at most `most` bytes; `what` is how messages call it.
-
-    Raises:
-        error: it is missing, no regular file (a device has no end), too large, or cannot be read.
-    """
+    """All of a regular file that has at most `most` bytes; `what` is how messages call it."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -37,11 +33,7 @@ def read_bytes(path: Path, error: type[AccountingError], what: str = "the file",
 
 
 def read_text(path: Path, error: type[AccountingError], what: str = "the file", most: int = TEXT_BYTES) -> str:
-    """`read_bytes` as text in UTF-8; a byte order mark is left out.
-
-    Raises:
-        error: likewise, or it is no UTF-8.
-    """
+    """`read_bytes` as text in UTF-8; a byte order mark is left out."""
     try:
         return read_bytes(path, error, what, most).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -49,12 +41,7 @@ def read_text(path: Path, error: type[AccountingError], what: str = "the file", 
 
 
 def require_new(path: Path, what: str = "the file") -> None:
-    """Check, before any work, that a new file can be made at `path`; `what` is how messages call it.
-
-    Raises:
-        OutputRefused: something is there already, a link that leads nowhere included; there is no such folder, or it may not be
-            written to.
-    """
+    """Check, before any work, that a new file can be made at `path`; `what` is how messages call it."""
     shown = f"{what} {_shown(path)}"
     if "\0" in str(path) or not path.name:
         raise OutputRefused(f"{shown} is no name of a file: name one")

@@ -220,11 +220,7 @@ def down(value: float) -> float:
 
 
 def randomised_response(noise: float, buckets: int) -> Curve:
-    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbours have different true answers.
-
-    Raises:
-        InvalidCurve: noise is not in (0, 1], or buckets is not an integer >= 1.
-    """
+    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbours have different true answers."""
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise InvalidCurve(f"num_buckets={buckets!r} must be an integer >= 1")
     if not 0 <= noise <= 1 or (noise == 0 and buckets > 1):
@@ -238,12 +234,7 @@ def randomised_response(noise: float, buckets: int) -> Curve:
 
 
 def discrete_laplace(rate: float, shift: int) -> Curve:
-    """Integer noise with probabilities proportional to exp(-rate |x|), neighbours `shift` apart.
-
-    Raises:
-        InvalidCurve: rate is not a number > 0, or shift is not an integer >= 1.
-        NoEquivalent: shift is above 200.
-    """
+    """Integer noise with probabilities proportional to exp(-rate |x|), neighbours `shift` apart."""
     if isinstance(rate, bool) or not 0 < rate < math.inf:
         raise InvalidCurve(f"noise_parameter={rate!r} must be a finite number > 0")
     if isinstance(shift, bool) or not isinstance(shift, int) or shift < 1:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting.arguments import whole
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.second_look import SecondLook
-from dpselect.selection import Label
+from dpselect.selection import Label, label_key
 from dpselect.sensitivity import Sensitivity
 
 Domain = Literal["public", "observed"]
@@ -294,5 +294,5 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
 
 def _label_rank(names: tuple[Label, ...]) -> NDArray[np.int64] | None:
     """Rank of every label, numbers before strings; None where the labels are in that order already."""
-    order = np.array(sorted(range(len(names)), key=lambda place: (isinstance(names[place], str), names[place])), dtype=np.int64)
+    order = np.array(sorted(range(len(names)), key=lambda place: label_key(names[place])), dtype=np.int64)
     return None if np.all(order[1:] > order[:-1]) else np.argsort(order)

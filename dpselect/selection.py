@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 Label = int | str
 
 
+def label_key(label: Label) -> tuple[bool, Label]:
+    """What sorts integers before text."""
+    return isinstance(label, str), label
+
+
 @final
 class Selection(Frozen):
     """A released selection, and nothing that was not released: pickled, copied, compared or listed, it is what its JSON says.

@@ -62,11 +62,7 @@ class _Snapshot:
 
 
 def verify(store: Store, heads: Heads | Sequence[Heads] | None, trust: Trust | None = None) -> Verification:
-    """Check all datasets; entries that are written meanwhile are left to the next run.
-
-    Raises:
-        InvalidEntry: keys are trusted, and there are no heads that they could have signed.
-    """
+    """Check all datasets; entries that are written meanwhile are left to the next run."""
     if trust is not None and not heads:
         raise InvalidEntry("trusted keys are those of heads: give the heads as well")
     with store.reader() as connection:

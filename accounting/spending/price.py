@@ -34,11 +34,7 @@ class Price(NamedTuple):
         return Price(max(0, self.main - other.main), max(0, self.failure - other.failure))
 
     def require_charge(self) -> None:
-        """Refuse what would give budget back.
-
-        Raises:
-            InvalidArgument: a part is negative or no whole number.
-        """
+        """Refuse what would give budget back."""
         if not all(type(part) is int and part >= 0 for part in self):
             raise InvalidArgument("a price with a negative or fractional part cannot be charged: prices are whole units >= 0")
 

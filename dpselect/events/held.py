@@ -24,12 +24,11 @@ from dpselect.events.reader import Options
 from dpselect.events.tally import Listed, Table, Tally
 from dpselect.events.time_window import window
 from dpselect.events.user_counts import Measured, signed
-from dpselect.mechanisms.release import label_key
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores
 from dpselect.second_look import SecondLook
-from dpselect.selection import Label, Selection
+from dpselect.selection import Label, Selection, label_key
 from dpselect.sensitivity import Sensitivity
 
 

@@ -16,7 +16,7 @@ from dpselect.noise import NoiseName, by_name
 from dpselect.outcome import cells
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection
+from dpselect.selection import Selection, label_key
 
 _LARGEST = 2**53  # beyond it a float64 is no longer every integer
 _LEAST_EXPONENT = -1074  # of the smallest float64
@@ -61,11 +61,6 @@ def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
     """These positions in an order that does not depend on the data: by label, or by position where there are none."""
     names = scores.labels
     return sorted(positions, key=int if names is None else lambda i: label_key(names[i]))
-
-
-def label_key(label: int | str) -> tuple[bool, int | str]:
-    """What sorts integers before text."""
-    return isinstance(label, str), label
 
 
 # Noisy values with noise of their own: drawn, and their law.

@@ -160,11 +160,7 @@ class Traits:
 
 
 def require_whole(member: type[BaseModel]) -> None:
-    """Refuse a class that is not all of a mechanism.
-
-    Raises:
-        TypeError: what it lacks, by name, or which trait names no field.
-    """
+    """Refuse a class that is not all of a mechanism."""
     where = f"{member.__module__}.{member.__name__}"
     if lacking := sorted(getattr(member, "__abstractmethods__", ())):
         raise TypeError(f"{where} lacks {', '.join(lacking)}: every mechanism defines them")

@@ -99,9 +99,6 @@ def explore(
             users are kept in more or fewer of them.
         mechanisms: how many of the best are drawn, >= 1.
         progress: called with (done, of how many) points.
-
-    Raises:
-        InvalidRequest: the shape is another one, or `mechanisms` is less than 1.
     """
     if shape.description != plan.shape or shape.size != plan.items:
         raise InvalidRequest(

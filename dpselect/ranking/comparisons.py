@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dpselect.errors import InvalidComparisons
-from dpselect.selection import Label
+from dpselect.selection import Label, label_key
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -45,7 +45,7 @@ class Comparisons:
         won, lost = _labels(winners, "winners"), _labels(losers, "losers")
         if len(won) != len(lost) or not won:
             raise InvalidComparisons("winners and losers must be two columns of the same length, with at least one comparison")
-        names = _catalogue({*won, *lost}) if items is None else _named(items)
+        names = tuple(sorted({*won, *lost}, key=label_key)) if items is None else _named(items)
         place = {name: i for i, name in enumerate(names)}
         self._set(items=names, _winners=_places(won, place), _losers=_places(lost, place), _weights=_weights(weights, len(won)))
         if np.any(self._winners == self._losers):
@@ -118,10 +118,6 @@ def _labels(column: Any, name: str) -> list[Label]:
     if not all(type(label) in (int, str) for label in labels):
         raise InvalidComparisons(f"{name} must be int or str with none missing: drop or convert such rows at the source")
     return labels
-
-
-def _catalogue(names: set[Label]) -> tuple[Label, ...]:
-    return tuple(sorted(names, key=lambda name: (isinstance(name, str), name)))
 
 
 def _named(items: Iterable[Label]) -> tuple[Label, ...]:

@@ -61,12 +61,7 @@ class Plan:
 
 
 def read_plan(steps: Sequence[Described]) -> Plan:
-    """The plan that `steps` describe, first step first.
-
-    Raises:
-        InvalidArgument: a count is no integer >= 0, a curve has no dominating pair, its inner order matters and is unknown, or a
-            range is wider than 100 nats.
-    """
+    """The plan that `steps` describe, first step first."""
     if isinstance(steps, Curve) or not isinstance(steps, Iterable):
         raise InvalidArgument(
             f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}: put it in a list"

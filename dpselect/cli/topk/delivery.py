@@ -57,14 +57,7 @@ TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _
 
 @dataclass
 class Delivery:
-    """Where one answer goes.
-
-    Attributes:
-        output: the file, or None.
-        as_json: whether standard output gets JSON.
-        defused: whether a CSV's text is changed where a spreadsheet would calculate with it.
-        failure: why there is no file.
-    """
+    """Where one answer goes; `failure` is why there is no file."""
 
     output: Path | None
     as_json: bool

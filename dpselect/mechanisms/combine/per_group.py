@@ -14,10 +14,9 @@ from accounting.frozen import Count
 from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, SensitivityMismatch
 from dpselect.mechanisms.base import AnyMechanism, Sampler, Scores, Selection, enumerable
 from dpselect.mechanisms.combine.with_values import Around
-from dpselect.mechanisms.release import label_key
 from dpselect.mechanisms.traits import Traits
 from dpselect.rounds import Rounds
-from dpselect.selection import Label
+from dpselect.selection import Label, label_key
 
 
 @final

@@ -196,14 +196,7 @@ _RATIOS = 2.0**-46  # of k and of a logarithm of a product of k ratios: above it
 
 @final
 class Levels:
-    """N(v) for one score vector, and draws of what is allowed at a random level.
-
-    Args:
-        ranked: the scores.
-        k: length of a sequence.
-        rate: nats per score unit.
-        cut: the loss at which all losses are cut; inf for none.
-    """
+    """N(v) for one score vector, and draws of what is allowed at a random level; losses are cut at `cut`, inf for none."""
 
     def __init__(self, ranked: Ranked, k: int, rate: float, cut: float) -> None:
         self._counts, self._rate = Counts(ranked, k), rate

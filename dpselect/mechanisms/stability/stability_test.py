@@ -34,11 +34,7 @@ NOT_PASSED = "stability test did not pass"
 class StabilityRule:
     """Pass iff max(gap, g) + scale * noise exceeds g + scale * (the noise's upper failure_delta quantile), g = `gap_shift`.
 
-    Attributes:
-        noise: name of the noise on the gap.
-        scale: of that noise, in counts.
-        failure_delta: the chance that a gap of g or less passes.
-        relation: decides g.
+    All in counts; `failure_delta` is the chance that a gap of g or less passes.
     """
 
     noise: GapNoise

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, ClassVar, Self, final
@@ -22,6 +21,7 @@ from accounting.ledger import Total
 from accounting.registry import kind_of
 from accounting.relation import same_relation
 from accounting.spending.budget import NOTHING, Price
+from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.spending.standing import shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism, Selection
@@ -29,7 +29,6 @@ from dpselect.mechanisms.traits import Pay
 from dpselect.pate.voting.confident_gnmax import ABSTAINED
 
 OWN_DATASET = "votes"
-_MAIN, _FAILURE = Decimal("1e-12"), Decimal("1e-18")
 
 
 class VotesFileError(InvalidRequest):
@@ -50,18 +49,9 @@ class JobDamaged(DpSelectError):
 
 @final
 class Job(Frozen):
-    """What is labelled and how; public configuration.
+    """What is labelled and how; public configuration. The mechanism knows all it needs, the number of teachers included.
 
-    Args:
-        key: of the job; batch b is charged under `key/b`.
-        mechanism: with all it needs to know, the number of teachers included.
-        rounds: how many, >= 1.
-        batch_size: rounds in a batch, >= 1.
-        ledger: identity of the ledger.
-        dataset: that pays.
-        period: whose rows the votes come from, where the dataset has a budget per period.
-        salt: of the rule by which ballots are cut.
-        pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
+    `pay="spent"` gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
     """
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -222,4 +212,4 @@ def _exact_budget(mechanism: Mechanism, rounds: int, batch_size: int) -> Budget:
     ample = Budget(rho=1e6, delta=0.999)
     job = Job(key="any", mechanism=mechanism, rounds=rounds, batch_size=batch_size, ledger="", dataset=OWN_DATASET)
     price = price_of(ample, job, list(range(job.batches)))
-    return Budget(rho=float_up(price.main, _MAIN), delta=float_up(price.failure, _FAILURE))
+    return Budget(rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT))

@@ -47,13 +47,7 @@ class Progress:
 
 @final
 class Labelling:
-    """A job at work, for a process that holds its folder.
-
-    Args:
-        spool: of the job.
-        payer: that is charged.
-        ballots: the votes, whose rounds are the job's.
-    """
+    """A job at work on ballots whose rounds are the job's, for a process that holds its folder."""
 
     def __init__(self, spool: Spool, payer: Payer, ballots: Ballots) -> None:
         self._spool, self._payer, self._ballots = spool, payer, ballots

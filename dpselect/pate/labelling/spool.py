@@ -59,12 +59,8 @@ class Spool:
     """The folder of one job. Use it while it is `held`: one process at a time draws.
 
     A copied folder is another folder with the same charges, and may draw the same batch. Labels count once the ledger has
-    accepted their claim, which it does for one draw of a batch; a draw that comes second is dropped unseen.
-
-    Attributes:
-        folder: where.
-        state: a random identity; the job's charges are bound to it.
-        job: what was begun.
+    accepted their claim, which it does for one draw of a batch; a draw that comes second is dropped unseen. The job's charges
+    are bound to the folder's `state`, a random identity.
     """
 
     def __init__(self, folder: Path, state: str, job: Job) -> None:

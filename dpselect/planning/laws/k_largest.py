@@ -220,12 +220,7 @@ def _others_at_most(chances: Floats, members: Floats, most: int) -> Floats:
 
 @final
 class _Sums:
-    """The number of independent successes, by its characteristic function on a grid of frequencies.
-
-    Args:
-        chances: (points, levels).
-        members: (levels,) how many have each chance.
-    """
+    """The number of independent successes, by its characteristic function: of (points, levels) chances (levels,) members each."""
 
     def __init__(self, chances: Floats, members: Floats) -> None:
         self._chances, self._members = chances, members
