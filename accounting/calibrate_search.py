@@ -1,264 +1,220 @@
-"""The search behind `calibrate`: what was probed, which side is costlier, and how the two ends close in."""
+"""The search behind `calibrate`: what is known, where to look, how to close in, what ends it, and what to say if in vain."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple, final
 
 from accounting.curves import Curve
 from accounting.errors import AccountingError, CalibrationError, InvalidArgument, Unaffordable
 from accounting.spending.budget import Budget
 
+_PROBES, _DECADES = 5, 15  # that begin a search: of a given bracket; to either side of 1
+_MOST = 1000  # probes: a limit anywhere among the floats is found by some 130
 _RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
-_BEYOND = 1.9e-9  # how far past the result the budget is seen to refuse
+_BEYOND, _FARTHEST = 1.9e-9, 300.0  # logarithms of how far past the result the budget is seen to refuse; of the widest stride
 _SLACK = 1e-6  # relative noise of a cost that is no break of monotony
 _SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised cost may waver
 _NUDGE = 1.001  # two probes this far apart show the direction of the cost
+_NEAREST, _WIDE = 4, 0.3  # costs that a guess goes by; the most, in logarithms, that its two ends lie to either side of it
 _MOST_THOROUGH = 5  # accounts, each of which takes some hundredths of a second up to half a second
 _FINE, _SHORT, _SAFELY = 1e-4, 2e-5, 1e-9  # logarithmic steps that are worth an account; short of the limit; below the limit
-_NEAREST, _WIDE = 4, 0.3  # costs that a guess goes by; the most, in logarithms, that its two ends lie to either side of it
 
 
 def checked_curve(found: object) -> Curve:
-    """What a family returned, if it is a curve.
-
-    Raises:
-        InvalidArgument: it is not.
-    """
+    """What a family returned, or its curve; InvalidArgument if it is no such thing."""
     curve = getattr(found, "curve", found) if not isinstance(found, Curve) else found
     if not isinstance(curve, Curve):
         raise InvalidArgument(f"the family returned a {type(found).__name__}: return a Curve, a mechanism or n * mechanism")
     return curve
 
 
-class Search:
-    """Costs of the parameters probed so far; None for a parameter outside the family's domain."""
+# -- what is known ----------------------------------------------------------------------------------------------------
+@final
+class Probes:
+    """All that was tried, only ever added to: `costs` of parameters in the family's domain, `errors` of those outside."""
 
     def __init__(self, family: Callable[[float], Curve], budget: Budget, charges: int | None = None) -> None:
-        self._family, self._budget, self._charges = family, budget, charges
-        self._costs: dict[float, float | None] = {}
-        self._outside: Exception | None = None
+        self.family, self.budget, self.charges = family, budget, charges
+        self.costs: dict[float, float] = {}
+        self.errors: dict[float, Exception] = {}
 
-    def probe(self, *parameters: float) -> None:
-        """Evaluate the cost at each parameter."""
+    def add(self, *parameters: float) -> None:
+        """Evaluate the cost at each parameter that was not tried before."""
         for parameter in parameters:
-            if parameter not in self._costs:
-                self._costs[parameter] = self._cost(parameter)
+            if parameter in self.costs or parameter in self.errors:
+                continue
+            if len(self.costs) + len(self.errors) == _MOST:
+                raise _in_vain(self, _ENDLESS)
+            try:
+                curve = self.family(parameter)
+            except (AccountingError, ValueError, ArithmeticError) as error:
+                self.errors[parameter] = error
+            else:
+                self.costs[parameter] = self._cost(checked_curve(curve))
 
-    def _cost(self, parameter: float) -> float | None:
-        try:
-            curve = self._family(parameter)
-        except (AccountingError, ValueError, ArithmeticError) as error:
-            self._outside = error
-            return None
-        if self._charges is None:
-            return self._budget.cost(checked_curve(curve))
-        return self._budget.cost_of_each(checked_curve(curve), self._charges)
-
-    # -- what is known ------------------------------------------------------------------------------------------------
+    def _cost(self, curve: Curve) -> float:
+        return self.budget.cost(curve) if self.charges is None else self.budget.cost_of_each(curve, self.charges)
 
     def admits(self, parameter: float) -> bool:
         """Whether the parameter is in the domain and within the budget."""
-        self.probe(parameter)
-        cost = self._costs[parameter]
-        return cost is not None and self._budget.covers(cost)
+        self.add(parameter)
+        return parameter in self.costs and self.budget.covers(self.costs[parameter])
 
-    def all_admitted(self) -> bool:
-        """Whether the cost varies and no probe was too costly or outside the domain."""
-        return self._rising() is not None and all(self.admits(parameter) for parameter in self._costs)
+    def tried(self) -> list[float]:
+        """Every parameter, in order."""
+        return sorted([*self.costs, *self.errors])
 
-    def is_bracketed(self) -> bool:
-        """Whether some probe in the domain is admitted and its neighbour on the costlier side is not."""
-        rising = self._rising()
-        ends = None if rising is None else self._ends(rising)
-        return ends is not None and ends[1] is not None
-
-    def probe_decade(self, decade: int) -> None:
-        """Probe 10^decade and 10^-decade, as far as they may matter; in pairs while the direction is unknown."""
-        rising = self._rising()
-        for side in self._open_sides(rising):
-            start = 10.0 ** (side * decade)
-            self.probe(start, *([] if rising is not None else [_NUDGE * start]))
-
-    def _open_sides(self, rising: bool | None) -> list[int]:
-        inside = self._inside()
-        sides = [1, -1]
-        if rising is not None:
-            up = rising == self.admits(inside[-1] if rising else inside[0])
-            sides = [1] if up else [-1]
-        ends = {1: max(self._costs, default=1.0), -1: min(self._costs, default=1.0)}
-        return [side for side in sides if not inside or self._costs[ends[side]] is not None]
-
-    def _inside(self) -> list[float]:
-        return sorted(parameter for parameter, cost in self._costs.items() if cost is not None)
-
-    def _rising(self, slack: float = _SLACK) -> bool | None:
+    def rising(self, slack: float = _SLACK) -> bool | None:
         """True if the cost rises with the parameter, False if it falls, None if no two probes differ."""
-        costs = [cost for parameter in self._inside() if (cost := self._costs[parameter]) is not None]
+        costs = [self.costs[parameter] for parameter in sorted(self.costs)]
         rises = all(a <= b * (1 + slack) for a, b in pairwise(costs))
         falls = all(a * (1 + slack) >= b for a, b in pairwise(costs))
         if not rises and not falls:
-            raise CalibrationError(
-                f"the cost is not monotone between {min(self._costs):g} and {max(self._costs):g}: calibrate needs a family whose "
-                "cost only rises or only falls with its parameter; narrow the bracket to one branch"
-            )
+            raise _in_vain(self, _NOT_MONOTONE)
         return None if rises and falls else rises
 
-    # -- the result ---------------------------------------------------------------------------------------------------
+    def towards_cost(self) -> list[float]:
+        """Every parameter, from the cheap side to the costly one; none while it is unknown which is which."""
+        return {True: self.tried(), False: self.tried()[::-1], None: []}[self.rising()]
 
-    def safe_end(self) -> float:
-        """The costliest admitted parameter, once the probes show where it must lie."""
-        if not self._inside() and self._outside is not None:
-            raise self._outside
-        self._nudge()
-        rising = self._rising()
-        if rising is None:
-            least = self._costs[self._inside()[0]]
-            told = "has no finite cost" if least == math.inf else f"costs the same, {self._versus(self._inside()[0])}"
-            raise CalibrationError(f"{self._tried()} {told}. {self._remedy()}")
-        ends = self._ends(rising) or self._from_the_edge(rising)
-        if ends is None:
-            cheapest = self._inside()[0 if rising else -1]
-            raise CalibrationError(
-                f"{self._budget!r} admits no parameter: {self._tried()} costs too much, the cheapest, {cheapest:g}, costs "
-                f"{self._versus(cheapest)}. Widen the bracket, or raise the budget or its delta"
-            )
-        safe, unsafe = ends
-        return safe if unsafe is None else self._close(safe, unsafe)
+    def ends(self) -> tuple[float, float | None] | None:
+        """The costliest admitted parameter and the next one on the costlier side, None if there is none."""
+        towards = self.towards_cost()[::-1]
+        pairs = zip(towards, [None, *towards], strict=False)
+        return next((pair for pair in pairs if self.admits(pair[0])), None)
 
-    def thorough_end(self, safe: float) -> float:
-        """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6) admits one; else `safe`.
 
-        That account is of one plan: separate charges are paid for by the filter.
-        """
-        rising, known = self._rising(), [parameter for parameter, cost in self._costs.items() if cost is not None]
-        if self._budget.form != "approximate" or rising is None or self._charges is not None:
-            return safe
-        if not self._thorough(safe) > 0:
-            return safe
-        step = 1.0 if rising else -1.0
-        room = abs(math.log((max(known) if rising else min(known)) / safe))
-        # Logarithms of how far beyond `safe`, and of the cost over the limit: nearly a line, of slope about one.
-        low, high, slope = (0.0, self._over(safe)), (math.inf, 0.0), 1.1
-        for _ in range(_MOST_THOROUGH):
-            aim = min(room, low[0] - low[1] / slope - _SHORT)
-            if aim <= low[0] + _FINE:
-                break
-            found = (aim, self._over(safe * math.exp(step * aim)))
-            slope = (found[1] - low[1]) / (found[0] - low[0])
-            low, high = (found, high) if found[1] <= -_SAFELY else (low, found)
-            # A cost in steps may be flat here.
-            slope = max(0.1, (high[1] - low[1]) / (high[0] - low[0]) if high[0] < math.inf else slope)
-        return safe * math.exp(step * low[0]) if low[0] else safe
+class Bracket(NamedTuple):
+    """An admitted parameter, and one on the costlier side of it that is refused."""
 
-    def _over(self, parameter: float) -> float:
-        """Logarithm of the thorough cost over the limit."""
-        return math.log(self._thorough(parameter) / self._budget.limit)
+    safe: float
+    unsafe: float
 
-    def _thorough(self, parameter: float) -> float:
-        return self._budget.cost(checked_curve(self._family(parameter)), thorough=True)
+    def at(self, share: float) -> float:
+        """The parameter at a share of the way to `unsafe`."""
+        return self.safe ** (1 - share) * self.unsafe**share
 
-    def _nudge(self) -> None:
-        """A single probe in the domain shows no direction: probe next to it, within what was probed."""
-        inside = self._inside()
-        if len(inside) == 1:
-            around = (inside[0] / _NUDGE, inside[0] * _NUDGE)
-            self.probe(*(parameter for parameter in around if min(self._costs) <= parameter <= max(self._costs)))
-
-    def _tried(self) -> str:
-        return f"every parameter tried from {min(self._costs):g} to {max(self._costs):g}"
-
-    def _versus(self, parameter: float) -> str:
-        return f"{self._costs[parameter]:g} against {self._budget.limit:g}"
-
-    def _remedy(self) -> str:
-        """Why a cost that is the same everywhere may be infinite: the form of the budget cannot pay for such curves."""
-        curve = checked_curve(self._family(self._inside()[0]))
-        try:
-            self._budget.price(curve)
-        except Unaffordable as error:
-            return str(error)
-        most = self._budget.delta if self._charges is None else self._budget.failure_of_each(self._charges)
-        if curve.delta0 > most:
-            return "Its bad events (delta0) are likelier than the delta of the budget allows: lower them, or raise the delta"
-        return "Check that the family uses its parameter, or widen the bracket"
-
-    def _ends(self, rising: bool) -> tuple[float, float | None] | None:
-        """The costliest admitted probe and the next one on the costlier side, None if there is none."""
-        towards_cost = sorted(self._costs, reverse=not rising)
-        admitted = [i for i, parameter in enumerate(towards_cost) if self.admits(parameter)]
-        if not admitted:
-            return None
-        last = admitted[-1]
-        return towards_cost[last], towards_cost[last + 1] if last + 1 < len(towards_cost) else None
-
-    def _from_the_edge(self, rising: bool) -> tuple[float, float] | None:
-        """Where the cheap side of the domain ends between two probes, look for an admitted parameter next to its edge."""
-        towards_cost = sorted(self._costs, reverse=not rising)
-        first = next(i for i, parameter in enumerate(towards_cost) if self._costs[parameter] is not None)
-        if first == 0:
-            return None
-        outside, inside = towards_cost[first - 1], towards_cost[first]
-        while _apart(outside, inside) > _RELATIVE:
-            middle = math.sqrt(outside) * math.sqrt(inside)
-            if self.admits(middle):
-                return middle, inside
-            outside, inside = (middle, inside) if self._costs[middle] is None else (outside, middle)
-        return None
-
-    def _close(self, safe: float, unsafe: float) -> float:
-        """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above the limit nearby."""
-        safe, unsafe = self._meet(safe, unsafe)
-        step = math.copysign(_BEYOND, unsafe - safe)
-        while self.admits(safe * math.exp(step)):
-            safe, unsafe = self._meet(*self._stride(safe * math.exp(step), step))
-        self._rising(_SLACK_NEARBY)
-        return self._narrowed_to(safe, unsafe, [float(f"{safe:.{digits}g}") for digits in (9, 6)])[0]
-
-    def _stride(self, safe: float, step: float) -> tuple[float, float]:
-        """Double the step until it leads out of the budget."""
-        while self.admits(further := safe * math.exp(step)):
-            safe, step = further, 2 * step
-        return safe, further
-
-    def _meet(self, safe: float, unsafe: float) -> tuple[float, float]:
-        """Bring the two ends together; every round at least halves the logarithm of their ratio."""
-        while (width := _apart(safe, unsafe)) > _RELATIVE:
-            safe, unsafe = self._narrowed(safe, unsafe, self._guesses(safe, unsafe, width))
-            if _apart(safe, unsafe) > width / 2:
-                safe, unsafe = self._narrowed(safe, unsafe, [0.5])
-        return safe, unsafe
-
-    def _guesses(self, safe: float, unsafe: float, width: float) -> list[float]:
-        """Shares of the way to `unsafe`: where the nearest costs, as a smooth curve, reach the limit; short of it and past it."""
-        points = [(self._surplus(parameter), parameter) for parameter in self._costs]
-        near = sorted((abs(over), over, math.log(parameter)) for over, parameter in points if math.isfinite(over))[:_NEAREST]
-        known = [(over, place) for _, over, place in near]
-        if len({over for over, _ in known}) < len(known) or len(known) < 2:
-            return [0.5]
-        place, rough = where_zero(known), where_zero(known[:-1])
-        share = (place - math.log(safe)) / (math.log(unsafe) - math.log(safe))
-        aside = max(min(abs(place - rough), _WIDE), 0.4 * _RELATIVE) / width
-        return [guess for guess in (share - aside, share + aside) if 0 < guess < 1]
-
-    def _surplus(self, parameter: float) -> float:
-        """Logarithm of the cost over the limit; infinite or NaN where it has none."""
-        cost = self._costs[parameter]
-        return math.log(cost) - math.log(self._budget.limit) if cost and math.isfinite(cost) else math.inf
-
-    def _narrowed(self, safe: float, unsafe: float, shares: list[float]) -> tuple[float, float]:
-        return self._narrowed_to(safe, unsafe, [safe ** (1 - share) * unsafe**share for share in shares])
-
-    def _narrowed_to(self, safe: float, unsafe: float, points: list[float]) -> tuple[float, float]:
+    def narrowed(self, probes: Probes, points: list[float]) -> Bracket:
+        """What is left of it after a try at each of the points that still lies inside."""
+        left = self
         for point in points:
-            if min(safe, unsafe) < point < max(safe, unsafe):
-                safe, unsafe = (point, unsafe) if self.admits(point) else (safe, point)
-        return safe, unsafe
+            if min(left) < point < max(left):
+                left = Bracket(point, left.unsafe) if probes.admits(point) else Bracket(left.safe, point)
+        return left
 
 
-def _apart(safe: float, unsafe: float) -> float:
-    return abs(math.log(unsafe) - math.log(safe))
+# -- where to look: until an admitted parameter lies beside a refused one ---------------------------------------------
+def spread(probes: Probes, low: float, high: float) -> None:
+    """Probe a given bracket at both ends and between."""
+    ratio = min(high / low, 1e308)  # the quotient may overflow
+    probes.add(low, *(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)), high)
+
+
+def outward(probes: Probes) -> None:
+    """Probe ever more distant decades around 1, on the sides that may matter; in pairs while the direction is unknown."""
+    probes.add(1.0, _NUDGE)
+    for decade in range(1, _DECADES + 1):
+        if (ends := probes.ends()) and ends[1] is not None:
+            return
+        nudges = (1.0,) if probes.towards_cost() else (1.0, _NUDGE)
+        for start in [10.0 ** (side * decade) for side in _open_sides(probes)]:
+            probes.add(*(nudge * start for nudge in nudges))
+    if (ends := probes.ends()) and ends[1] is None:
+        raise _in_vain(probes, _NO_COSTLIEST)
+
+
+def _open_sides(probes: Probes) -> list[int]:
+    """1 for up and -1 for down, unless the costs tell which; none beyond an edge of the domain."""
+    sides, tried, rising = [1, -1], probes.tried(), probes.rising()
+    if rising is not None:
+        sides = [1 if rising == probes.admits((max if rising else min)(probes.costs)) else -1]
+    return [side for side in sides if not probes.costs or tried[-1 if side > 0 else 0] in probes.costs]
+
+
+def _from_the_edge(probes: Probes, inside: float) -> tuple[float, float] | None:
+    """Where the cheap side of the domain ends before `inside`, its cheapest probe, an admitted parameter next to that edge."""
+    towards = probes.towards_cost()
+    outside = towards[max(0, towards.index(inside) - 1)]
+    while not _near_enough(outside, inside):
+        middle = math.sqrt(outside) * math.sqrt(inside)
+        if probes.admits(middle):
+            return middle, inside
+        outside, inside = (outside, middle) if middle in probes.costs else (middle, inside)
+    return None
+
+
+# -- how to close in, and what ends it --------------------------------------------------------------------------------
+def safe_end(probes: Probes) -> float:
+    """The costliest admitted parameter, once the probes show where it must lie."""
+    if not probes.costs:
+        raise [*probes.errors.values()][-1]
+    if len(probes.costs) == 1:  # it shows no direction: probe next to it, within what was probed
+        (inside,), tried = probes.costs, probes.tried()
+        probes.add(*(near for near in (inside / _NUDGE, inside * _NUDGE) if tried[0] <= near <= tried[-1]))
+    rising = probes.rising()
+    if rising is None:
+        least = min(probes.costs)
+        raise _in_vain(probes, _NO_COST if probes.costs[least] == math.inf else _ONE_COST, least, _remedy(probes, least))
+    cheapest_of = min if rising else max
+    ends = probes.ends() or _from_the_edge(probes, cheapest_of(probes.costs))
+    if ends is None:
+        raise _in_vain(probes, _TOO_COSTLY, cheapest_of(probes.costs))
+    safe, unsafe = ends
+    return safe if unsafe is None else _close(probes, Bracket(safe, unsafe))
+
+
+def _close(probes: Probes, bracket: Bracket) -> float:
+    """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above the limit nearby."""
+    bracket = _shrunk(probes, bracket)
+    step = math.copysign(_BEYOND, bracket.unsafe - bracket.safe)
+    while probes.admits(further := bracket.safe * math.exp(step)):
+        bracket = _shrunk(probes, _stride(probes, further, step))
+    probes.rising(_SLACK_NEARBY)
+    return bracket.narrowed(probes, [float(f"{bracket.safe:.{digits}g}") for digits in (9, 6)]).safe
+
+
+def _stride(probes: Probes, safe: float, step: float) -> Bracket:
+    """Double the step until it leads out of the budget."""
+    while probes.admits(further := safe * math.exp(step)):
+        if abs(step) > _FARTHEST:
+            raise _in_vain(probes, _NOT_MONOTONE)
+        safe, step = further, 2 * step
+    return Bracket(safe, further)
+
+
+def _shrunk(probes: Probes, bracket: Bracket) -> Bracket:
+    """Bring the two ends together; every round at least halves the logarithm of their ratio."""
+    while not _near_enough(*bracket):
+        left = bracket.narrowed(probes, _guesses(probes, bracket))
+        if _apart(*left) > _apart(*bracket) / 2:
+            left = left.narrowed(probes, [left.at(0.5)])
+        bracket = left
+    return bracket
+
+
+def _near_enough(one: float, other: float) -> bool:
+    """Whether the search between two ends stops."""
+    return _apart(one, other) <= _RELATIVE
+
+
+def _apart(one: float, other: float) -> float:
+    return abs(math.log(other) - math.log(one))
+
+
+def _guesses(probes: Probes, bracket: Bracket) -> list[float]:
+    """Short of and past where the costs nearest to the limit, as a smooth curve, reach it; the middle if they are no such."""
+    limit = math.log(probes.budget.limit)
+    over = [(math.log(cost) - limit, math.log(parameter)) for parameter, cost in probes.costs.items() if 0 < cost < math.inf]
+    near = sorted(over, key=lambda point: (abs(point[0]), point))[:_NEAREST]
+    if len(dict(near)) < len(near) or len(near) < 2:
+        return [bracket.at(0.5)]
+    place, rough = where_zero(near), where_zero(near[:-1])
+    share = (place - math.log(bracket.safe)) / (math.log(bracket.unsafe) - math.log(bracket.safe))
+    aside = max(min(abs(place - rough), _WIDE), 0.4 * _RELATIVE) / _apart(*bracket)
+    return [bracket.at(guess) for guess in (share - aside, share + aside) if 0 < guess < 1]
 
 
 def where_zero(points: list[tuple[float, float]]) -> float:
@@ -268,3 +224,68 @@ def where_zero(points: list[tuple[float, float]]) -> float:
         for i in range(len(points) - order):
             places[i] = (values[i + order] * places[i] - values[i] * places[i + 1]) / (values[i + order] - values[i])
     return places[0]
+
+
+def thorough_end(probes: Probes, safe: float) -> float:
+    """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6) admits one; else `safe`.
+
+    That account is of one plan: separate charges are paid for by the filter.
+    """
+    budget, rising = probes.budget, probes.rising()
+    if budget.form != "approximate" or rising is None or probes.charges is not None:
+        return safe
+    sign, room = (1 if rising else -1), _apart((max if rising else min)(probes.costs), safe)
+
+    def point(beyond: float) -> tuple[float, float]:
+        cost = budget.cost(checked_curve(probes.family(safe * math.exp(sign * beyond))), thorough=True)
+        return beyond, math.log(cost / budget.limit) if cost > 0 else -math.inf
+
+    # Logarithms of how far beyond `safe`, and of the cost over the limit: nearly a line, of slope about one.
+    low, high, slope = point(0.0), None, 1.1
+    if low[1] == -math.inf:
+        return safe
+    for _ in range(_MOST_THOROUGH):
+        aim = min(room, low[0] - low[1] / slope - _SHORT)
+        if aim <= low[0] + _FINE:
+            break
+        before, found = low, point(aim)
+        low, high = (found, high) if found[1] <= -_SAFELY else (low, found)
+        end = high or before
+        slope = max(0.1, (end[1] - low[1]) / (end[0] - low[0]))  # a cost in steps may be flat here
+    return safe * math.exp(sign * low[0])
+
+
+# -- what to say if in vain -------------------------------------------------------------------------------------------
+_NOT_MONOTONE = (
+    "the cost is not monotone between {least:g} and {most:g}: calibrate needs a family whose cost only rises or only falls "
+    "with its parameter; narrow the bracket to one branch"
+)
+_ENDLESS = "no end after {tried} parameters from {least:g} to {most:g}: the cost goes up and down; narrow the bracket"
+_NO_COSTLIEST = (
+    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried: there is no costliest one. "
+    "Give a bracket, or a smaller budget"
+)
+_NO_COST = "every parameter tried from {least:g} to {most:g} has no finite cost. {remedy}"
+_ONE_COST = "every parameter tried from {least:g} to {most:g} costs the same, {cost:g} against {limit:g}. {remedy}"
+_TOO_COSTLY = (
+    "{budget!r} admits no parameter: every parameter tried from {least:g} to {most:g} costs too much, the cheapest, "
+    "{at:g}, costs {cost:g} against {limit:g}. Widen the bracket, or raise the budget or its delta"
+)
+
+
+def _in_vain(probes: Probes, message: str, at: float = math.nan, remedy: str = "") -> CalibrationError:
+    tried, budget, cost = probes.tried(), probes.budget, probes.costs.get(at)
+    facts = {"least": tried[0], "most": tried[-1], "tried": len(tried), "decades": _DECADES, "remedy": remedy}
+    return CalibrationError(message.format(**facts, budget=budget, limit=budget.limit, at=at, cost=cost))
+
+
+def _remedy(probes: Probes, parameter: float) -> str:
+    """Why a cost that is the same everywhere may be infinite: the form of the budget cannot pay for such curves."""
+    curve, budget = checked_curve(probes.family(parameter)), probes.budget
+    try:
+        budget.price(curve)
+    except Unaffordable as error:
+        return str(error)
+    if curve.delta0 > (budget.delta if probes.charges is None else budget.failure_of_each(probes.charges)):
+        return "Its bad events (delta0) are likelier than the delta of the budget allows: lower them, or raise the delta"
+    return "Check that the family uses its parameter, or widen the bracket"

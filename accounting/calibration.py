@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
 from accounting.arguments import MOST_COUNT, whole
-from accounting.calibrate_search import Search, checked_curve
+from accounting.calibrate_search import Probes, checked_curve, outward, safe_end, spread, thorough_end
 from accounting.curves import Composed, Curve
 from accounting.errors import CalibrationError, InvalidArgument
 from accounting.spending.budget import Budget, checked_budget
 
 _Number = TypeVar("_Number", float, int)
-
-_PROBES = 5
-_DECADES = 15
 
 
 def calibrate(
@@ -30,7 +28,7 @@ def calibrate(
         family: maps a positive parameter to a curve; its cost may rise (an epsilon) or fall (a noise scale), not both. Where
             it raises an AccountingError, ValueError or ArithmeticError, the parameter is outside its domain, an interval.
         budget: what the curve may cost, as a plan that is fixed in advance.
-        bracket: least and greatest parameter to consider, both positive. If None, decades are searched outward from 1.
+        bracket: least and greatest parameter to consider, both from 2.23e-308. If None, decades are searched outward from 1.
         charges: how many separate charges of the curve the budget has to pay for, as `Budget.how_many` counts them; None for
             one plan.
 
@@ -50,17 +48,12 @@ def calibrate(
         0.0867
     """
     checked = None if charges is None else whole("charges", charges, "how many charges share the budget")
-    search = Search(_checked_family(family, "parameter"), checked_budget(budget), checked)
-    if bracket is not None:
-        search.probe(*_spread(*_checked(bracket)))
-        return search.thorough_end(search.safe_end())
-    _outward(search)
-    if search.all_admitted():
-        raise CalibrationError(
-            f"{budget!r} admits every parameter from 1e-{_DECADES} to 1e{_DECADES} that was tried: there is no costliest one. "
-            "Give a bracket, or a smaller budget"
-        )
-    return search.thorough_end(search.safe_end())
+    probes = Probes(_checked_family(family, "parameter"), checked_budget(budget), checked)
+    if bracket is None:
+        outward(probes)
+    else:
+        spread(probes, *_checked(bracket))
+    return thorough_end(probes, safe_end(probes))
 
 
 def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> int:
@@ -114,20 +107,6 @@ def _checked(bracket: tuple[float, float]) -> tuple[float, float]:
         low, high = map(float, bracket)
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgument("bracket must be two positive finite numbers, the smaller first") from None
-    if not 0 < low < high < math.inf:
-        raise InvalidArgument(f"bracket=({low!r}, {high!r}) must be two positive finite numbers, the smaller first")
+    if not sys.float_info.min <= low < high < math.inf:  # below, floats lie too far apart for the precision promised
+        raise InvalidArgument(f"bracket=({low!r}, {high!r}) must be two finite numbers >= 2.23e-308, the smaller first")
     return low, high
-
-
-def _spread(low: float, high: float) -> list[float]:
-    inner = [low * (high / low) ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)]
-    return [low, *inner, high]
-
-
-def _outward(search: Search) -> None:
-    """Probe ever more distant decades around 1, on the sides that may matter, until one parameter is admitted and one is not."""
-    search.probe_decade(0)
-    for decade in range(1, _DECADES + 1):
-        if search.is_bracketed():
-            return
-        search.probe_decade(decade)

@@ -192,15 +192,43 @@ def test_budgets_that_cannot_be_met() -> None:
         calibrate(lambda x: ApproxDP(epsilon=x, delta=1e-3), Budget(epsilon=1.0, delta=1e-6))
     with pytest.raises(CalibrationError, match="uses its parameter"):
         calibrate(lambda _: PureDP(epsilon=0.1), Budget(epsilon=1.0))
-    with pytest.raises(CalibrationError, match="no costliest"):
-        calibrate(lambda x: PureDP(epsilon=x / (1 + x)), Budget(epsilon=1.0 + 1e-9))
+    for least in (0.0, 5.0):  # whether or not the domain ends on the cheap side
+        with pytest.raises(CalibrationError, match="no costliest"):
+            calibrate(lambda x, least=least: PureDP(epsilon=x / (1 + x) if x > least else math.nan), Budget(epsilon=1.0 + 1e-9))
 
 
-@pytest.mark.parametrize("bracket", [(0.0, 1.0), (2.0, 1.0), (1.0, math.inf), (1.0, math.nan), (-1.0, 1.0), (1.0, 1.0)])
+@pytest.mark.parametrize(
+    "bracket", [(0.0, 1.0), (2.0, 1.0), (1.0, math.inf), (1.0, math.nan), (-1.0, 1.0), (1.0, 1.0), (5e-324, 1.0)]
+)
 def test_brackets_are_positive_and_in_order(bracket: tuple[float, float]) -> None:
-    """A bracket that is no pair of increasing positive finite numbers raises."""
+    """A bracket that is no pair of increasing positive finite numbers of full precision raises."""
     with pytest.raises(InvalidArgument, match="smaller first"):
         calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=1.0), bracket=bracket)
+
+
+@pytest.mark.parametrize("power", [1.0, -1.0])
+@pytest.mark.parametrize("bracket", [(1e-300, 1e300), (2.3e-308, 1.7e308)])
+def test_the_widest_brackets_end(bracket: tuple[float, float], power: float) -> None:
+    """However wide the bracket, no parameter outside it is tried, and the search ends, or says that there is no end."""
+    seen: list[float] = []
+
+    def scaled(x: float) -> float:
+        seen.append(x)
+        return x**power
+
+    assert calibrate(lambda x: PureDP(epsilon=scaled(x)), Budget(epsilon=8.0), bracket) == 8.0**power
+    with pytest.raises(CalibrationError, match=r"no finite cost\. GaussianDP has no finite pure epsilon"):
+        calibrate(lambda x: GaussianDP(mu=scaled(x)), Budget(epsilon=1.0), bracket)
+    assert (min(seen), max(seen)) == bracket
+
+
+def test_a_cost_that_never_stops_wavering_is_refused() -> None:
+    """The number of probes is bounded, and so is how far past a refused parameter admitted ones are looked for."""
+    fine = Budget(epsilon=1.0)
+    with pytest.raises(CalibrationError, match=r"no end after 1000 parameters from 0\.001 to 1e\+06: the cost goes up and down"):
+        calibrate(lambda x: PureDP(epsilon=x if not 1 < x < 1e3 else 1 + 1e-7 * math.sin(math.log(x) * 3e9)), fine, (1e-3, 1e6))
+    with pytest.raises(CalibrationError, match="not monotone"):
+        calibrate(lambda x: PureDP(epsilon=2.0 if x == 10 else 0.9), fine, (1.0, 10.0))
 
 
 @given(limit=st.integers(1, 10**9), unit=st.integers(1, 10**6))

@@ -51,3 +51,11 @@ def test_wrong_shares_are_refused() -> None:
             plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), BUDGET, best=best, reach=reach, relation="add_remove")
     with pytest.raises(acc.CalibrationError):
         plan_runs(lambda _: acc.PureDP(epsilon=3.0), BUDGET, best=0.1, relation="add_remove")
+    with pytest.raises(acc.CalibrationError, match="no finite cost"):
+        plan_runs(
+            lambda scale: acc.GaussianDP(mu=1 / scale),
+            acc.Budget(epsilon=1.0),
+            best=0.1,
+            bracket=(1e-300, 1e300),
+            relation="add_remove",
+        )
