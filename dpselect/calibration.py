@@ -17,6 +17,7 @@ from dpselect.mechanisms.base import MECHANISMS
 from dpselect.mechanisms.traits import INSTEAD, Knob, fields_of
 from dpselect.noise import NoiseName
 from dpselect.request import TopKRequest
+from dpselect.sensitivity import Sensitivity
 
 Family = Callable[[float], Mechanism]
 Bracket = tuple[float, float]
@@ -131,18 +132,19 @@ def knob_of(member: type[Mechanism]) -> Knob:
     return member.traits.noise
 
 
+def public_settings(k: int, candidates: int | None, sensitivity: Sensitivity) -> dict[str, Any]:
+    """What is public about a release, under the names that mechanisms have for it; k compete unless more are said to."""
+    stated = {name: getattr(sensitivity, name) for name in ("relation", "l0", "monotone")}
+    return {"k": k, "kbar": k, "candidates": candidates, "sensitivity": sensitivity, **stated}
+
+
 def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> dict[str, Any]:
     """The fields of the mechanism that follow from the request; what is None keeps the mechanism's own default."""
     fields = fields_of(member)
     public = {
-        "k": request.k,
+        **public_settings(request.k, request.candidates, request.sensitivity),
         "kbar": default_kbar(request.k),
         "noise": request.noise or _usual_noise(fields, budget),
-        "candidates": request.candidates,
-        "sensitivity": request.sensitivity,
-        "relation": request.sensitivity.relation,
-        "l0": request.sensitivity.l0,
-        "monotone": request.sensitivity.monotone,
         **member.traits.usual(request.k),
         **({} if request.kbar is None else {"kbar": request.kbar}),
     }

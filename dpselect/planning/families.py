@@ -14,7 +14,7 @@ import numpy as np
 from accounting import AccountingError
 from accounting.registry import kind_of
 from dpselect import mechanisms
-from dpselect.calibration import knob_of
+from dpselect.calibration import knob_of, public_settings
 from dpselect.counts import takes_its_own
 from dpselect.defaults import GENEROUS, two_steps
 from dpselect.mechanisms import Mechanism, members
@@ -107,7 +107,8 @@ class Family:
 
     def build(self, task: Task, part: Part, knob: float, failure: float | None) -> Mechanism:
         """The mechanism for one part of a task; settings that its price does not depend on have a first value."""
-        given = {**self._public(task, part), **self.traits.usual(part.k), **self.settings, self.knob.field: knob}
+        public = public_settings(part.k, task.candidates, self.sensitivity(task))
+        given = {**public, **self.traits.usual(part.k), **self.settings, self.knob.field: knob}
         if self.failure is not None:
             given[self.failure] = failure
         if task.counts is not None and takes_its_own(self.member, given):
@@ -149,18 +150,6 @@ class Family:
         if not (task.known or example.takes_observed):
             return "needs a public domain as it is configured"
         return "does not release the order" if task.order and not example.ordered else None
-
-    def _public(self, task: Task, part: Part) -> Settings:
-        sensitivity = self.sensitivity(task)
-        return {
-            "k": part.k,
-            "kbar": part.k,
-            "candidates": task.candidates,
-            "sensitivity": sensitivity,
-            "relation": sensitivity.relation,
-            "l0": sensitivity.l0,
-            "monotone": sensitivity.monotone,
-        }
 
 
 def families() -> tuple[Family, ...]:

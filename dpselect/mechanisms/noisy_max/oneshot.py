@@ -14,10 +14,10 @@ from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, enumerable
 from dpselect.mechanisms.noise_curves import fresh_values, shows_order, vector, winners_curve
-from dpselect.mechanisms.noisy_max.positions import NoisyTopK, expanded, largest
+from dpselect.mechanisms.noisy_max.positions import NoisyTopK, expanded, largest, noisy_traits
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, half_width, public_grid, release, with_values
-from dpselect.mechanisms.traits import SCALE, Traits
+from dpselect.mechanisms.traits import Traits
 from dpselect.noise import NoiseName, by_name, ordered_probabilities, top_set_probabilities
 
 
@@ -53,16 +53,11 @@ class OneshotTopK(NoisyTopK):
     """
 
     kind: Literal["oneshot_top_k"] = "oneshot_top_k"
-    traits: ClassVar[Traits] = Traits(
-        answers="top_k",
-        noise=SCALE,
+    traits: ClassVar[Traits] = noisy_traits(
         ordered=lambda mechanism: (
             mechanism.values or shows_order(mechanism.noise, mechanism.sensitivity, mechanism.candidates, mechanism.k)
         ),
-        most="k",
-        domain="public",
         values=lambda mechanism: mechanism.values or mechanism.value_scale is not None,
-        groups=True,
         tried={"noise": get_args(NoiseName)},
         clips={"gaussian": "l2", "laplace": "l1"},
         law="dpselect.planning.laws.independent_noise:oneshot",

@@ -13,10 +13,10 @@ import numpy as np
 from accounting import Curve
 from dpselect.mechanisms.base import Indices, Numbers, Sampler, Scores, Selection, Selections, enumerable
 from dpselect.mechanisms.noise_curves import winner_curve
-from dpselect.mechanisms.noisy_max.positions import NoisyTopK, largest
+from dpselect.mechanisms.noisy_max.positions import NoisyTopK, largest, noisy_traits
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import SCALE, Traits
+from dpselect.mechanisms.traits import Traits
 from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name
 
 
@@ -40,15 +40,8 @@ class PeelingTopK(NoisyTopK):
     """
 
     kind: Literal["peeling_top_k"] = "peeling_top_k"
-    traits: ClassVar[Traits] = Traits(
-        answers="top_k",
-        noise=SCALE,
-        ordered=True,
-        most="k",
-        domain="public",
-        groups=True,
-        tried={"noise": get_args(NoiseName)[1:]},
-        law="dpselect.planning.laws.independent_noise:peeling",
+    traits: ClassVar[Traits] = noisy_traits(
+        ordered=True, tried={"noise": get_args(NoiseName)[1:]}, law="dpselect.planning.laws.independent_noise:peeling"
     )
 
     @property

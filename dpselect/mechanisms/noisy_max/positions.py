@@ -14,7 +14,7 @@ from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Score
 from dpselect.mechanisms.noise_curves import ratio_up, require_gaussian_width
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import Traits
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name
 
 winner_traits = partial(Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True)
@@ -67,6 +67,10 @@ class EpsilonWinner(NoisyWinner, ABC):
     @property
     def _noise(self) -> tuple[Noise, float]:
         return by_name(self.law), self.scale
+
+
+noisy_traits = partial(Traits, answers="top_k", noise=SCALE, most="k", domain="public", groups=True)
+"""What a `NoisyTopK` is, but for what it shows and its law."""
 
 
 class NoisyTopK(Mechanism, ABC):
