@@ -177,7 +177,7 @@ def test_values_come_with_the_order() -> None:
     assert released.complete
     two = mechanism.model_copy(update={"k": 2}).select(scores, rng=np.random.default_rng(1))
     assert (two.labels, two.values) == (("c", "d"), released.values[:2])
-    four = mechanism.model_copy(update={"k": 4}).select(scores)
+    four = mechanism.model_copy(update={"k": 4}).select(scores, rng=np.random.default_rng(1))
     assert (len(four), four.complete) == (3, False)
 
 
@@ -200,9 +200,9 @@ def test_releases_of_the_exact_sampler_have_the_law(k: int | None) -> None:
     values = [mechanism.threshold, 2.5, mechanism.threshold]
     expected = mechanism.probabilities(dps.Scores(values, sensitivity=mechanism.covers))
     scores = dps.Scores(values, sensitivity=mechanism.covers)
-    assert misfit([tuple(mechanism.select(scores).indices or ()) for _ in range(1500)], expected) > 1e-9
+    assert misfit([tuple(mechanism.select(scores).indices or ()) for _ in range(1500)], expected) > 1e-10
     rows = mechanism.select_many(np.tile(values, (8000, 1)))
-    assert misfit([tuple(one.indices or ()) for one in rows], expected) > 1e-9
+    assert misfit([tuple(one.indices or ()) for one in rows], expected) > 1e-10
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_the_second_look_sees_released_labels_in_their_own_order() -> None:
 
     mechanism = dps.DiscoverThenSelect(discovery=FIND, selection=SELECT, candidates=3)
     scores = dps.Scores(
-        [800, 100, 900, 90, 70], labels=list("dcbae"), sensitivity=FEW, domain="observed", second=dps.SecondLook(look, FEW)
+        [800, 100, 900, 60, 40], labels=list("dcbae"), sensitivity=FEW, domain="observed", second=dps.SecondLook(look, FEW)
     )
     released = mechanism.select(scores)
     assert asked == [["b", "c", "d"]]

@@ -93,7 +93,7 @@ def test_a_number_that_many_have_is_chosen() -> None:
 
 
 def test_many_points_and_users_are_near_the_true_quantile() -> None:
-    """A thousand users on 10^12 points: within what 40 users of them span, but for a chance below e^-15."""
+    """A thousand users on 10^12 points: within what 40 users of them span, but for a chance below e^-44."""
     values = np.random.default_rng(3).normal(50, 10, 1000)
     quantile = dps.Quantile(q=0.9, low=0, high=1000, step=1e-9)
     mechanism = dps.ExponentialMechanism(epsilon=2.0, sensitivity=quantile.sensitivity)

@@ -238,7 +238,7 @@ def test_releases_from_a_cluster(session: Any) -> None:
             ),
         ):
             assert mechanism.select(held.scores()).labels == ("zoo", "pier")
-        oneshot = dps.OneshotTopK(k=3, noise="gumbel", scale=5.0)
+        oneshot = dps.OneshotTopK(k=3, noise="gumbel", scale=2.0)
         assert oneshot.select(held.scores(["park", "zoo", "moon", "pier"])).labels == ("zoo", "pier", "park")
 
 
