@@ -62,6 +62,16 @@ def test_only_the_top_counts_matter_in_an_unknown_domain() -> None:
     assert all(law == laws[0] for law in laws)
 
 
+def test_what_follows_an_item_that_is_far_ahead_has_its_law() -> None:
+    """LimitedDomain's law after an item beyond any weight that floats hold is the one without that item."""
+    mechanism = dps.LimitedDomain(k=3, kbar=3, epsilon=0.1, delta=0.2)
+    after = mechanism.probabilities(dps.Scores([10**6, 4, 1], sensitivity=S, domain="observed"))
+    alone = mechanism.model_copy(update={"k": 2}).probabilities(dps.Scores([4, 1], sensitivity=S, domain="observed"))
+    assert {outcome[1:]: chance for outcome, chance in after.items() if outcome[:1] == (0,)} == pytest.approx(
+        {tuple(place + 1 for place in outcome): chance for outcome, chance in alone.items()}, rel=1e-12
+    )
+
+
 @pytest.mark.parametrize(
     ("make", "error"),
     [

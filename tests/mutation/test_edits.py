@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import compileall
 import os
 import py_compile
@@ -21,8 +22,10 @@ ALL = [*EDITS, *NOISE_EDITS]
 
 @pytest.mark.parametrize("edit", ALL, ids=str)
 def test_an_edit_still_has_its_place(edit: Edit) -> None:
-    """What is to be replaced occurs once, and the tests are there: the list does not rot."""
-    assert (ROOT / edit.file).read_text().count(edit.old) == 1
+    """What is to be replaced occurs once, what it becomes is still Python, and the tests are there: the list does not rot."""
+    text = (ROOT / edit.file).read_text()
+    assert text.count(edit.old) == 1
+    ast.parse(text.replace(edit.old, edit.new))
     file, _, name = edit.tests.partition("::")
     assert f"def {name}(" in (ROOT / file).read_text()
 

@@ -153,8 +153,7 @@ class LimitedDomain(Mechanism):
         law: dict[Any, float] = {}
         for size, (floor, chance) in enumerate(zip(floors, chances, strict=True), start=self._least):
             exponents = self.epsilon * np.append(above[:size] - floor, self.margin_at(size))
-            weights = np.exp(exponents - exponents.max())
-            for outcome, probability in _prefixes(positions.tolist()[:size], weights, self.k).items():
+            for outcome, probability in _prefixes(positions.tolist()[:size], exponents, self.k).items():
                 law[outcome] = law.get(outcome, 0.0) + chance * probability
         return law
 
@@ -197,19 +196,19 @@ class LimitedDomain(Mechanism):
         return np.where(below, -1, order)
 
 
-def _prefixes(positions: list[int], weights: Floats, k: int) -> dict[tuple[int, ...], float]:
-    """Law of the sequence drawn without replacement, stopped by the last weight or after k."""
+def _prefixes(positions: list[int], exponents: Floats, k: int) -> dict[tuple[int, ...], float]:
+    """Law of the sequence drawn without replacement by weights of these logarithms, stopped by the last one or after k."""
     law: dict[tuple[int, ...], float] = {}
 
     def extend(taken: tuple[int, ...], probability: float) -> None:
         left = [i for i in range(len(positions)) if i not in taken]
         if len(taken) == k:
-            law[tuple(positions[i] for i in taken)] = float(probability)
+            law[tuple(positions[i] for i in taken)] = probability
             return
-        total = weights[left].sum() + weights[-1]
-        law[tuple(positions[i] for i in taken)] = float(probability * weights[-1] / total)
-        for i in left:
-            extend((*taken, i), probability * weights[i] / total)
+        *chances, stop = softmax(exponents[[*left, -1]], 1.0).tolist()
+        law[tuple(positions[i] for i in taken)] = probability * stop
+        for i, chance in zip(left, chances, strict=True):
+            extend((*taken, i), probability * chance)
 
     extend((), 1.0)
     return law
