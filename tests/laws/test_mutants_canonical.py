@@ -87,7 +87,7 @@ def test_forgotten_class_sizes_are_caught(monkeypatch: Patch, mechanism: dps.Mec
 
 
 def test_forgotten_class_sizes_are_caught_in_rows(monkeypatch: Patch) -> None:
-    """The same in select_many, whose classes are built elsewhere."""
+    """The same in select_many, whose classes are laid out once for all rows."""
     scores = dps.Scores([4, 3, 3, 1, 0, 0], sensitivity=HALF.covers)
     law = HALF.probabilities(scores)
 

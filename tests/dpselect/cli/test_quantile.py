@@ -45,7 +45,14 @@ def test_quantiles_and_their_price_are_printed(run: Any, paid: Path) -> None:
         2,
     )
     assert shown.exit_code == 0, shown.stderr
-    for words in ("40", "0.25", "0.75", "pure epsilon  2,", "0 to 100 in steps of 1", "nothing was recorded in a ledger"):
+    for words in (
+        "0.25  40",
+        "0.5   40",
+        "0.75  40",
+        "pure epsilon  2,",
+        "0 to 100 in steps of 1",
+        "nothing was recorded in a ledger",
+    ):
         assert words in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
 
