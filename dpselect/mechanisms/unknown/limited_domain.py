@@ -205,7 +205,8 @@ def _prefixes(positions: list[int], exponents: Floats, k: int) -> dict[tuple[int
         if len(taken) == k:
             law[tuple(positions[i] for i in taken)] = probability
             return
-        *chances, stop = softmax(exponents[[*left, -1]], 1.0).tolist()
+        weights = np.exp((rest := exponents[[*left, -1]]) - rest.max())  # anew, so that what follows an item far ahead is left
+        *chances, stop = (weights / weights.sum()).tolist()
         law[tuple(positions[i] for i in taken)] = probability * stop
         for i, chance in zip(left, chances, strict=True):
             extend((*taken, i), probability * chance)
