@@ -7,6 +7,7 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
 from processes import Forked, fresh
 
 import dpselect
@@ -51,6 +52,14 @@ def test_an_error(tmp_path: Path) -> None:
     status, out, err = ran(*arguments, "--debug")
     assert status == 1
     assert "Traceback" in err
+
+
+@pytest.mark.parametrize("arguments", [("plan", "--help"), ("demo", "--help"), ("verify", "--help"), ("topk", "--k", "1", "log")])
+def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
+    """What DuckDB's binding has to say of a process that ends is not on stderr, whose only line is an error's."""
+    done = fresh("-m", "dpselect.cli", *arguments)
+    assert re.fullmatch(r"(error: .*\n)?", done.stderr)
+    assert bool(done.stderr) == (done.returncode != 0)
 
 
 def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
