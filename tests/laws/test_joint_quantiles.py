@@ -120,13 +120,13 @@ def test_sums_are_those_of_all_tuples(quantiles: Any, data: list[int]) -> None:
 @pytest.mark.parametrize("rng", [np.random.default_rng(20261122), None])
 @pytest.mark.parametrize("quantiles", [(0.5,), (0.25, 0.5, 0.75)])
 def test_it_is_drawn_as_its_law_says(rng: Any, quantiles: Any) -> None:
-    """Tuples within runs and across, by both samplers, singly and in rows (false alarm 1e-9 each)."""
+    """Tuples within runs and across, by both samplers, singly and in rows (false alarm 1e-10 each)."""
     mechanism = joint(quantiles, epsilon=4.0)
     scores = mechanism.scores([0, 0, 3, 3, 3])
     law: Any = mechanism.probabilities(scores)
-    assert misfit([mechanism.select(scores, rng=rng).indices for _ in range(600)], law) > 1e-9
+    assert misfit([mechanism.select(scores, rng=rng).indices for _ in range(600)], law) > 1e-10
     rows = mechanism.select_many(np.tile(scores.dense(), (400, 1)), rng=rng)
-    assert misfit([row.indices for row in rows], law) > 1e-9
+    assert misfit([row.indices for row in rows], law) > 1e-10
 
 
 def test_balls_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
