@@ -97,6 +97,8 @@ def _common(
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+    elif context.obj is not None:
+        context.obj()  # the command has been imported: what that made stays, and is not looked through at the end either
 
 
 def main() -> None:
@@ -106,10 +108,4 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     # Imports make many objects and little garbage: looking through them over and over is a tenth of a short command's time.
     gc.set_threshold(250_000)
-    try:
-        app(prog_name="dpselect")
-    finally:
-        # Nor has the end of the process to look through them a last time: that was a fifth of it again. DuckDB's binding is
-        # freed by that look alone, and lists on stderr whatever is not.
-        if "duckdb" not in sys.modules:
-            gc.freeze()
+    app(prog_name="dpselect", obj=gc.freeze)

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import AccountingError
 from dpselect.errors import EventLogError
 from dpselect.events.doors.paths import temporary_folder
+
+if TYPE_CHECKING:
+    import duckdb  # takes a tenth of a second: whoever reads nothing does without
 
 # Buckets are cut so that one fits (see buckets.py); what does not is spilled to the temporary folder.
 _DEFAULT_MEMORY = "1GiB"
@@ -148,6 +150,8 @@ def guarded(what: str, work: Callable[[], T]) -> T:
 @contextmanager
 def opened(memory_limit: str | None = None) -> Iterator[Engine]:
     """An engine with a temporary folder that only this user can read; both are gone afterwards."""
+    import duckdb
+
     memory = _memory(memory_limit)
     with temporary_folder() as folder:
         connection = duckdb.connect(":memory:", config=_configuration(memory, folder))
@@ -181,12 +185,16 @@ def _memory(limit: str | None) -> str:
 
 
 def _is_interrupt(error: Exception) -> bool:
+    import duckdb
+
     if isinstance(error, duckdb.Error):
         return isinstance(error, duckdb.InterruptException)
     return isinstance(error, RuntimeError) and "interrupted" in str(error).lower()
 
 
 def _explained(error: Exception, what: str) -> str:
+    import duckdb
+
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
     if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "No space left" in text:
         return (

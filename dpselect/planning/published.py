@@ -8,7 +8,6 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-import duckdb
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -35,6 +34,8 @@ SELECT rank AS i, dense_rank() OVER (ORDER BY u) - 1 AS u FROM pairs JOIN best U
 
 def users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads, float]:
     """Distinct counts, how many items have each, the items per user of those items' users, and the number of users."""
+    import duckdb
+
     quoted = {name: '"' + column.replace('"', '""') + '"' for name, column in (("user", user), ("item", item))}
     try:
         with duckdb.connect() as connection:
