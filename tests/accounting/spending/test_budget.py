@@ -200,6 +200,14 @@ def test_costs_beyond_sixty_four_bits_are_refused() -> None:
         Budget(epsilon=1e6).price(PureDP(epsilon=1e8))
 
 
+def test_more_failures_than_certain_ones_do_not_fit() -> None:
+    """Runs whose chances of failure add up to more than 1 are valid and too many: they are refused as runs that do not fit."""
+    budget, curve = acc.Budget(epsilon=1.0, delta=1e-6), acc.Approximate(curve=acc.PureDP(epsilon=1e-9), delta0=1e-7)
+    assert budget.price(20_000_000 * curve).failure == budget.price(10_000_000 * curve).failure
+    with pytest.raises(acc.BudgetExceeded, match=r"1 of failure probability \(delta0\) is needed"):
+        acc.PrivacyFilter(budget).charge(curve, count=20_000_000)
+
+
 def test_fixed_plan_takes_the_whole_budget() -> None:
     """A plan that only a tighter route proves costs the whole capacity: it fits alone, not after or before another."""
     budget = Budget(epsilon=1.0, delta=1e-6)
