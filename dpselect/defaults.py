@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, NoReturn, cast, final
 
-from accounting import AccountingError, Budget
+from accounting import AccountingError, Budget, CalibrationError
 from accounting.arguments import shown
 from dpselect.calibration import calibrated, fitted
 from dpselect.counts import without_counts
@@ -185,7 +185,8 @@ def clipped_choice(
     few = min(most or math.inf, items or math.inf) <= _FEW
     if again and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and not few:
         twice = _twice(found, budget, asked)
-        return Choice(twice, most, size, norm, twice.again)
+        if twice is not None:
+            return Choice(twice, most, size, norm, twice.again)
     return None if found is None else Choice(found, most, size, norm)
 
 
@@ -213,15 +214,21 @@ def two_steps(
     )
 
 
-def _twice(found: SparseHistogram, budget: Budget, request: TopKRequest) -> DiscoverThenSelect:
-    """The histogram for a domain of half as many items again, and a second look at users' shares within it."""
+def _twice(found: SparseHistogram, budget: Budget, request: TopKRequest) -> DiscoverThenSelect | None:
+    """The histogram for a domain of half as many items again, and a second look at users' shares within it.
+
+    None where the budget pays for no such pair: one of nearly all delta, or of a huge epsilon, has no bound for its price.
+    """
     candidates, unit = math.ceil(_CANDIDATES * request.k), found.scale / found.sensitivity.l2_of(None)
     again = min(max(float(f"{_AGAIN / math.sqrt(unit):.3g}"), _LEAST_AGAIN), _MOST_AGAIN)
 
     def family(scale: float) -> DiscoverThenSelect:
         return two_steps(request.k, scale, found.delta, found.sensitivity, share=_SHARE, candidates=candidates, again=again)
 
-    return cast(DiscoverThenSelect, calibrated(family, budget, (0.5 * unit, 4 * unit), charges=request.charges))
+    try:
+        return cast(DiscoverThenSelect, calibrated(family, budget, (0.5 * unit, 4 * unit), charges=request.charges))
+    except CalibrationError:
+        return None
 
 
 def _clip(norm: Norm, items: float | None) -> float:

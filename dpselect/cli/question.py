@@ -7,13 +7,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 from accounting import Budget, Relation
-from dpselect import DomainMismatch, InvalidRequest, Mechanism, Sensitivity, TopKRequest, events, fitted, mechanisms
+from dpselect import (
+    DomainMismatch,
+    EventLogError,
+    InvalidRequest,
+    Mechanism,
+    Sensitivity,
+    TopKRequest,
+    events,
+    fitted,
+    mechanisms,
+)
 from dpselect.cli.payment import Charge
 from dpselect.counts import COUNTS
 from dpselect.default_groups import default_group_choice, default_groups
 from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice, default_mechanism
 from dpselect.events import Format
-from dpselect.events.contributions import Norm
+from dpselect.events.contributions import Norm, measures
 from dpselect.events.doors.parts import Part
 from dpselect.events.time_window import Unit, Window, window
 from dpselect.mechanisms.traits import Pay
@@ -144,6 +154,10 @@ def _require_sums(question: Question, *, public: bool) -> None:
         raise InvalidRequest("sums that may be negative need a public catalogue (--domain), or --value-clip from 0")
     if not public and question.max_items_per_user is None:
         raise InvalidRequest("--value without a catalogue needs --max-items-per-user: what a user alone brings in must be hidden")
+    try:
+        measures(None, "l2", question.value, question.value_clip)  # before noise is looked for at sizes that no log is read with
+    except EventLogError as error:
+        raise InvalidRequest(f"--value-clip: {error}") from None
 
 
 def configured(question: Question) -> Mechanism:

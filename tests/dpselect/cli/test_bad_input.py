@@ -41,6 +41,7 @@ def test_empty_log(run: Any, tmp_path: Path, content: str) -> None:
     refused(run("topk", path, "--user", "person", "--item", "shop", *GOOD), 1, "log.csv")
 
 
+SUM = ("--value", "visits", "--max-items-per-user", "3", "--value-clip")
 OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "epsilon zero": (("--k", "2", "--epsilon", "0", "--delta", "1e-6"), ("--epsilon=0", "above 0")),
     "epsilon negative": (("--k", "2", "--epsilon", "-1", "--delta", "1e-6"), ("--epsilon=-1", "above 0")),
@@ -72,6 +73,8 @@ OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "noise without a choice": ((*GOOD, "--noise", "laplace"), ("LimitedDomain", "noise")),
     "kbar below k": ((*GOOD, "--kbar", "1"), ("kbar=1", "k=2")),
     "budget too small": (("--k", "2", "--epsilon", "1e-20", "--delta", "1e-30"), ("LimitedDomain", "epsilon=1e-20")),
+    "a sum's clip beyond use": ((*GOOD, *SUM, "1e308"), ("--value-clip", "0.0,1e+308", "1.1259e+15")),
+    "a sum's clip the wrong way round": ((*GOOD, *SUM, "5,-5"), ("--value-clip", "5.0,-5.0", "low <= 0 < high")),
     "no such option": ((*GOOD, "--speed"), ("--speed", "--help")),
 }
 
