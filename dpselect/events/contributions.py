@@ -221,7 +221,7 @@ def measures(clip: float | Sequence[float] | None, norm: Norm, value: object, va
         if -_MOST_AMOUNT <= low <= 0 < high <= _MOST_AMOUNT and max(-low, high) >= _LEAST_AMOUNT:
             return (Amount(low + 0.0, high + 0.0),)  # no negative zero
     raise EventLogError(
-        f"value_clip={','.join(map(shown, ends))} must be a number from {_LEAST_AMOUNT:g} to {_MOST_AMOUNT:g}, or two of them, "
+        f"value_clip={','.join(map(shown, value_clip if isinstance(value_clip, list | tuple) else [value_clip]))} must be a number from {_LEAST_AMOUNT:g} to {_MOST_AMOUNT:g}, or two of them, "
         "(low, high) with low <= 0 < high: the least and the most that one user may add to an item"
     )
 
