@@ -215,13 +215,15 @@ def measures(clip: float | Sequence[float] | None, norm: Norm, value: object, va
         return _clips(clip, norm)
     if clip is not None:
         raise EventLogError("clip= is for counts of users, value_clip= for sums of a column: give one of them")
-    ends = tuple(value_clip) if isinstance(value_clip, list | tuple) else (0.0, value_clip)
+    pair = isinstance(value_clip, list | tuple)
+    stated = tuple(value_clip) if pair else (value_clip,)
+    ends = stated if pair else (0.0, value_clip)
     if len(ends) == 2:
         low, high = map(_number, ends)
         if -_MOST_AMOUNT <= low <= 0 < high <= _MOST_AMOUNT and max(-low, high) >= _LEAST_AMOUNT:
             return (Amount(low + 0.0, high + 0.0),)  # no negative zero
     raise EventLogError(
-        f"value_clip={','.join(map(shown, value_clip if isinstance(value_clip, list | tuple) else [value_clip]))} must be a number from {_LEAST_AMOUNT:g} to {_MOST_AMOUNT:g}, or two of them, "
+        f"value_clip={','.join(map(shown, stated))} must be a number from {_LEAST_AMOUNT:g} to {_MOST_AMOUNT:g}, or two of them, "
         "(low, high) with low <= 0 < high: the least and the most that one user may add to an item"
     )
 
