@@ -32,10 +32,10 @@ def numbers(values: NDArray[Any]) -> Numbers:
 
 def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
     """values - reference rounded once, for a reference no smaller than any of them; score units."""
-    if values.dtype == np.int64:
-        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
-        return -(reference.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype == np.int64:
+            # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
+            return np.asarray(-(reference.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64))
         return np.asarray(values - reference, dtype=np.float64)
 
 

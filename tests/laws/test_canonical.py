@@ -106,7 +106,7 @@ def test_block_sizes_are_sums_of_class_sizes(gamma: float) -> None:
 @pytest.mark.parametrize("top_set", ["tied", "gap"])
 def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
     """The probability of a set from the classes equals report-noisy-max over all sets one by one."""
-    for values, k in (([5, 3, 3, 2, 0], 2), ([2.5, 1, 7, 7, 3], 3), ([4, 1, 1], 3), ([2, 9], 1)):
+    for values, k in (([5, 3, 3, 2, 0], 2), ([2.5, 1, 7, 7, 3], 3), ([4, 1, 1], 3), ([2, 9], 1), ([3, -1, -5, -2], 2)):
         for gamma in (0.5, 0.7, 1.0):
             mechanism = CanonicalTopK(k=k, epsilon=0.8, gamma=gamma, noise=noise, top_set=top_set)
             law = mechanism.probabilities(counts(values))
@@ -222,6 +222,14 @@ def test_joint_loss_has_its_law_at_a_thousand_candidates(beta: float | None) -> 
     losses = (values[:5] - values[drawn]).max(axis=1)
     assert len(np.unique(drawn[0])) == 5
     assert misfit(losses.tolist(), law) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("values", [[1e308, -1e308, 0.0], [1e308, -1e308, -1e308], [0.0, 0.0, -1.7e308]])
+def test_the_joint_law_of_scores_whose_differences_no_float_holds(values: list[float]) -> None:
+    """What is that far behind has no chance, and sequences of the same scores share all there is: no chance is NaN."""
+    law = JointTopK(k=2, epsilon=50.0).probabilities(counts(values))
+    best = [chance for order, chance in law.items() if [values[i] for i in order] == sorted(values)[:0:-1]]
+    assert best == pytest.approx([1 / len(best)] * len(best))
 
 
 def test_joint_cut_is_public_and_rarely_met() -> None:

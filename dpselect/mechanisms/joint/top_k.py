@@ -14,7 +14,7 @@ from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.joint.levels import Levels
 from dpselect.mechanisms.noise_curves import rate_down
-from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences
+from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 
@@ -94,10 +94,12 @@ class JointTopK(Mechanism):
         return ranked.positions(ranks)[place].reshape(drawn.shape)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values = centred(scores.dense())
+        dense = scores.dense()
+        values = half_below(dense, dense.max())
         enumerable(math.perm(len(values), self.k))
         sequences = list(itertools.permutations(range(len(values)), self.k))
         best = np.sort(values)[::-1][: self.k]
-        losses = (best - values[np.array(sequences)]).max(axis=1)
-        weights = np.exp(-self.rate * np.minimum(losses, self.cut(len(values))))
+        half = (best - values[np.array(sequences)]).max(axis=1)
+        with np.errstate(over="ignore"):
+            weights = np.exp(-self.rate * np.minimum(2.0 * half, self.cut(len(values))))
         return dict(zip(sequences, (weights / weights.sum()).tolist(), strict=True))
