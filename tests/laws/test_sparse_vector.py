@@ -326,6 +326,18 @@ def test_what_has_no_proof_is_refused(make: Callable[[], dps.Mechanism], says: s
         make()
 
 
+@pytest.mark.parametrize("split", [1e-3, 1e-9])
+def test_laws_of_far_apart_scales_are_exact_or_refused(split: float) -> None:
+    """A comparison's law of noises whose scales are a thousand times apart adds up to one; it never fills the memory."""
+    mechanism = TopStable(k=3, kbar=6, epsilon=5.0, delta=1e-3, split=split)
+    scores = dps.Scores([20, 18, 5, 0], sensitivity=dps.Sensitivity())
+    if split == 1e-3:
+        assert math.fsum(mechanism.probabilities(scores).values()) == pytest.approx(1.0, abs=1e-12)
+    else:
+        with pytest.raises(dps.errors.NoClosedForm, match=r"scale=2e\+08 and 0.4 of the answers' noise are too far apart"):
+            mechanism.probabilities(scores)
+
+
 def test_top_stable_refuses_replaced_users() -> None:
     """Under replace_one a gap moves by 2: Top Stable has no guarantee and says so before drawing."""
     scores = dps.Scores([5, 3, 1], sensitivity=dps.Sensitivity(relation="replace_one"))

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from accounting import Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Real
-from dpselect.errors import InvalidMechanism
+from dpselect.errors import InvalidMechanism, NoClosedForm
 from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import blocks
@@ -37,6 +37,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 # Beyond this many units the density of the noise is below exp(-60).
 _REACH: dict[NoiseName, float] = {"laplace": 60.0, "exponential": 60.0, "gaussian": 11.0}
 _STEP = 4.0  # units of the narrower noise; halved at least once
+_MOST_STEPS = 5e5  # to either side, however often they are halved
+_BLOCK = 1 << 20  # of probabilities to fail that are held at a time
 
 
 @final
@@ -234,14 +236,24 @@ class Comparisons:
 
         def level(step: float, _: NDArray[np.intp]) -> Floats:
             y, weight = self._nodes(step * unit)
-            density = self.noise.pdf(y / self.scale) / self.scale
-            z = (y - self.margins[:, None]) / self.answer_scale
-            return (outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (weight * density))[:, None]
+            parts = np.arange(0, len(y), max(1, _BLOCK // len(self.margins)))[1:]
+            columns = zip(np.split(y, parts), np.split(weight, parts), strict=True)
+            return np.sum([self._part(outcomes, *block) for block in columns], axis=0)[:, None]
 
         return refine(level, 1, _STEP)[:, 0]
 
+    def _part(self, outcomes: Callable[[Floats, Floats], Floats], y: Floats, weight: Floats) -> Floats:
+        density = self.noise.pdf(y / self.scale) / self.scale
+        z = (y - self.margins[:, None]) / self.answer_scale
+        return np.asarray(outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (weight * density))
+
     def _nodes(self, step: float) -> tuple[Floats, Floats]:
         reach = _REACH[self.noise.name] * self.scale
+        if reach > _MOST_STEPS * step:
+            raise NoClosedForm(
+                f"scale={self.scale:g} and {self.answer_scale:g} of the answers' noise are too far apart for exact "
+                "probabilities: simulate, or take scales within a factor of 1,000"
+            )
         cuts = np.unique(np.clip(np.append(self.margins, (-reach, 0.0, reach)), -reach, reach))
         pieces = [np.linspace(a, b, math.ceil((b - a) / step), endpoint=False) for a, b in pairwise(cuts)]
         edges = np.append(np.concatenate(pieces), reach)
