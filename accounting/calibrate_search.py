@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple, final
@@ -179,7 +180,7 @@ def _close(probes: Probes, bracket: Bracket) -> float:
 def _stride(probes: Probes, safe: float, step: float) -> Bracket:
     """Double the step until it leads out of the budget."""
     while probes.admits(further := safe * math.exp(step)):
-        if abs(step) > _FARTHEST:
+        if not (abs(step) <= _FARTHEST and sys.float_info.min <= further * math.exp(2 * step) < math.inf):
             raise _in_vain(probes, _NOT_MONOTONE)
         safe, step = further, 2 * step
     return Bracket(safe, further)

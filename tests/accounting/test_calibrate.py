@@ -229,6 +229,9 @@ def test_a_cost_that_never_stops_wavering_is_refused() -> None:
         calibrate(lambda x: PureDP(epsilon=x if not 1 < x < 1e3 else 1 + 1e-7 * math.sin(math.log(x) * 3e9)), fine, (1e-3, 1e6))
     with pytest.raises(CalibrationError, match="not monotone"):
         calibrate(lambda x: PureDP(epsilon=2.0 if x == 10 else 0.9), fine, (1.0, 10.0))
+    for far in (1e290, 1e-290):  # from where strides would leave the floats
+        with pytest.raises(CalibrationError, match="not monotone"):
+            calibrate(lambda x, far=far: PureDP(epsilon=2.0 if x == far else 0.9 * (x / x)), fine, (min(far, 1.0), max(far, 1.0)))
 
 
 @given(limit=st.integers(1, 10**9), unit=st.integers(1, 10**6))
