@@ -43,6 +43,8 @@ class Registry(Generic[M]):
             raise TypeError(
                 f"{member.__name__} lacks {', '.join(sorted(member.__abstractmethods__))}: every {self._what} states them"
             )
+        if member.model_fields["kind"].is_required():
+            raise TypeError(f"{member.__name__}.kind has no default: give it one, as in kind: Literal['mine'] = 'mine'")
         kind = kind_of(member)
         if self._known.setdefault(kind, member) is not member:
             raise TypeError(f"{self._what} kind {kind!r} is already taken by {self._known[kind].__name__}")

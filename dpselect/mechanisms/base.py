@@ -35,7 +35,7 @@ class Mechanism(Frozen, Summable, ABC):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        if "kind" in cls.model_fields and not cls.model_fields["kind"].is_required():
+        if "kind" in cls.model_fields and ABC not in cls.__bases__:  # which says: a base of members
             require_whole(cls)
             MECHANISMS.add(cls)
 

@@ -11,6 +11,7 @@ from pydantic import Field
 import dpselect as dps
 from accounting.frozen import Positive
 from dpselect.mechanisms.base import MECHANISMS, Mechanism, members
+from dpselect.mechanisms.noisy_max.positions import EpsilonWinner
 from dpselect.mechanisms.traits import EPSILON, SCALE, Knob, Traits
 
 WHOLE: dict[str, Any] = {"answers": "top_k", "noise": EPSILON, "ordered": True, "most": 1, "domain": "public"}
@@ -64,6 +65,17 @@ def test_a_class_without_a_method_is_refused_when_it_is_made() -> None:
         class Idle(Mechanism):
             kind: Literal["idle"] = "idle"
             traits: ClassVar[Traits] = Traits(**WHOLE)
+
+
+def test_a_class_whose_kind_has_no_default_is_refused_when_it_is_made() -> None:
+    """Else no registry would know it, and what it writes could not be read."""
+    with pytest.raises(TypeError, match=r"Nameless.kind has no default: give it one, as in kind: Literal\['mine'\] = 'mine'"):
+
+        class Nameless(EpsilonWinner):
+            kind: Literal["nameless"]  # type: ignore[assignment]
+            traits: ClassVar[Traits] = Traits(**WHOLE)
+            law: ClassVar[Any] = "gumbel"
+            curve: ClassVar[Any] = None
 
 
 @pytest.mark.parametrize(
