@@ -20,7 +20,6 @@ from accounting.ledger.rules import _less
 from accounting.spending.order import waiting_cost
 from accounting.subsampling import _gaussian, _times
 from dpselect import events, pate
-from dpselect.events import engine
 from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.sampling import SeededSampler
 from dpselect.sampling.base import Sampler
@@ -130,7 +129,7 @@ def test_the_reader_loads_and_fetches_no_extension(monkeypatch: pytest.MonkeyPat
         seen.append({name: connection.execute(f"SELECT current_setting('{name}')").fetchone()[0] for name in names})
         return connection
 
-    monkeypatch.setattr(engine.duckdb, "connect", noted)
+    monkeypatch.setattr(duckdb, "connect", noted)
     events.read(_table(), user="u", item="i")
     assert seen
     assert all(not any(settings.values()) for settings in seen)
