@@ -13,7 +13,6 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.text import Text
 from typer import Option, echo
 
@@ -89,7 +88,7 @@ def _print_json(released: Answer, made_up: CheckIns) -> None:
 
 
 def _print_text(released: Answer, made_up: CheckIns, *, kept: bool) -> None:
-    console = Console(highlight=False)
+    console = out.screen()
     console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
     # Not wrapped: a command that is copied must be one line.
     console.print(Text("  " + command(released.question), style="green"), soft_wrap=True)

@@ -56,7 +56,7 @@ def mechanisms(
     if json:
         echo(out.json_text([asdict(description) for description in chosen]))
         return
-    console = Console(highlight=False)
+    console = out.screen()
     for place, description in enumerate(chosen):
         if place:
             console.print()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpselect.events import ProgressCallback
 
 _BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
+_NARROWEST = 40  # columns that a table of an answer needs for its items
 
 
 class NotShown(OutputError):
@@ -113,8 +114,15 @@ def plain(content: RenderableType) -> str:
     return written.getvalue()
 
 
+def screen(*, highlight: bool = False) -> Console:
+    """Standard output. One of fewer columns, or of none (COLUMNS=0), wraps lines by itself: cells have room for words."""
+    console = Console(highlight=highlight)
+    console.width = max(console.width, _NARROWEST)
+    return console
+
+
 def _rendered(content: RenderableType) -> str:
-    console = Console(highlight=False)
+    console = screen()
     with console.capture() as captured:
         console.print(content)
     return captured.get()

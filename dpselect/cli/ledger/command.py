@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from typer import Argument, Exit, Option, Typer, echo
 
 from accounting import Relation
@@ -106,7 +105,7 @@ def show(
             data = {"heads": heads, "datasets": [view.as_data(ledger, name, limit) for name in names]}
             echo(json.dumps(data, indent=2, allow_nan=False))
         else:
-            view.show(ledger, names, limit, Console())
+            view.show(ledger, names, limit, out.screen(highlight=True))
 
 
 app.command()(affordable)
@@ -153,7 +152,7 @@ def verify(
         echo(json.dumps(view.findings(found), indent=2))
     else:
         signer = view.signer_in_words(known, trusted)
-        view.show_findings(found, Console(), against_head=known is not None, signer=signer)
+        view.show_findings(found, out.screen(highlight=True), against_head=known is not None, signer=signer)
     if not found.ok:
         raise Exit(FAILED)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from typer import Option, echo
 
 from accounting import Relation
@@ -117,7 +116,7 @@ def plan(
     if json:
         echo(out.json_text(view.as_data(found, charts)))
         return
-    console = Console(highlight=False)
+    console = out.screen()
     view.show(found, planned, charts if curves else (), console, everything=everything)
     view.show_next_step(found, planned, asked, write, console)
 

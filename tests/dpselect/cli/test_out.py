@@ -26,6 +26,14 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("columns", ["0", "5"])
+def test_an_answer_is_shown_however_narrow_the_terminal(ask: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    """A terminal of no or of few columns shows whole items and numbers: the answer was paid for, and shows nowhere else."""
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = ask("--k", 2, "--epsilon", 400, "--delta", "1e-6").stdout
+    assert {"hit", "fair", "400,"} <= set(shown.split())
+
+
 def _commands(store: Path, target: Path) -> list[tuple[object, ...]]:
     url = f"sqlite:///{store}"
     made_up = ("--k", 2, "--epsilon", 1, "--shape", "uniform", "--items", 20, "--users", 50, "--mechanism", "joint_top_k")
