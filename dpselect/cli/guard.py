@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -54,6 +55,16 @@ def remember_debug(context: typer.Context, asked: bool) -> bool:
 class GuardedGroup(TyperGroup):
     """Commands whose errors are one line on stderr, and whose tracebacks appear with `--debug` only."""
 
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except OSError as error:  # of --help and --version, which are printed while options are read
+            if _is_closed_pipe(error):
+                raise
+            message, status = explained(error)
+            _complain(message)
+            raise typer.Exit(status) from None
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -94,9 +105,12 @@ def explained(error: Exception) -> tuple[str, int]:
     """One line for an error, and the exit status."""
     if isinstance(error, AccountingError):
         return printable(str(error)), USAGE if isinstance(error, _ASKED_WRONGLY) else FAILED
+    kind = type(error).__name__
+    if isinstance(error, OSError) and error.errno:
+        kind += f": {os.strerror(error.errno)}"  # the system's words for a number, not the message with a file's name
     return (
-        f"internal error ({type(error).__name__}); its message may hold private data and is not shown: run again with --debug, "
-        "where nobody else reads along"
+        f"internal error ({kind}); its message may hold private data and is not shown: run again with --debug, where nobody else "
+        "reads along"
     ), INTERNAL
 
 

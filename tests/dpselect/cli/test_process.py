@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,16 @@ def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
     done = fresh("-m", "dpselect.cli", *arguments)
     assert re.fullmatch(r"(error: .*\n)?", done.stderr)
     assert bool(done.stderr) == (done.returncode != 0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("mechanisms",), ("plan", "--help")])
+def test_an_output_that_takes_nothing(arguments: tuple[str, ...]) -> None:
+    """Where standard output takes nothing, one line says why, in the system's words."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "dpselect.cli", *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert re.fullmatch(r"error: .*No space left on device.*\n", done.stderr)
+    assert done.returncode == 70
 
 
 def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
