@@ -65,6 +65,11 @@ class GuardedGroup(TyperGroup):
             _complain(message)
             raise typer.Exit(status) from None
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """A sentence for each command, whole: typer's own list ends in dots where the line does."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)])
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -37,6 +37,10 @@ Delta = Annotated[
 Rho = Annotated[
     float | None, Option("--rho", help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon.")
 ]
+AllEpsilon = Annotated[float | None, Option("--epsilon", help="What all charges together may spend, in nats.")]
+AllRho = Annotated[
+    float | None, Option("--rho", help="What they may spend under zero-concentrated privacy, in place of --epsilon.")
+]
 Releases = Annotated[
     int | None,
     Option(

@@ -18,13 +18,13 @@ from accounting import Relation
 from dpselect import InvalidRequest, Sensitivity, events
 from dpselect.cli import options, out
 from dpselect.cli.config import Config, read
-from dpselect.cli.guard import FAILED, PLAIN
+from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.cli.topk.request import item_columns, value_clip
 from dpselect.events import Format
 from dpselect.events.doors.base import SHORT, Given, asked_for
 from dpselect.events.time_window import Unit
 
-app = Typer(no_args_is_help=True, **PLAIN)
+app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
 
 PRIVATE = (
     "These figures are exact, and private: for the data's keeper alone. That no tried user breaks the declaration is no proof: "

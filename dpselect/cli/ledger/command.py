@@ -33,9 +33,9 @@ app = Typer(
 def init(
     url: OptionalUrl = None,
     dataset: Annotated[str | None, Option(help="Declare this dataset as well.")] = None,
-    epsilon: options.Epsilon = None,
+    epsilon: options.AllEpsilon = None,
     delta: options.Delta = None,
-    rho: options.Rho = None,
+    rho: options.AllRho = None,
     relation: Annotated[Relation | None, Option(help="What neighbouring data differ by. Default: add_remove.")] = None,
     window: Annotated[Window, Option(help="Which rows share a budget.")] = "whole",
     unit: Annotated[str | None, Option(help="Who is protected, in words. Default: user.")] = None,

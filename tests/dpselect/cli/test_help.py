@@ -51,6 +51,22 @@ def test_every_command_has_help(path: str) -> None:
     assert len(COMMANDS[path].help or "") > 20
 
 
+@pytest.mark.parametrize("group", ["ledger", "verify"])
+def test_a_list_of_commands_is_whole(run: Any, group: str) -> None:
+    """Beside each command of a group stands its first sentence, to its end."""
+    listed = " ".join(run(group, "--help").stdout.split("Commands:")[1].split())
+    assert "..." not in listed
+    assert all(f"{name} " in listed for name in COMMANDS[f"dpselect {group}"].commands)
+
+
+@pytest.mark.parametrize("verb", ["init", "quota"])
+def test_a_limit_is_not_called_a_release(verb: str) -> None:
+    """What a dataset or a quota may spend chooses no noise, and its help does not say so."""
+    said = {one.name: one.help for one in COMMANDS["dpselect ledger"].commands[verb].params}
+    assert "together" in said["epsilon"]
+    assert not {name for name in ("epsilon", "rho") if "release" in said[name] or "noise" in said[name]}
+
+
 @pytest.mark.parametrize("path", PARAMETERS)
 def test_every_parameter_has_help(path: str) -> None:
     """An argument or an option explains itself in a sentence that ends."""
