@@ -52,7 +52,7 @@ def calibrate(
     if bracket is None:
         outward(probes)
     else:
-        spread(probes, *_checked(bracket))
+        spread(probes, *checked_bracket(bracket))
     return thorough_end(probes, safe_end(probes))
 
 
@@ -102,7 +102,8 @@ def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable
     return family
 
 
-def _checked(bracket: tuple[float, float]) -> tuple[float, float]:
+def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
+    """Two positive numbers in order, or InvalidArgument."""
     try:
         low, high = map(float, bracket)
     except (TypeError, ValueError, OverflowError):

@@ -42,8 +42,11 @@ class BoundedRange(OneEpsilon):
 
     @staticmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
-        rest = (orders - 1) * parameter
-        return _rise(rest, parameter) + _rise(parameter, rest) / (orders - 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rest = (orders - 1) * parameter
+            found = _rise(rest, parameter) + _rise(parameter, rest) / (orders - 1)
+        # Where the floats end it is the pure epsilon, which no order exceeds.
+        return np.where(np.isfinite(rest + parameter), found, parameter)
 
     @property
     def rho(self) -> float:

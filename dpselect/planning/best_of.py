@@ -11,6 +11,7 @@ from typing import final
 
 from accounting import AccountingError, Budget, CalibrationError, Curve, InvalidCurve, Relation, calibrate
 from accounting.arguments import shown
+from accounting.calibration import checked_bracket
 from accounting.curves import NumberOfRuns, PoissonRuns, TruncatedNegativeBinomial
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, RepeatAndSelect
@@ -75,6 +76,7 @@ def plan_runs(
     """
     if not all(isinstance(share, Real) for share in (best, reach)) or not 0 < best < reach < 1:
         raise InvalidRequest(f"best={shown(best)} and reach={shown(reach)} must be shares with 0 < best < reach < 1")
+    low, high = checked_bracket(bracket)
     found, why = [], None
     for law in _laws(best, reach):
 
@@ -89,7 +91,7 @@ def plan_runs(
         found.append(PlannedRuns(whole(parameter), parameter, law.mean, tried(law, best)))
     if not found:
         raise why or CalibrationError("no law of the number of runs reaches so far: ask for a smaller reach")
-    rising = _price(family(bracket[0])) < _price(family(bracket[1]))
+    rising = _price(family(low)) < _price(family(high))
     return tuple(sorted(found, key=lambda one: one.parameter, reverse=rising))
 
 

@@ -230,6 +230,8 @@ EXTREMES = {
     "hardly a sample": (acc.SampledGaussianDP(mu=1e-200, rate=0.01), 1, 1e-6, 1e-3),
     "narrow ranges beside noise": (2 * BR(epsilon=0.0025) + acc.GaussianDP(mu=1.0), 1, 1e-6, 4.887),
     "hardly any noise beside ranges": (2 * BR(epsilon=1.0) + acc.GaussianDP(mu=1e-200), 1, 1e-6, 2.0),
+    "ranges whose order leaves the floats": (BR(epsilon=1e300), 3, 1e-6, 3.01e300),
+    "a range next to the greatest float": (BR(epsilon=1e307), 1, 1e-6, 1.01e307),
     "noise that tells all": (acc.GaussianDP(mu=1e200), 2, 1e-6, math.inf),
     "least shift of many": (acc.GaussianMax(mu=5e-324, candidates=10**18), 2, 1e-6, 1e-100),
     "more runs than floats count": (

@@ -59,3 +59,22 @@ def test_wrong_shares_are_refused() -> None:
             bracket=(1e-300, 1e300),
             relation="add_remove",
         )
+
+
+@pytest.mark.parametrize("bracket", [None, (1.0,), (5.0, 1.0), (0.0, 1.0)])
+def test_wrong_brackets_are_refused(bracket: object) -> None:
+    """What is no bracket is refused by name, before any law is tried."""
+    with pytest.raises(acc.errors.InvalidArgument, match="bracket"):
+        plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), acc.Budget(epsilon=1.0), best=0.1, bracket=bracket)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::accounting.errors.GridEdgeWarning")  # of the hopeless end
+def test_a_bracket_as_wide_as_the_floats_ends() -> None:
+    """Parameters whose ranges leave the floats are too costly, and no error."""
+    first, *_ = plan_runs(
+        lambda scale: dps.OneshotTopK(k=3, noise="gumbel", scale=scale),
+        acc.Budget(epsilon=1.0, delta=1e-6),
+        best=0.1,
+        bracket=(1e-300, 1e300),
+    )
+    assert 1 < first.parameter < 1e6
