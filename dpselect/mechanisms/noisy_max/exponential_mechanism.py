@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal, final
 
 from accounting import BoundedRange
-from dpselect.mechanisms.noisy_max.positions import EpsilonWinner, winner_traits
+from dpselect.mechanisms.noisy_max.bases import EpsilonWinner, winner_traits
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import NoiseName
 
@@ -29,7 +29,7 @@ class ExponentialMechanism(EpsilonWinner):
 
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:exponential")
-    law: ClassVar[NoiseName] = "gumbel"
+    noise_name: ClassVar[NoiseName] = "gumbel"
 
     @property
     def curve(self) -> BoundedRange:

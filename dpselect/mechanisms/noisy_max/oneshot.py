@@ -14,7 +14,8 @@ from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, enumerable
 from dpselect.mechanisms.noise_curves import fresh_values, shows_order, vector, winners_curve
-from dpselect.mechanisms.noisy_max.positions import NoisyTopK, expanded, largest, noisy_traits
+from dpselect.mechanisms.noisy_max.bases import NoisyTopK, noisy_traits
+from dpselect.mechanisms.noisy_max.positions import expanded, largest
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, half_width, public_grid, release, with_values
 from dpselect.mechanisms.traits import Traits

@@ -13,7 +13,8 @@ import numpy as np
 from accounting import Curve
 from dpselect.mechanisms.base import Indices, Numbers, Sampler, Scores, Selection, Selections, enumerable
 from dpselect.mechanisms.noise_curves import winner_curve
-from dpselect.mechanisms.noisy_max.positions import NoisyTopK, largest, noisy_traits
+from dpselect.mechanisms.noisy_max.bases import NoisyTopK, noisy_traits
+from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import Traits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal, final
 
 from accounting import LaplaceDP
-from dpselect.mechanisms.noisy_max.positions import EpsilonWinner, winner_traits
+from dpselect.mechanisms.noisy_max.bases import EpsilonWinner, winner_traits
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import NoiseName
 
@@ -30,7 +30,7 @@ class PermuteAndFlip(EpsilonWinner):
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:permute_and_flip")
-    law: ClassVar[NoiseName] = "exponential"
+    noise_name: ClassVar[NoiseName] = "exponential"
 
     @property
     def curve(self) -> LaplaceDP:

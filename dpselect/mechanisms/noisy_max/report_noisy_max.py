@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.noise_curves import require_gaussian_width, winner_curve
-from dpselect.mechanisms.noisy_max.positions import NoisyWinner, winner_traits
+from dpselect.mechanisms.noisy_max.bases import NoisyWinner, winner_traits
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.sensitivity import Sensitivity

@@ -11,7 +11,7 @@ from pydantic import Field
 import dpselect as dps
 from accounting.frozen import Positive
 from dpselect.mechanisms.base import MECHANISMS, Mechanism, members
-from dpselect.mechanisms.noisy_max.positions import EpsilonWinner
+from dpselect.mechanisms.noisy_max.bases import EpsilonWinner
 from dpselect.mechanisms.traits import EPSILON, SCALE, Knob, Traits
 
 WHOLE: dict[str, Any] = {"answers": "top_k", "noise": EPSILON, "ordered": True, "most": 1, "domain": "public"}
@@ -74,7 +74,7 @@ def test_a_class_whose_kind_has_no_default_is_refused_when_it_is_made() -> None:
         class Nameless(EpsilonWinner):
             kind: Literal["nameless"]  # type: ignore[assignment]
             traits: ClassVar[Traits] = Traits(**WHOLE)
-            law: ClassVar[Any] = "gumbel"
+            noise_name: ClassVar[Any] = "gumbel"
             curve: ClassVar[Any] = None
 
 
