@@ -247,6 +247,8 @@ def _neighbours(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tup
         inside = np.flatnonzero(((moved >= 0) & (moved <= highest)).all(axis=1))
         firsts.append(inside)
         seconds.append(moved[inside] @ weights)
+    if not firsts:
+        raise InvalidRequest(f"no user changes a score by linf={sensitivity.linf:g} within {sensitivity!r}: state a smaller linf")
     first, second = np.concatenate(firsts), np.concatenate(seconds)
     return np.concatenate([first, second]), np.concatenate([second, first])
 

@@ -79,3 +79,10 @@ def test_wrong_settings_are_refused() -> None:
         dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, samples=5)
     with pytest.raises(dps.InvalidRequest):
         dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, confidence=1.0)
+
+
+def test_a_box_without_neighbours_is_refused() -> None:
+    """Where l1 leaves no user a whole step of linf, no pair of the box says anything: that is said, not a bound of 0."""
+    sensitivity = dps.Sensitivity(relation="replace_one", monotone=False, l1=1.0, uniform=True)
+    with pytest.raises(dps.InvalidRequest, match="no user changes a score by linf=1 within"):
+        dps.verify.worst_case(dps.PermuteAndFlip(epsilon=1.0, sensitivity=sensitivity))
