@@ -340,3 +340,16 @@ def test_a_second_look_is_clipped_to_what_the_selection_pays_for(relation: Any, 
     assert mechanism.again is not None
     assert clip * (1 - 1e-15) <= mechanism.again <= clip * (1 + 1e-15)
     second.require(dps.Sensitivity.of_clipped(mechanism.again, "l2", relation))
+
+
+@pytest.mark.parametrize("far", [1e4, 1e6, 1e300])
+def test_the_law_of_a_score_far_ahead_is_exact_or_refused(far: float) -> None:
+    """It is that of the others, behind the item that is sure to come first: nothing is integrated where nothing lies."""
+    mechanism = dps.SparseHistogram(scale=1.0, noise="laplace", delta=0.1, sensitivity=dps.Sensitivity(l0=1))
+    if far == 1e300:
+        with pytest.raises(dps.errors.NoClosedForm, match="more than 1048576 scales above the threshold"):
+            law(mechanism, [far, 5.0, 2.0])
+    else:
+        others = {tuple(item + 1 for item in order): chance for order, chance in law(mechanism, [5.0, 2.0]).items()}
+        ahead = {order[1:]: chance for order, chance in law(mechanism, [far, 5.0, 2.0]).items() if order[:1] == (0,)}
+        assert ahead == pytest.approx(others, rel=1e-9)

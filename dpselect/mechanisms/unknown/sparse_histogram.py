@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate
 from accounting.frozen import Count, Positive, Probability
+from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import Floats, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.noisy_max.positions import expanded
@@ -162,7 +163,9 @@ class SparseHistogram(Mechanism):
         listed = np.flatnonzero(values)
         most = len(listed) if self.k is None else min(self.k, len(listed))
         enumerable(sum(math.perm(len(listed), size) for size in range(most + 1)) * len(between) ** most, 20_000)
-        law = _Law(by_name(self.noise), (values[listed].astype(np.float64) - self.threshold) / self.scale, bars)
+        with np.errstate(over="ignore"):
+            heights = (values[listed].astype(np.float64) - self.threshold) / self.scale
+        law = _Law(by_name(self.noise), heights, bars)
         return {
             (tuple(listed[list(order)].tolist()), tuple(between[cell] for cell in seen)): chance
             for order, seen, chance in law.outcomes(most)
@@ -188,7 +191,8 @@ def _steps(most: int) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
-_REACH, _PIECE = 45.0, 0.25  # noise units above the threshold, and pieces of them, that the law is integrated over
+_REACH, _PIECE = 45.0, 0.25  # noise units above the highest score, and pieces of them, that the law is integrated over
+_FAR, _FARTHEST = 750.0, 2.0**20  # from a score: densities are below the floats; above the threshold: heights are good to 1e-10
 Places = tuple[int, ...]
 
 
@@ -199,7 +203,10 @@ class _Law:
         self._noise, self._height = noise, height
         # Pieces end where a density has a kink.
         top = float(max(0.0, height.max(initial=0.0))) + _REACH
-        ends = np.unique(np.clip([*np.arange(0.0, top, _PIECE), *height, *bars, top], 0.0, top))
+        if top > _FARTHEST:
+            raise NoClosedForm(f"a score is more than {_FARTHEST:.0f} scales above the threshold: too far for exact chances")
+        near = [np.arange(_PIECE * (max(0.0, h - _FAR) // _PIECE), min(h + _FAR, top), _PIECE) for h in height.tolist()]
+        ends = np.unique(np.clip([0.0, *np.concatenate([*near, height, bars]), top], 0.0, top))
         nodes, self._weight = np.polynomial.legendre.leggauss(NODES)
         self._length = np.diff(ends)
         z = ends[:-1, None] + self._length[:, None] * (0.5 + 0.5 * nodes) - height[:, None, None]
