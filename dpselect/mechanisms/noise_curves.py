@@ -22,7 +22,7 @@ _UP = 1 + 1e-12
 
 def ratio_up(numerator: float, denominator: float) -> float:
     """numerator / denominator as the least float that is not below it."""
-    quotient = numerator / denominator
+    quotient = numerator / denominator if denominator else math.inf  # a product of epsilon that is below the floats
     if not math.isfinite(quotient) or math.isinf(denominator):
         raise InvalidMechanism(
             f"{numerator:g} over {denominator:g} is beyond the floats, and the cost or the noise must be finite: where the "
