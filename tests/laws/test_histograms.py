@@ -353,3 +353,10 @@ def test_the_law_of_a_score_far_ahead_is_exact_or_refused(far: float) -> None:
         others = {tuple(item + 1 for item in order): chance for order, chance in law(mechanism, [5.0, 2.0]).items()}
         ahead = {order[1:]: chance for order, chance in law(mechanism, [far, 5.0, 2.0]).items() if order[:1] == (0,)}
         assert ahead == pytest.approx(others, rel=1e-9)
+
+
+def test_the_law_of_scores_that_are_nothing_beside_the_noise_of_one_user() -> None:
+    """However far below the threshold, in floats or beyond them, nothing is released."""
+    for scale in (1e-3, 1e3):
+        mechanism = dps.SparseHistogram(k=2, scale=scale, delta=0.01, sensitivity=dps.Sensitivity(linf=1.7e308, l0=1))
+        assert {order for order, chance in law(mechanism, [5.0, 2.0]).items() if chance} == {()}

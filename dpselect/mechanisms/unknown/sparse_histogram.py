@@ -205,7 +205,8 @@ class _Law:
         top = float(max(0.0, height.max(initial=0.0))) + _REACH
         if top > _FARTHEST:
             raise NoClosedForm(f"a score is more than {_FARTHEST:.0f} scales above the threshold: too far for exact chances")
-        near = [np.arange(_PIECE * (max(0.0, h - _FAR) // _PIECE), min(h + _FAR, top), _PIECE) for h in height.tolist()]
+        seen = height[height > -_FAR].tolist()
+        near = [np.arange(_PIECE * (max(0.0, h - _FAR) // _PIECE), min(h + _FAR, top), _PIECE) for h in seen]
         ends = np.unique(np.clip([0.0, *np.concatenate([*near, height, bars]), top], 0.0, top))
         nodes, self._weight = np.polynomial.legendre.leggauss(NODES)
         self._length = np.diff(ends)
