@@ -274,6 +274,18 @@ def test_a_budget_that_is_too_small(label: Run, votes: Path, tmp_path: Path) -> 
     assert label(votes).exit_code == 0
 
 
+def test_a_dataset_of_the_other_relation_does_not_pay(label: Run, votes: Path, tmp_path: Path) -> None:
+    """Votes are priced under replace_one: the remedy is a dataset that was declared so, and nothing is charged."""
+    url = f"sqlite:///{tmp_path / 'spent.db'}"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("visits", acc.Budget(rho=100.0), "add_remove")
+    result = label(votes, "--ledger", url, "--dataset", "visits")
+    assert result.exit_code != 0
+    assert "a dataset that was declared with it" in result.stderr
+    with acc.Ledger.open(url) as ledger:
+        assert list(ledger.entries("visits")) == []
+
+
 def test_the_bar_counts_rounds() -> None:
     """On a terminal a bar shows rounds done and asked for, and nothing else; elsewhere there is none."""
     with labelling(Console(force_terminal=False)) as callback:
