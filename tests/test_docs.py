@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dpselect.cli.app import app
 from dpselect.mechanisms import members
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -14,6 +16,7 @@ THEOREMS = "\n".join(page.read_text() for page in [ROOT / "docs/theorems.md", *s
 STATED = set(re.findall(r"^#+ ([A-Z]\d+[a-z]?)\b", THEOREMS, flags=re.MULTILINE))
 SOURCES = sorted(p for package in ("accounting", "dpselect") for p in (ROOT / package).rglob("*.py"))
 MADE_BY_THE_READER = {"dpselect/mechanisms/least_popular.py"}  # docs/extending.md
+PROMISE = re.compile(r"^ *((?:budget|epsilon|pure epsilon|zCDP|delta0) {2,}.*?) *$", re.MULTILINE)
 CURVES = sorted(p for p in (ROOT / "accounting/curves").glob("*.py") if p.stem not in ("__init__", "base"))
 
 
@@ -42,3 +45,16 @@ def test_paths_that_a_page_names_exist(page: Path) -> None:
     """A reader who follows a path in backticks from the top of the tree arrives, but at files that a page says to write."""
     named = re.findall(r"`((?:accounting|dpselect|tests|notebooks)/[\w./]*\w/?)`", page.read_text())
     assert [path for path in named if not (ROOT / path).exists() and path not in MADE_BY_THE_READER] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/guarantee.md"])
+def test_the_promise_that_a_page_shows_is_printed(page: str, tmp_path: Path) -> None:
+    """The price of README's first release, which no data change, is the one on the page."""
+    log = tmp_path / "log.csv"
+    log.write_text("user_id,item_id\nana,park\n")
+    asked = ["topk", str(log), "--user", "user_id", "--item", "item_id", "--k", "10", "--epsilon", "1", "--delta", "1e-6"]
+    printed = CliRunner().invoke(app, asked)
+    shown = set(PROMISE.findall((ROOT / page).read_text()))
+    assert printed.exit_code == 0
+    assert shown <= set(PROMISE.findall(printed.stdout))
+    assert len(shown) >= 2
