@@ -40,7 +40,7 @@ class Approximate(Curve):
 
     @property
     def delta0(self) -> float:
-        return decimal_sum([(1, self.curve.delta0), (1, self.added)])
+        return min(1.0, decimal_sum([(1, self.curve.delta0), (1, self.added)]))
 
     @property
     def core_epsilon(self) -> float:

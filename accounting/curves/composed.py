@@ -129,7 +129,7 @@ class Composed(Curve):
 
     @property
     def delta0(self) -> float:
-        return decimal_sum((count, curve.delta0) for count, curve in self.parts)
+        return min(1.0, decimal_sum((count, curve.delta0) for count, curve in self.parts))
 
     @property
     def core_epsilon(self) -> float:

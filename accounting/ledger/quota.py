@@ -87,14 +87,22 @@ class Quota(Frozen):
         return f"{whose} {when}".strip()
 
     def require_for(self, window: Window) -> None:
-        """Check that a dataset with this window can be limited so."""
+        """Check that a dataset with this window can be limited so.
+
+        Raises:
+            InvalidEntry: the quota's periods are not made up of the dataset's.
+        """
         if window == "whole" and (self.rolling is not None or self.window != "whole"):
             raise InvalidEntry("charges of this dataset name no periods, so no quota counts by them: declare one with a window")
         if _WIDTHS.index(self.window) < _WIDTHS.index(window):
             raise InvalidEntry(f"window={self.window!r} is narrower than the dataset's, {window!r}: charges do not say so much")
 
     def accounts(self, window: Window, who: Who, periods: Iterable[str]) -> list[str]:
-        """The accounts that a charge counts to, in order; none if it is not limited here."""
+        """The accounts that a charge counts to, in order; none if it is not limited here.
+
+        Raises:
+            InvalidEntry: it counts to more accounts than there should be.
+        """
         name = WHOLE if self.by is None else getattr(who, self.by)
         if self.of is not None and name != self.of:
             return []

@@ -34,7 +34,11 @@ class Price(NamedTuple):
         return Price(max(0, self.main - other.main), max(0, self.failure - other.failure))
 
     def require_charge(self) -> None:
-        """Refuse what would give budget back."""
+        """Refuse what would give budget back.
+
+        Raises:
+            InvalidArgument: a part is negative or no whole number.
+        """
         if not all(type(part) is int and part >= 0 for part in self):
             raise InvalidArgument("a price with a negative or fractional part cannot be charged: prices are whole units >= 0")
 
@@ -83,15 +87,14 @@ def main_cost(curve: Curve, measure: Measure) -> float:
 def itemised(curve: Curve, measure: Measure) -> Price | None:
     """The price of `curve`, rounded up; None if it is infinite or beyond what a price can count."""
     main = main_cost(curve, measure)
-    if not (main >= 0 and curve.delta0 >= 0):
-        raise InvalidCurve(f"{type(curve).__name__} has a cost or a delta0 that is NaN or negative: it is no guarantee")
+    if not (main >= 0 and 0 <= curve.delta0 <= 1):
+        raise InvalidCurve(f"{type(curve).__name__} has a NaN or negative cost, or no probability as delta0: it is no guarantee")
     if not math.isfinite(main):
         return None
     units = units_up(exact(main) if isinstance(measure, str) else times_up(exact(main), _OUTWARD), MAIN_UNIT)
     # A cost that underflows to 0 is no gift: only a curve that reveals nothing is free.
     units = max(units, 1) if curve.core_epsilon > 0 else units
-    failure = min(curve.delta0, 1.0)  # what many runs add up to may be more, and means no more than 1
-    return Price(units, units_up(exact(failure), FAILURE_UNIT)) if units <= MOST else None
+    return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None
 
 
 def uncounted(curve: Curve, measure: Measure, budget: object) -> str:
