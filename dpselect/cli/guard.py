@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -63,6 +64,7 @@ class GuardedGroup(TyperGroup):
                 raise
             message, status = explained(error)
             _complain(message)
+            _settle_output()
             raise typer.Exit(status) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -83,6 +85,7 @@ class GuardedGroup(TyperGroup):
                 raise
             message, status = explained(error)
             _complain(_noted(message, error))
+            _settle_output()
             raise typer.Exit(status) from None
 
     def main(
@@ -123,6 +126,23 @@ def _noted(message: str, error: BaseException) -> str:
     """With what the commands add; notes of anybody else may hold anything, and are not shown."""
     notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
     return printable(": ".join([message, *notes]))
+
+
+def abandon_standard_output() -> None:
+    """Python flushes it once more at the end, and would complain again."""
+    stream = sys.__stdout__
+    if stream is not None and sys.stdout is stream:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _settle_output() -> None:
+    """What is still to be written and cannot be has been complained of: it is not again."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        abandon_standard_output()
 
 
 def _complain(message: str) -> None:

@@ -19,6 +19,7 @@ from rich.text import Text
 from accounting import OutputError, OutputRefused
 from accounting.files import PRIVATE, new_file, require_new
 from dpselect import InvalidRequest
+from dpselect.cli.guard import abandon_standard_output
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -42,7 +43,7 @@ def emit(content: str | RenderableType) -> None:
         sys.stdout.write(words)
         sys.stdout.flush()
     except (OSError, ValueError) as error:
-        _abandon_standard_output()
+        abandon_standard_output()
         raise NotShown(f"standard output cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
 
 
@@ -126,14 +127,6 @@ def _rendered(content: RenderableType) -> str:
     with console.capture() as captured:
         console.print(content)
     return captured.get()
-
-
-def _abandon_standard_output() -> None:
-    """Python flushes it once more at the end, and would complain again."""
-    stream = sys.__stdout__
-    if stream is not None and sys.stdout is stream:
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def require_place(output: Path | None, known: Collection[str]) -> None:

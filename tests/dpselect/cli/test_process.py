@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -65,11 +66,13 @@ def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("mechanisms",), ("plan", "--help")])
-def test_an_output_that_takes_nothing(arguments: tuple[str, ...]) -> None:
-    """Where standard output takes nothing, one line says why, in the system's words."""
+def test_an_output_that_takes_nothing(arguments: tuple[str, ...], unbuffered: str) -> None:
+    """Where standard output takes nothing, one line says why, in the system's words, and nothing more at the end."""
+    command, environment = [sys.executable, "-m", "dpselect.cli", *arguments], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-m", "dpselect.cli", *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
     assert re.fullmatch(r"error: .*No space left on device.*\n", done.stderr)
     assert done.returncode == 70
 
