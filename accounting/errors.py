@@ -4,8 +4,6 @@ None of them subclasses `ValueError`: pydantic swallows those raised inside a va
 come out as pydantic's own, which prints its input.
 """
 
-from __future__ import annotations
-
 
 class AccountingError(Exception):
     """Base of every error raised by `accounting` and `dpselect`."""

@@ -1,7 +1,5 @@
 """Errors of `dpselect`. Their messages carry no score, count, vote, outcome or user, and no label read from private data."""
 
-from __future__ import annotations
-
 from accounting import AccountingError
 
 

@@ -1,7 +1,5 @@
 """What can go wrong with a ledger. No message carries a label, a curve of somebody else's charge, or a password."""
 
-from __future__ import annotations
-
 from accounting.errors import AccountingError
 
 

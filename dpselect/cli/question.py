@@ -7,21 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from accounting import Budget, Relation
-from dpselect import (
-    DomainMismatch,
-    EventLogError,
-    InvalidRequest,
-    Mechanism,
-    Sensitivity,
-    TopKRequest,
-    events,
-    fitted,
-    mechanisms,
-)
+from dpselect import Mechanism, Sensitivity, TopKRequest, events, fitted, mechanisms
 from dpselect.cli.payment import Charge
 from dpselect.counts import COUNTS
 from dpselect.default_groups import default_group_choice, default_groups
 from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice, default_mechanism
+from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest
 from dpselect.events import Format
 from dpselect.events.contributions import Norm, measures
 from dpselect.events.doors.parts import Part

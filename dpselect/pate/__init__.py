@@ -1,7 +1,5 @@
 """Teachers' ballots -> labels, privately: multi-class and multi-label PATE."""
 
-from __future__ import annotations
-
 from dpselect.errors import InvalidBallots
 from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.budgets import Prices, calibrated, fitted, prices, rounds_for

@@ -1,7 +1,5 @@
 """Pairwise comparisons -> rank centrality -> a private top-k."""
 
-from __future__ import annotations
-
 from dpselect.errors import InvalidComparisons
 from dpselect.ranking.comparisons import Comparisons, read
 from dpselect.ranking.spectral_top_k import Diagnosis, SpectralTopK, diagnose
