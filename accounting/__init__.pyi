@@ -4,6 +4,15 @@ from . import ledger as ledger
 from .accountant import Accountant as Accountant
 from .accountant import Breakdown as Breakdown
 from .accountant import Share as Share
+from .budget.budget import Budget as Budget
+from .budget.budget import Price as Price
+from .budget.budget import Remaining as Remaining
+from .budget.filter import Charge as Charge
+from .budget.filter import PrivacyFilter as PrivacyFilter
+from .budget.filter import PrivacyOdometer as PrivacyOdometer
+from .budget.price import BudgetExceeded as BudgetExceeded
+from .budget.remaining import Affordable as Affordable
+from .budget.remaining import Equivalent as Equivalent
 from .calibration import calibrate as calibrate
 from .calibration import calibrate_count as calibrate_count
 from .conversion.adaptive.bound import AdaptiveBound as AdaptiveBound
@@ -55,15 +64,6 @@ from .interop import to_dp_event as to_dp_event
 from .ledger import Ledger as Ledger
 from .ledger import LedgerError as LedgerError
 from .relation import Relation as Relation
-from .spending.budget import Budget as Budget
-from .spending.budget import Price as Price
-from .spending.budget import Remaining as Remaining
-from .spending.filter import Charge as Charge
-from .spending.filter import PrivacyFilter as PrivacyFilter
-from .spending.filter import PrivacyOdometer as PrivacyOdometer
-from .spending.price import BudgetExceeded as BudgetExceeded
-from .spending.standing import Affordable as Affordable
-from .spending.standing import Equivalent as Equivalent
 from .subsampling import poisson_sampled as poisson_sampled
 
 DISTRIBUTION: str

@@ -14,14 +14,14 @@ from typing import Any, Self, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arguments import MOST_COUNT, whole
+from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.conversion import bounds
 from accounting.conversion.adaptive.bound import AdaptiveBound, adaptive_composition
 from accounting.conversion.bounds import Bound, Bounded, Route
 from accounting.curves import Composed, Curve, GaussianDP
 from accounting.curves.base import Floats, OneParameter
 from accounting.decimal_sum import decimal_sum
-from accounting.guarantee import Priced, joined, read_item
+from accounting.guarantee import Priced, common_relation, read_item
 from accounting.relation import Relation, same_relation
 
 _KINDS: dict[type, str] = {}  # of the curves: asking an abstract class is slow, and the types are few
@@ -89,11 +89,11 @@ class Accountant:
         kind = None if relation is not None else _KINDS.get(type(item))
         curve, stated = _read(item, relation) if kind is None else (cast(Curve, item), None)
         if type(count) is not int or not 0 <= count <= MOST_COUNT:
-            count = whole("count", count, "how many times the mechanism runs", least=0)
+            count = checked_integer("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
                 if stated is not None or self._relation is not None:
-                    self._relation = joined(self._relation, stated, begun=bool(self._flat))
+                    self._relation = common_relation(self._relation, stated, begun=bool(self._flat))
                 self._flat.extend(((kind or _kind(item)) if label is None else label, curve, count))
         return self
 

@@ -9,7 +9,7 @@ from accounting.errors import AccountingError, InvalidArgument
 MOST_COUNT = 10**18  # counts stay far from the limits of floats and of 64 bits
 
 
-def whole(
+def checked_integer(
     name: str,
     value: object,
     meaning: str,

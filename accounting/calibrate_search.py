@@ -8,9 +8,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple, final
 
+from accounting.budget.budget import Budget
 from accounting.curves import Curve
 from accounting.errors import AccountingError, CalibrationError, InvalidArgument, Unaffordable
-from accounting.spending.budget import Budget
 
 _PROBES, _DECADES = 5, 15  # that begin a search: of a given bracket; to either side of 1
 _MOST = 1000  # probes: a limit anywhere among the floats is found by some 130

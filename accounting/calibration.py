@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from accounting.arguments import MOST_COUNT, whole
+from accounting.arguments import MOST_COUNT, checked_integer
+from accounting.budget.budget import Budget, checked_budget
 from accounting.calibrate_search import Probes, checked_curve, outward, safe_end, spread, thorough_end
 from accounting.curves import Composed, Curve
 from accounting.errors import CalibrationError, InvalidArgument
-from accounting.spending.budget import Budget, checked_budget
 
 _Number = TypeVar("_Number", float, int)
 
@@ -47,7 +47,7 @@ def calibrate(
         >>> round(acc.calibrate(lambda e: 30 * acc.BoundedRange(epsilon=e), budget), 4)
         0.0867
     """
-    checked = None if charges is None else whole("charges", charges, "how many charges share the budget")
+    checked = None if charges is None else checked_integer("charges", charges, "how many charges share the budget")
     probes = Probes(_checked_family(family, "parameter"), checked_budget(budget), checked)
     if bracket is None:
         outward(probes)

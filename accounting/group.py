@@ -15,7 +15,7 @@ from typing import Any, cast, overload
 import numpy as np
 
 from accounting import curves
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
 from accounting.curves.base import Curve, Floats
 from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.decimal_sum import decimal_sum
@@ -46,7 +46,7 @@ def group_privacy(curve: Curve | Priced, size: int) -> Curve | Guarantee:
         >>> acc.group_privacy(acc.PureDP(epsilon=0.5), 3).epsilon(0.0)
         1.5
     """
-    size = whole("size", size, "how many neighbouring steps apart the inputs are")
+    size = checked_integer("size", size, "how many neighbouring steps apart the inputs are")
     if not isinstance(curve, Curve):
         priced, relation = read_item(curve, None)
         return Guarantee(group_privacy(priced, size), cast(Relation, relation))

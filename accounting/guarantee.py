@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast, final
 
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, RelationMismatch
 from accounting.relation import Relation, same_relation
@@ -84,11 +84,11 @@ class Guarantee(Summable):
             RelationMismatch: their relations differ.
             InvalidArgument: no pair, a count that is no integer >= 1, or something without curve and relation.
         """
-        counted = [(whole("count", count, "how many times a mechanism runs"), item) for count, item in items]
+        counted = [(checked_integer("count", count, "how many times a mechanism runs"), item) for count, item in items]
         read = [(count, *read_item(item, None), item) for count, item in counted]
         relation: Relation | None = None
         for place, (_, _, stated, _) in enumerate(read):
-            relation = joined(relation, stated, begun=place > 0)
+            relation = common_relation(relation, stated, begun=place > 0)
         if relation is None:
             raise InvalidArgument("a composition needs at least one mechanism, or a Guarantee: a bare curve states no relation")
         parts = tuple((count * n, part) for count, _, _, item in read for n, part in _parts(item))
@@ -117,7 +117,7 @@ def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, R
     raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
 
 
-def joined(common: Relation | None, stated: Relation | None, *, begun: bool) -> Relation | None:
+def common_relation(common: Relation | None, stated: Relation | None, *, begun: bool) -> Relation | None:
     """The relation of a sum to which an item is added: once it is known, every item has to state it.
 
     Args:

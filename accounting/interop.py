@@ -14,7 +14,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
 from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, SampledGaussianDP, zero
 from accounting.curves.profile_table import ProfileTable
 from accounting.curves.repeat_and_select import PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
@@ -90,7 +90,7 @@ def _zcdp(event: dp_event.ZCDpEvent, _: Relation) -> Curve:
 
 
 def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
-    count = whole("SelfComposedDpEvent.count", event.count, "how often the event runs", least=0, error=InvalidCurve)
+    count = checked_integer("SelfComposedDpEvent.count", event.count, "how often the event runs", least=0, error=InvalidCurve)
     return Composed.of([(count, from_dp_event(event.event, relation))])
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import cast
 
 from accounting import Budget
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
 from dpselect.calibration import calibrated, fitted, knob_of
 from dpselect.defaults import Choice, Norm, clipped_choice, height, noise_per_user, refused, require_ways, weighed
 from dpselect.errors import InvalidRequest
@@ -103,7 +103,7 @@ class _Split:
 
     @classmethod
     def of(cls, budget: Budget, request: TopKRequest, most: int, *, discover: bool) -> _Split:
-        whole("max_groups_per_user", most, "in how many groups one user is at most", error=InvalidRequest)
+        checked_integer("max_groups_per_user", most, "in how many groups one user is at most", error=InvalidRequest)
         users = 2 if request.sensitivity.relation == "replace_one" else 1
         discovery = _discovery(_part(budget, _FINDING), request, most) if discover else None
         return cls(budget, _part(budget, (1.0 - _FINDING if discover else 1.0) / (users * most)), most, discovery)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, final, get_args
 
 from accounting import Composed, Curve, Guarantee
-from accounting.kept import Kept
 from accounting.ledger import Ledger, Receipt
+from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Scores, Selection, Selections
 from dpselect.mechanisms.combine.repeat_and_select import require_no_run
@@ -76,7 +76,7 @@ class Schedule:
         left: Counter[Mechanism] = Counter()
         for count, mechanism in item.parts:
             left[mechanism] += count
-        self._kept = Kept(left, owner="this schedule", remedy="reserve one per process")
+        self._kept = ProcessState(left, owner="this schedule", remedy="reserve one per process")
 
     @property
     def key(self) -> str:
@@ -114,7 +114,7 @@ class Schedule:
         return self._ledger.void(self._dataset, self._key, actor=actor, reason=reason)
 
     def _take(self, mechanism: Mechanism) -> None:
-        with self._kept.turn() as left:
+        with self._kept.locked() as left:
             if left[mechanism] < 1:
                 raise InvalidRequest(
                     f"the plan has no run of {mechanism!r} left: what was not planned is charged by Session.select"

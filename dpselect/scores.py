@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.second_look import SecondLook
 from dpselect.selection import Label, label_key
@@ -157,7 +157,10 @@ class Scores:
             InvalidRequest: count is not an integer >= 1.
             InvalidScores: as for `dense`.
         """
-        values, count = self.dense(), whole("count", count, "how many of the highest scores are wanted", error=InvalidRequest)
+        values, count = (
+            self.dense(),
+            checked_integer("count", count, "how many of the highest scores are wanted", error=InvalidRequest),
+        )
         kept = _highest(values, count, self._tie_rank)
         return kept, values[kept]
 

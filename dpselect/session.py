@@ -8,10 +8,10 @@ from typing import Literal, Self, TypedDict, TypeVar, Unpack, cast, final, overl
 from numpy.typing import ArrayLike
 
 from accounting import Curve
+from accounting.budget.remaining import Affordable, affordable
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.relation import same_relation
-from accounting.spending.standing import Affordable, affordable
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Scores, Selection, Selections
 from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run, require_no_run

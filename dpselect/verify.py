@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
 from dpselect.divergence import hockey_stick, log_ratio, renyi
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
@@ -104,8 +104,8 @@ def worst_case(
         1.0
     """
     _require(mechanism, "covers", "probabilities")
-    candidates = whole("candidates", candidates, "how many candidates the box has", error=InvalidRequest)
-    highest = whole("highest", highest, "the largest count in the box", error=InvalidRequest)
+    candidates = checked_integer("candidates", candidates, "how many candidates the box has", error=InvalidRequest)
+    highest = checked_integer("highest", highest, "the largest count in the box", error=InvalidRequest)
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
     bounds = np.arange(highest + 1.0) * mechanism.covers.linf if edges is None else edges
     laws = _laws(mechanism, vectors, domain, bounds)
@@ -151,7 +151,7 @@ def lower_bound(
         True
     """
     release = _released_by(mechanism, rng)
-    samples = whole("samples", samples, "how many draws are made from each input", least=10, error=InvalidRequest)
+    samples = checked_integer("samples", samples, "how many draws are made from each input", least=10, error=InvalidRequest)
     if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < confidence < 1:
         raise InvalidRequest(f"confidence={str(confidence)[:30]!r} must be a number in (0, 1): 1 - 1e-6, for example")
     draws = [[release(scores) for _ in range(samples)] for scores in (first, second)]

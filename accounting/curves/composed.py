@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from accounting.arguments import MOST_COUNT, whole
+from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.conversion.pld.hull import RenyiLoss
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.approximate import Approximate
@@ -34,7 +34,7 @@ def _normal_form(data: Any) -> Any:
         raise InvalidCurve("Composed.parts must be pairs (count, curve)")
     counts: Counter[Curve] = Counter()
     for count, curve in data:
-        _add(counts, whole("Composed.parts: count", count, _TIMES, error=InvalidCurve), from_data(curve))
+        _add(counts, checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve), from_data(curve))
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
     return tuple((counts[curve], curve) for curve in sorted(counts, key=_sort_key))
@@ -80,7 +80,7 @@ class Composed(Curve):
         parts = list(parts)
         if len(parts) == 2 and (both := _both(*parts)) is not None:
             return both
-        found = _normal_form([(count, curve) for count, curve in parts if whole("count", count, _TIMES, least=0) > 0])
+        found = _normal_form([(count, curve) for count, curve in parts if checked_integer("count", count, _TIMES, least=0) > 0])
         return found[0][1] if len(found) == 1 and found[0][0] == 1 else cls._made(parts=found)
 
     @classmethod

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from sqlalchemy import Connection
 
+from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.ledger.item import Item
 from accounting.ledger.lifecycle import moves
 from accounting.ledger.model import LATER, Action, Entry, Origin
@@ -15,7 +16,6 @@ from accounting.ledger.scopes import Held, Revision, hold, in_force, revisions, 
 from accounting.ledger.statements import Declared, claim_rows, entries_of_keys, insert_entries, set_head, set_total, spent_in
 from accounting.ledger.stored_text import canonical_json, digest
 from accounting.ledger.sums import Sums
-from accounting.spending.budget import NOTHING, Budget, Price
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,12 @@ from functools import cache
 
 from sqlalchemy import Connection, bindparam, exists, select
 
+from accounting.budget.budget import NOTHING, Budget, Price
+from accounting.budget.price import BudgetExceeded
+from accounting.budget.remaining import shortfall
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, Unaffordable
-from accounting.guarantee import joined
+from accounting.guarantee import common_relation
 from accounting.ledger.book import Book, Step, append
 from accounting.ledger.ddl import entries
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, SharedRows
@@ -25,9 +28,6 @@ from accounting.ledger.scopes import Held, give_back
 from accounting.ledger.statements import Declared, entries_of_keys
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import optional_name
-from accounting.spending.budget import NOTHING, Budget, Price
-from accounting.spending.price import BudgetExceeded
-from accounting.spending.standing import shortfall
 
 _SAID = ("action", "key", "label", "item", "fingerprint", "salt", "team", "purpose", "expires")  # of a request, in its entries
 _later = entries.alias("later")
@@ -54,7 +54,7 @@ def charge(book: Book, request: Request, origin: Origin) -> Receipt:
     """
     periods = checked_periods(book.dataset.window, request.period)
     if earlier := book.earlier[request.key]:
-        joined(book.dataset.relation, request.item.relation, begun=True)
+        common_relation(book.dataset.relation, request.item.relation, begun=True)
         return _replay(book.dataset, request, periods, earlier)
     price, held = require_room(book, request.item, periods, Who(origin.actor, request.team, request.purpose))
     if request.fingerprint is not None and not book.claims(request.fingerprint, periods):
@@ -70,7 +70,7 @@ def charge(book: Book, request: Request, origin: Origin) -> Receipt:
 
 def require_room(book: Book, item: Item, periods: tuple[str, ...], who: Who) -> tuple[Price, list[Held]]:
     """The item's price, if every period and quota can pay it, and how the quotas' accounts stand then. Raises as `charge`."""
-    joined(book.dataset.relation, item.relation, begun=True)
+    common_relation(book.dataset.relation, item.relation, begun=True)
     price = book.price(item)
     held: list[Held] = []
     for total in _budgets(book, periods):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol, TypedDict
 
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
 from accounting.guarantee import read_item as priced
@@ -91,7 +91,7 @@ class Item:
 
 def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -> Item:
     """Check what is to be charged."""
-    runs = whole("count", count, "how many times the mechanism runs", most=MOST_RUNS, error=InvalidEntry)
+    runs = checked_integer("count", count, "how many times the mechanism runs", most=MOST_RUNS, error=InvalidEntry)
     curve, stated = priced(item, relation)
     if isinstance(item, Curve):
         return Item(curve, runs, stated, _short("curve", curve.to_json()), None)

@@ -9,6 +9,7 @@ from typing import IO, Self, Unpack, final
 
 from sqlalchemy import select
 
+from accounting.budget.budget import Budget
 from accounting.curves import Curve
 from accounting.ledger import statements
 from accounting.ledger.charging import expire, follow, open_charges, require_charge, room
@@ -27,7 +28,6 @@ from accounting.ledger.stored_text import checked_name, optional_text
 from accounting.ledger.sums import Summary, summarise
 from accounting.ledger.verification import Verification, stream, verify
 from accounting.relation import Relation
-from accounting.spending.budget import Budget
 
 
 @final

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
+from accounting.budget.budget import Budget, Price
 from accounting.curves import Approximate, Composed, Curve
 from accounting.ledger.errors import InvalidEntry, InvalidTransition
 from accounting.ledger.model import Action, Entry, State, package_version
-from accounting.spending.budget import Budget, Price
 
 Following = Literal["commit", "release", "void"]
 

@@ -74,7 +74,7 @@ class Mirror:
             MirrorConflict: they are behind what was kept, or of another ledger: it was cut, rewritten, or restored from a copy.
             LedgerUnavailable, OutputError: the mirror cannot be written.
         """
-        with self._place.turn() as (lines, append):
+        with self._place.locked() as (lines, append):
             heads = take()
             for before in _read(lines[-1:]):
                 _require_after(before, heads)
@@ -112,7 +112,7 @@ class _File:
         return read_text(self._path, InvalidEntry, "the mirror", _MOST_BYTES).splitlines()
 
     @contextmanager
-    def turn(self) -> Iterator[tuple[list[str], Callable[[str], None]]]:
+    def locked(self) -> Iterator[tuple[list[str], Callable[[str], None]]]:
         from filelock import FileLock
 
         try:
@@ -147,7 +147,7 @@ class _Database:
             return _lines(connection)
 
     @contextmanager
-    def turn(self) -> Iterator[tuple[list[str], Callable[[str], None]]]:
+    def locked(self) -> Iterator[tuple[list[str], Callable[[str], None]]]:
         writing = self._engine.execution_options(**{WRITES: True})
         with translated(), _closing(self._engine), writing.begin() as connection:
             if connection.dialect.name == "postgresql":

@@ -13,12 +13,12 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, get_args
 
+from accounting.budget.budget import Budget, Price, Remaining
+from accounting.budget.remaining import Equivalent, equivalent
 from accounting.errors import InvalidBudget, RelationMismatch
 from accounting.ledger.periods import Window, checked_window
 from accounting.ledger.stored_text import LONGEST_NAME, canonical_json, checked_name, checked_text, digest, optional_text
 from accounting.relation import Relation
-from accounting.spending.budget import Budget, Price, Remaining
-from accounting.spending.standing import Equivalent, equivalent
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
 State = Literal["reserved", "committed", "released", "void"]

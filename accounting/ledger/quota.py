@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
 from pydantic import AfterValidator, Field, model_validator
 
+from accounting.budget.budget import Budget
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.periods import WHOLE, Window, enclosing, ordinal, period_at
 from accounting.ledger.stored_text import checked_name
-from accounting.spending.budget import Budget
 
 Scope = Literal["actor", "team", "purpose"]
 

@@ -8,6 +8,8 @@ from typing import final
 
 from sqlalchemy import Connection
 
+from accounting.budget.budget import NOTHING, Budget, Price, Remaining
+from accounting.budget.price import MOST
 from accounting.errors import InvalidArgument
 from accounting.ledger.book import Step, append
 from accounting.ledger.errors import InvalidEntry
@@ -17,8 +19,6 @@ from accounting.ledger.scopes import Revision, all_held, hold, replay, revisions
 from accounting.ledger.statements import Declared, entries_after
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import checked_name
-from accounting.spending.budget import NOTHING, Budget, Price, Remaining
-from accounting.spending.price import MOST
 
 
 @dataclass(frozen=True)

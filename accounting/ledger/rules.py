@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, FromClause, Select, and_, exists, or_, select
 
+from accounting.budget.budget import NOTHING, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.ddl import datasets, entries, fingerprints
 from accounting.ledger.lifecycle import SLACK, Openings, doubt, returned
 from accounting.ledger.model import ACTIONS, Dataset, Entry
-from accounting.spending.budget import NOTHING, Price
 
 Kind = (
     Literal["declaration", "sequence", "link", "hash", "action", "price", "total", "overspent", "head"]

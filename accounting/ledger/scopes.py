@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, literal_column, select
 
+from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.errors import AccountingError
 from accounting.ledger.ddl import entries, scopes
 from accounting.ledger.errors import InvalidEntry
@@ -17,7 +18,6 @@ from accounting.ledger.lifecycle import Openings, doubt, price_in, returned
 from accounting.ledger.model import Dataset, Entry
 from accounting.ledger.quota import Quota, Who, read_quota
 from accounting.ledger.statements import Declared, blocks, put, read_price
-from accounting.spending.budget import NOTHING, Budget, Price
 
 
 class Revision(NamedTuple):

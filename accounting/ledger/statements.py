@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, insert, select, update
 
+from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.errors import AccountingError
 from accounting.ledger.ddl import datasets, entries, fingerprints, meta, totals
 from accounting.ledger.errors import DatasetExists, InvalidEntry, LedgerCorrupt, UnknownDataset
@@ -18,7 +19,6 @@ from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
 from accounting.ledger.periods import checked_window
 from accounting.ledger.stored_text import checked_text, digest, read_json
 from accounting.relation import Relation
-from accounting.spending.budget import NOTHING, Budget, Price
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite

@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 from sqlalchemy import Connection, Row, Select, bindparam, select
 
+from accounting.budget.budget import Price
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.curves import Composed, Curve
 from accounting.ledger.ddl import entries, sums
 from accounting.ledger.errors import LedgerCorrupt
@@ -21,8 +23,6 @@ from accounting.ledger.lifecycle import Openings
 from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.statements import BLOCK, Declared, all_totals, blocks, put
 from accounting.ledger.stored_text import canonical_json, digest
-from accounting.spending.budget import Price
-from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT
 
 MOST_CURVES, MOST_POINTS, MOST_LABELS = 5_000, 240, 12  # that a summary lists
 _DIGITS = 36  # text of equal length is in order of size, and an amount is below the prime

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, select
 
+from accounting.budget.budget import Price
 from accounting.ledger.ddl import datasets, meta
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Heads, Trust
@@ -20,7 +21,6 @@ from accounting.ledger.statements import BLOCK, Declared, all_totals, entries_af
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import digest
 from accounting.ledger.sums import Check
-from accounting.spending.budget import Price
 
 T = TypeVar("T")
 MOST_PROBLEMS = 1_000

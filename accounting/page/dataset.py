@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from accounting.budget.budget import Budget
+from accounting.budget.remaining import equivalent
 from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.errors import AccountingError
@@ -21,8 +23,6 @@ from accounting.page.spent import Filled, failure_up, filled, main_up, percent_u
 from accounting.page.templates import card
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.relation import WORDS
-from accounting.spending.budget import Budget
-from accounting.spending.standing import equivalent
 
 MOST_PERIODS, MOST_CURVES = 60, 40
 _STEPS = {

@@ -11,10 +11,10 @@ from functools import reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from accounting.budget.budget import Budget, Price
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, Measure
 from accounting.decimal_sum import of_unit
 from accounting.page.wording import rounded_down, rounded_up
-from accounting.spending.budget import Budget, Price
-from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, Measure
 
 if TYPE_CHECKING:
     from accounting.ledger.sums import Summary

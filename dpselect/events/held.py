@@ -81,7 +81,7 @@ class HeldScores(Rounds):
             InvalidRequest: it looks at all scores one by one.
             EventLogError, ForeignProcess: the counts are closed, or were held before a fork.
         """
-        with self._table.tally.turn():
+        with self._table.tally.locked():
             pass  # said before anything is charged
         mechanism.covers.require(self.sensitivity)
         if self.domain == "observed":
@@ -102,7 +102,7 @@ class HeldScores(Rounds):
         mechanism._check_stated()
         mechanism._check_scores(self._local([]))
         if source.constant_work and self._reads(mechanism) is None:
-            with self._table.tally.turn():
+            with self._table.tally.locked():
                 sizes = self._table.histogram()[1]
             source.require_drawable(int(sizes.sum()))
 
@@ -133,7 +133,7 @@ class HeldScores(Rounds):
 
     def _local(self, labels: Listed) -> Scores:
         """The scores of a few released items."""
-        with self._table.tally.turn():
+        with self._table.tally.locked():
             values = self._table.scores_of(labels)
         return self._scores(labels, values)
 
@@ -212,7 +212,7 @@ class HeldCounts(Measured):
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
             names = named(catalogue, integers=self.tally.typed)
-            with self.tally.turn():
+            with self.tally.locked():
                 return names, self.tally.listing(names)
         if not self.tally.integers or not catalogue:
             raise EventLogError(f"catalogue={catalogue!r} must have a member, and the items of the log must be integers")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import ForeignProcess
-from accounting.kept import Kept
+from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import MOST_EXACT, Measure
 from dpselect.events.private import NotPickled, ReadReport
@@ -54,14 +54,16 @@ class Tally(NotPickled):
     typed: bool
     report: ReadReport
     drop: Callable[[], None]
-    ended: Kept[str] = field(
-        default_factory=lambda: Kept("", owner="the table of held counts", remedy="read the log in each process with events.hold")
+    ended: ProcessState[str] = field(
+        default_factory=lambda: ProcessState(
+            "", owner="the table of held counts", remedy="read the log in each process with events.hold"
+        )
     )
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Questions of one thread, while no other asks."""
-        with self.ended.turn() as ended:
+        with self.ended.locked() as ended:
             if ended:
                 raise EventLogError(ended)
             yield
@@ -69,14 +71,14 @@ class Tally(NotPickled):
     @contextmanager
     def release(self) -> Iterator[None]:
         """A turn that draws: whatever fails or is interrupted in it closes the table."""
-        with self.turn():
+        with self.locked():
             self.ended.value = _FAILED
             yield
             self.ended.value = ""
 
     def close(self) -> None:
         """Drop all of it, after a release that another thread draws. A fork leaves it to the process that made it."""
-        with suppress(ForeignProcess), self.ended.turn():
+        with suppress(ForeignProcess), self.ended.locked():
             self.ended.value = _CLOSED
             self.drop()
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import accounting as acc
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
+from accounting.budget.budget import checked_budget
 from accounting.conversion.pld.compose import composable, pld_epsilon
 from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
-from accounting.spending.budget import checked_budget
 from dpselect.calibration import knob_of
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, members
@@ -173,7 +173,7 @@ def _exact(plan: acc.Curve, delta: float) -> float | None:
 
 
 def _checked(rounds: int) -> int:
-    return whole("rounds", rounds, "how many items are labelled", error=InvalidRequest)
+    return checked_integer("rounds", rounds, "how many items are labelled", error=InvalidRequest)
 
 
 def _curve(mechanism: Mechanism) -> acc.Curve:

@@ -9,10 +9,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import final
 
 from accounting import AccountingError, Budget, Composed, Curve
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
 from accounting.calibrate_search import where_zero
 from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.decimal_sum import exact
-from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
 from dpselect.mechanisms import Mechanism
 from dpselect.planning.families import Family
 from dpselect.planning.task import Task

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from accounting.budget.budget import Budget
 from accounting.calibration import calibrate, calibrate_count
 from accounting.curves import ZCDP, ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable
 from accounting.errors import CalibrationError, InvalidArgument, InvalidCurve
-from accounting.spending.budget import Budget
 
 Family = Callable[[float], Curve]
 FURTHER = 1 + 2e-9

@@ -15,8 +15,8 @@ from test_curves import CURVES
 
 import accounting as acc
 import dpselect as dps
+from accounting.budget.price import itemised
 from accounting.curves import composed
-from accounting.spending.price import itemised
 
 MODELS = list({type(model): model for model in [*CURVES, *(case.mechanism for case in CASES)]}.values())  # one of each kind
 

@@ -24,11 +24,11 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from accounting import AccountingError
+from accounting.budget.budget import Budget
 from accounting.calibration import calibrate
 from accounting.conversion.bounds import best_epsilon
 from accounting.conversion.pld.compose import pld_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP
-from accounting.spending.budget import Budget
 from dpselect.calibration import fitted
 from dpselect.mechanisms import members
 from dpselect.request import TopKRequest

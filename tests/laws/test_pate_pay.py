@@ -10,7 +10,7 @@ from ballot_pairs import Counts, neighbours
 
 import accounting as acc
 import dpselect as dps
-from accounting.spending.budget import NOTHING, Price
+from accounting.budget.budget import NOTHING, Price
 from dpselect import pate, verify
 from dpselect.divergence import hockey_stick
 from dpselect.errors import InvalidRequest

@@ -13,8 +13,8 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from accounting.budget.budget import Price
 from accounting.ledger import Ledger, lifecycle
-from accounting.spending.budget import Price
 from dpselect.divergence import hockey_stick
 
 Law = dict[Any, float]

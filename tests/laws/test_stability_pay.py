@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.spending.budget import Price
+from accounting.budget.budget import Price
 from dpselect import verify
 from dpselect.divergence import hockey_stick
 from dpselect.scores import Domain, Scores

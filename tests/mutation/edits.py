@@ -90,7 +90,7 @@ EDITS = [
         f"{CONSTANTS}::test_a_sampled_delta_is_rounded_up",
     ),
     Edit(
-        "accounting/spending/order.py",
+        "accounting/budget/order.py",
         "return _PRECISE.subtract(_GUARD, price)",
         "return _PRECISE.subtract(_GUARD, price) * Decimal('0.95')",
         f"{CONSTANTS}::test_waiting_for_all_moments_costs_its_closed_form",
@@ -294,13 +294,13 @@ EDITS = [
         "tests/dpselect/cli/test_quantile.py::test_json_and_the_file_say_the_same_and_the_ledger_is_charged",
     ),
     Edit(
-        "accounting/spending/budget.py",
+        "accounting/budget/budget.py",
         "used is None or not self.fits(NOTHING, price)",
         "used is None",
         f"{SETTLED}::test_a_plan_of_the_whole_capacity_gives_nothing_back",
     ),
     Edit(
-        "accounting/spending/budget.py",
+        "accounting/budget/budget.py",
         "Price(max(0, price.main - used.main), 0)",
         "Price(max(0, price.main - 95 * used.main // 100), 0)",
         "tests/laws/test_settling.py::test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
 from accounting.conversion.adaptive.operators import WIDEST, Operator, RangeOperator, pair_operator
 from accounting.conversion.adaptive.solution import Solution
 from accounting.conversion.pld.loss import Floats, Loss
@@ -76,7 +76,7 @@ def _counted(item: Described) -> tuple[Curve, int]:
     curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
     if not isinstance(curve, Curve):
         raise InvalidArgument(f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}")
-    return curve, whole("count", count, "how many times a step is repeated", least=0)
+    return curve, checked_integer("count", count, "how many times a step is repeated", least=0)
 
 
 def _added(curve: Curve) -> float:

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from accounting.budget.budget import NOTHING, Budget
+from accounting.budget.price import in_words as in_words_of
+from accounting.budget.remaining import equivalent
 from accounting.ledger import Entry, Heads, Ledger, Quota, Standing, Total, Trust, Verification
 from accounting.page.spent import failure_up, main_up, percent_up, shares
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
-from accounting.spending.budget import NOTHING, Budget
-from accounting.spending.price import in_words as in_words_of
-from accounting.spending.standing import equivalent
 from dpselect.cli.guard import printable
 
 FULLEST = 5  # accounts of a quota that are listed

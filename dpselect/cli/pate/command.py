@@ -16,7 +16,7 @@ from typer import Argument, Exit, Option, echo
 
 import dpselect
 from accounting import AccountingError, Budget, Unaffordable, best_epsilon
-from accounting.spending.standing import left_in_words
+from accounting.budget.remaining import left_in_words
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
 from dpselect.cli.guarantee import finite, rounded_up

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from accounting import Approximate, Curve, ForeignProcess, Relation
 from accounting.frozen import Count, Positive, Probability
-from accounting.kept import Kept
+from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Numbers, Scores, Selection, Selections, enumerable
 from dpselect.mechanisms.queries.above_threshold import Flags, first, margins
@@ -134,7 +134,7 @@ class StableSession:
 
     def __init__(self, rule: StableRule, *, most_unstable: int, source: Sampler) -> None:
         self._rule, self._most_unstable = rule, most_unstable
-        self._kept = Kept(
+        self._kept = ProcessState(
             _State(0, 0, rule.thresholds(1, source)),
             owner="a session of stable queries",
             remedy="charge and open a session in each process",
@@ -154,7 +154,7 @@ class StableSession:
     def is_open(self) -> bool:
         """Whether another query may be asked."""
         try:
-            with self._kept.turn() as state:  # after the query that another thread is asking
+            with self._kept.locked() as state:  # after the query that another thread is asking
                 return self._is_open(state)
         except ForeignProcess:
             return False
@@ -174,7 +174,7 @@ class StableSession:
             raise InvalidScores(f"distance must be a number of users >= 0, not {type(distance).__name__}")
         if not 0 <= distance < math.inf:
             raise InvalidScores("distance must be a finite number of users >= 0: 0 means that some neighbour answers differently")
-        with self._kept.turn() as state:
+        with self._kept.locked() as state:
             thresholds = self._open(state)
             # Taken out until the test has ended well: whatever fails in between, this threshold is not asked again.
             self._kept.value = state._replace(thresholds=None)
@@ -190,7 +190,7 @@ class StableSession:
         Where the ledger holds a reservation of that curve, `Ledger.release(..., spent=session.close())` gives the rest back.
         Theorem F8.
         """
-        with self._kept.turn() as state:
+        with self._kept.locked() as state:
             self._kept.value = state._replace(thresholds=None)
             runs = min(state.unstable + 1, self._most_unstable)
         return Approximate(curve=runs * self._rule.curve, delta0=self._rule.delta)

@@ -15,14 +15,14 @@ from typing import Annotated, ClassVar, Self, final
 from pydantic import Field, model_validator
 
 from accounting import Budget, BudgetExceeded, Composed, Curve, Ledger, Relation
+from accounting.budget.budget import NOTHING, Price
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
+from accounting.budget.remaining import shortfall
 from accounting.decimal_sum import float_up
 from accounting.frozen import Count, Frozen
 from accounting.ledger import Total
 from accounting.registry import kind_of
 from accounting.relation import same_relation
-from accounting.spending.budget import NOTHING, Price
-from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT
-from accounting.spending.standing import shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism, Selection
 from dpselect.mechanisms.traits import Pay

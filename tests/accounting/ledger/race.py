@@ -16,10 +16,10 @@ from typing import Any
 from sqlalchemy import create_engine
 
 import accounting as acc
+from accounting.budget.price import BudgetExceeded
 from accounting.ledger import Ledger, LedgerError, charging, statements, store
 from accounting.ledger.database import checked_url
 from accounting.ledger.store import Store
-from accounting.spending.price import BudgetExceeded
 
 CURVE = acc.PureDP(epsilon=0.01)
 

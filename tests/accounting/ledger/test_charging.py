@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import accounting as acc
+from accounting.budget.budget import Price
 from accounting.ledger import (
     DatasetExists,
     InvalidEntry,
@@ -19,7 +20,6 @@ from accounting.ledger import (
     Terms,
     UnknownDataset,
 )
-from accounting.spending.budget import Price
 
 HALF = acc.PureDP(epsilon=0.5)
 UNITS = 10**12

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 import accounting as acc
+from accounting.budget.budget import Price
+from accounting.budget.price import BudgetExceeded
 from accounting.errors import RelationMismatch
 from accounting.ledger import (
     DatasetExists,
@@ -24,8 +26,6 @@ from accounting.ledger import (
     SharedRows,
     UnknownDataset,
 )
-from accounting.spending.budget import Price
-from accounting.spending.price import BudgetExceeded
 
 NAMES = st.sampled_from(["clicks", "visits", "visits", "Robert'); DROP TABLE dpledger_entries;--", "données 数据 🧪", "visits"])
 KEYS = st.sampled_from(["a", "b", "c", "d", "e", "f", "' OR 1=1", "ключ"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import accounting as acc
+from accounting.budget.budget import Price
 from accounting.ledger import InvalidEntry, KeyConflict, Ledger, SharedRows, Window
 from accounting.ledger.periods import ordinal, period_at
-from accounting.spending.budget import Price
 
 ALL = acc.PureDP(epsilon=1.0)
 

@@ -11,13 +11,13 @@ from sqlalchemy import delete, insert, text, update
 
 import accounting as acc
 import dpselect as dps
+from accounting.budget.budget import NOTHING, Price
 from accounting.ledger import ImportRefused, InvalidEntry, InvalidTransition, Ledger, Quota
 from accounting.ledger.book import Step, append
 from accounting.ledger.ddl import entries, scopes
 from accounting.ledger.model import origin, utc_now
 from accounting.ledger.periods import enclosing, ordinal, period_at
 from accounting.ledger.statements import lock_dataset
-from accounting.spending.budget import NOTHING, Price
 
 TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import accounting as acc
+from accounting.budget.budget import Price
 from accounting.ledger import InvalidEntry, InvalidTransition, KeyConflict, Ledger
-from accounting.spending.budget import Price
 
 ALL = acc.PureDP(epsilon=1.0)
 

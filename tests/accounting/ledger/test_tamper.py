@@ -14,6 +14,7 @@ from sqlalchemy import Column, Connection, Executable, create_engine, delete, in
 from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
+from accounting.budget.budget import Price
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, SchemaMismatch
 from accounting.ledger.book import Step, append
 from accounting.ledger.database import checked_url
@@ -22,7 +23,6 @@ from accounting.ledger.item import Opening, read_item
 from accounting.ledger.model import Entry, origin, utc_now
 from accounting.ledger.statements import find_dataset, lock_dataset, read_entry
 from accounting.ledger.sums import Amounts, Place, _row
-from accounting.spending.budget import Price
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`Kept`: a value that outlives a call, changed by one process and one thread at a time."""
+"""`ProcessState`: a value that outlives a call, changed by one process and one thread at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @final
-class Kept(Generic[T]):
+class ProcessState(Generic[T]):
     """The state of a filter, a plan's draws or a session of queries, whose copies would each spend the same budget.
 
     Replace `value` as a whole inside `turn`: an interruption then leaves either the old or the new state, never half of both. A
@@ -35,7 +35,7 @@ class Kept(Generic[T]):
         self._process = os.getpid()
 
     @contextmanager
-    def turn(self) -> Iterator[T]:
+    def locked(self) -> Iterator[T]:
         """The state, for one thread at a time."""
         # Asked before the lock, which a thread that the fork left behind may hold for ever.
         if os.getpid() != self._process:
@@ -47,4 +47,4 @@ class Kept(Generic[T]):
         raise TypeError(f"{self._owner} counts what one process spends and is neither pickled nor copied: {self._remedy}")
 
     def __repr__(self) -> str:
-        return "Kept(<hidden>)"
+        return "ProcessState(<hidden>)"

@@ -10,14 +10,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 import numpy as np
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
+from accounting.budget.order import Order, default_order, halved, less, renyi_capacity, rounded_down, workload
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, Remaining, itemised, uncounted
 from accounting.conversion.bounds import best_epsilon
 from accounting.curves import Curve
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Frozen, NonNegative, Positive
 from accounting.guarantee import Priced, read_item
-from accounting.spending.order import Order, default_order, halved, less, renyi_capacity, rounded_down, workload
-from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, Remaining, itemised, uncounted
 
 Form = Literal["pure", "approximate", "zcdp"]
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)

@@ -12,6 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
+from accounting.budget.budget import NOTHING, Budget, Price
+from accounting.budget.remaining import equivalent, left_in_words, shortfall
 from accounting.conversion.bounds import best_epsilon
 from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves import (
@@ -27,8 +29,6 @@ from accounting.curves import (
     zero,
 )
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
-from accounting.spending.budget import NOTHING, Budget, Price
-from accounting.spending.standing import equivalent, left_in_words, shortfall
 
 BUDGETS = [
     Budget(epsilon=1.0),

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple, final
 
-from accounting.arguments import whole
+from accounting.arguments import checked_integer
+from accounting.budget.budget import NOTHING, Budget, Measure, Price, Remaining, checked_budget
+from accounting.budget.order import Order, rounded_down, waiting_cost
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, BudgetExceeded, in_words, itemised
+from accounting.budget.remaining import shortfall
 from accounting.conversion.renyi import check_delta
 from accounting.curves import Composed, Curve
 from accounting.decimal_sum import exact, float_up, of_unit
 from accounting.errors import InvalidArgument, Unaffordable
-from accounting.guarantee import Priced, joined, read_item
-from accounting.kept import Kept
+from accounting.guarantee import Priced, common_relation, read_item
+from accounting.process_state import ProcessState
 from accounting.relation import Relation, same_relation
-from accounting.spending.budget import NOTHING, Budget, Measure, Price, Remaining, checked_budget
-from accounting.spending.order import Order, rounded_down, waiting_cost
-from accounting.spending.price import FAILURE_UNIT, MAIN_UNIT, BudgetExceeded, in_words, itemised
-from accounting.spending.standing import shortfall
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class PrivacyFilter:
 
     def __init__(self, budget: Budget, relation: Relation | None = None) -> None:
         self._budget = checked_budget(budget)
-        self._kept = Kept(
+        self._kept = ProcessState(
             _State(same_relation(None, relation)),
             owner="a PrivacyFilter",
             remedy="give each process a filter of its own with a part of the budget, or charge a Ledger",
@@ -86,10 +86,10 @@ class PrivacyFilter:
             ForeignProcess: the filter was made before a fork.
         """
         curve, stated = read_item(item, relation)
-        count = whole("count", count, "how many runs are charged")
+        count = checked_integer("count", count, "how many runs are charged")
         price = self._budget.price(Composed.of([(count, curve)]))
-        with self._kept.turn() as state:
-            relation = joined(state.relation, stated, begun=state.number > 0)
+        with self._kept.locked() as state:
+            relation = common_relation(state.relation, stated, begun=state.number > 0)
             if not self._budget.fits(state.spent, price):
                 raise self._refusal(curve, count, price)
             del self._charges[state.number :]  # of a charge that was interrupted
@@ -181,7 +181,7 @@ class PrivacyOdometer:
         self._measure: Measure = "epsilon" if order == "inf" else _above_one(order)
         self._start = Decimal(0) if order == "inf" else waiting_cost(_positive(delta), _above_one(order))
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
-        self._kept: Kept[tuple[Relation | None, Price]] = Kept(
+        self._kept: ProcessState[tuple[Relation | None, Price]] = ProcessState(
             (same_relation(None, relation), NOTHING),
             owner="a PrivacyOdometer",
             remedy="give each process its own and add their epsilons up, or charge a Ledger",
@@ -197,11 +197,11 @@ class PrivacyOdometer:
             ForeignProcess: the odometer was made before a fork.
         """
         curve, stated = read_item(item, relation)
-        price = itemised(Composed.of([(whole("count", count, "how many runs are charged"), curve)]), self._measure)
+        price = itemised(Composed.of([(checked_integer("count", count, "how many runs are charged"), curve)]), self._measure)
         if price is None:
             raise Unaffordable(f"{type(curve).__name__} has no finite {in_words(self._measure)}: choose another order")
-        with self._kept.turn() as (common, spent):
-            relation, total = joined(common, stated, begun=spent != NOTHING), spent.plus(price)
+        with self._kept.locked() as (common, spent):
+            relation, total = common_relation(common, stated, begun=spent != NOTHING), spent.plus(price)
             if total.failure > self._failure:
                 raise self._refusal(curve, price)
             self._kept.value = relation, total
