@@ -1,25 +1,30 @@
-"""`Session`: the one door to a release. It charges the ledger, then draws; what cannot be charged is not drawn."""
+"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the draws of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal, Self, TypedDict, TypeVar, Unpack, cast, final, overload
+import numbers
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
 
 from numpy.typing import ArrayLike
 
-from accounting import Curve
+from accounting import Composed, Curve, Guarantee
 from accounting.budget.remaining import Affordable, affordable
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
+from accounting.process_state import ProcessState
 from accounting.relation import same_relation
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Mechanism, Scores, Selection, Selections
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run, require_no_run
 from dpselect.mechanisms.traits import Pay
 from dpselect.rounds import Rounds
-from dpselect.schedule import Plan, Schedule, as_plan, require_mechanism, settled
+from dpselect.scores import Scores
+from dpselect.selection import Selection, Selections
 
 T = TypeVar("T")
+Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
 
 class Notes(TypedDict, total=False):
@@ -125,7 +130,7 @@ class Session:
             BudgetExceeded, Unaffordable: the budget does not allow it.
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        settled(require_mechanism(mechanism), pay)
+        _settled(_require_mechanism(mechanism), pay)
         terms: Terms = {**self._behalf, "count": count}
         receipt = None if key is None else self._ledger.find(self._dataset.name, key)
         if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == mechanism.curve:
@@ -149,7 +154,7 @@ class Session:
         Raises:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        same_relation(self._dataset.relation, require_mechanism(mechanism).relation)
+        same_relation(self._dataset.relation, _require_mechanism(mechanism).relation)
         totals, curve = self._ledger.room(self._dataset.name, **self._behalf), mechanism.curve
         if not one_by_one:
             return min(_runs(total, curve) for total in totals)
@@ -179,7 +184,7 @@ class Session:
             AlreadyCharged: the key has paid for an earlier draw.
             LedgerUnavailable: the charge or the release could not be recorded; nothing is released.
         """
-        require_mechanism(mechanism).check(scores)
+        _require_mechanism(mechanism).check(scores)
 
         def drawn() -> Selection:
             selection = mechanism.select(scores)
@@ -187,7 +192,7 @@ class Session:
                 keep(selection)
             return selection
 
-        return self._release(mechanism, 1, notes, drawn, settled(mechanism, pay))
+        return self._release(mechanism, 1, notes, drawn, _settled(mechanism, pay))
 
     def select_many(
         self, mechanism: Mechanism, matrix: ArrayLike | Rounds, *, pay: Pay = "curve", **notes: Unpack[Notes]
@@ -197,8 +202,8 @@ class Session:
         Raises:
             InvalidScores, InvalidRequest: the matrix has no such shape; nothing was charged. And as for `select`.
         """
-        array = require_mechanism(mechanism).check_many(matrix)
-        return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array), settled(mechanism, pay))
+        array = _require_mechanism(mechanism).check_many(matrix)
+        return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array), _settled(mechanism, pay))
 
     def publish(self, item: Chargeable, draw: Callable[[], T], **notes: Unpack[Notes]) -> T:
         """Charge a release that is no selection, `pate.SmoothRelease` for example, then draw it and record it.
@@ -244,7 +249,7 @@ class Session:
             BudgetExceeded: the plan does not fit; nothing was reserved.
             AlreadyCharged: the key belongs to an earlier plan.
         """
-        item = as_plan(plan)
+        item = _as_plan(plan)
         receipt = self._once(self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes)))
         return Schedule(self._ledger, self._dataset.name, receipt.key, item, self._actor)
 
@@ -275,6 +280,115 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self._ledger!r}, {self._dataset.name!r})"
+
+
+@final
+class Schedule:
+    """The draws of a reserved plan, in any order. `dpselect.Session.schedule` makes one.
+
+    The first draw commits the reservation; until then `void` gives it back. A draw that fails is used up. What is left is
+    counted in this object, so it works in the process that made it only, and what is not drawn when it ends stays charged.
+    """
+
+    def __init__(self, ledger: Ledger, dataset: str, key: str, item: Guarantee, actor: str | None) -> None:
+        self._ledger, self._dataset, self._key, self._actor = ledger, dataset, key, actor
+        left: Counter[Mechanism] = Counter()
+        for count, mechanism in item.parts:
+            left[mechanism] += count
+        self._kept = ProcessState(left, owner="this schedule", remedy="reserve one per process")
+
+    @property
+    def key(self) -> str:
+        """The ledger's key of the reservation."""
+        return self._key
+
+    @property
+    def left(self) -> dict[Mechanism, int]:
+        """How many runs of each mechanism are not drawn yet."""
+        return dict(self._kept.value)
+
+    def select(self, mechanism: Mechanism, scores: Scores | Rounds) -> Selection:
+        """Draw one of the plan's runs.
+
+        Raises:
+            InvalidRequest: the plan has no such run left, or a run of RepeatAndSelect is under way.
+            ForeignProcess: it was made before a fork.
+            InvalidTransition: the reservation was voided.
+            RelationMismatch, SensitivityMismatch, DomainMismatch: as `Mechanism.select`; the run is not used up.
+        """
+        require_no_run()
+        _require_mechanism(mechanism).check(scores)
+        self._take(mechanism)
+        self._ledger.commit(self._dataset, self._key, actor=self._actor)
+        drawn = mechanism.select(scores)
+        self._ledger.release(self._dataset, self._key, actor=self._actor)
+        return drawn
+
+    def void(self, *, actor: str, reason: str) -> Receipt:
+        """Give the reservation back, as long as nothing was drawn.
+
+        Raises:
+            InvalidTransition: something was.
+        """
+        return self._ledger.void(self._dataset, self._key, actor=actor, reason=reason)
+
+    def _take(self, mechanism: Mechanism) -> None:
+        with self._kept.locked() as left:
+            if left[mechanism] < 1:
+                raise InvalidRequest(
+                    f"the plan has no run of {mechanism!r} left: what was not planned is charged by Session.select"
+                )
+            self._kept.value = left - Counter([mechanism])
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Schedule counts the draws of one process and is not pickled: reserve one per process")
+
+    def __repr__(self) -> str:
+        return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._kept.value.values())})"
+
+
+def _require_mechanism(given: object) -> Mechanism:
+    """`given`, if it is a mechanism; InvalidRequest if it is something else."""
+    if not isinstance(given, Mechanism):
+        raise InvalidRequest(
+            f"a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for example, not {type(given).__name__}"
+        )
+    return given
+
+
+def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections], Curve] | None:
+    """What a release is settled at, where it is. InvalidRequest where nothing could be given back."""
+    if pay not in get_args(Pay):
+        raise InvalidRequest(f"pay={str(pay)[:30]!r} must be one of {', '.join(get_args(Pay))}")
+    if pay == "curve":
+        return None
+    if not mechanism.pays_as_it_goes:
+        raise InvalidRequest(
+            f"{type(mechanism).__name__} costs the same whatever comes out, and nothing would be given back: take LimitedDomain "
+            "for example, or leave pay at 'curve'"
+        )
+
+    def spent(drawn: Selection | Selections) -> Curve:
+        each = Counter(mechanism.spent(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn))
+        return Composed.of([(times, curve) for curve, times in each.items()])
+
+    return spent
+
+
+def _as_plan(plan: Plan) -> Guarantee:
+    """What a ledger is charged for a plan, (count, mechanism) pairs or `n * mechanism + ...`. InvalidRequest if it is none."""
+    parts = plan.parts if isinstance(plan, Guarantee) else tuple(plan) if isinstance(plan, Iterable) else ()
+    if not parts or not all(_is_part(part) for part in parts):
+        raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1, or a sum like 30 * mechanism")
+    return Guarantee.of(parts)
+
+
+def _is_part(part: object) -> bool:
+    if not isinstance(part, tuple | list) or len(part) != 2:
+        return False
+    count, mechanism = part
+    counted = isinstance(count, numbers.Integral) and not isinstance(count, bool) and int(count) >= 1
+    return counted and isinstance(mechanism, Mechanism)
 
 
 def _place(total: Total) -> str:

@@ -14,8 +14,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import AlreadyCharged, InvalidTransition, Ledger, LedgerUnavailable, UnknownDataset
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.schedule import Schedule
-from dpselect.session import Session
+from dpselect.session import Schedule, Session
 
 SENSITIVITY = dps.Sensitivity()
 MECHANISM = dps.ExponentialMechanism(epsilon=0.25, sensitivity=SENSITIVITY)
