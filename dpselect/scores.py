@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arguments import checked_integer
+from dpselect.choose.second_look import SecondLook
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.second_look import SecondLook
 from dpselect.selection import Label, label_key
 from dpselect.sensitivity import Sensitivity
 

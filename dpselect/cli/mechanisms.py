@@ -16,7 +16,7 @@ from typer import Argument, echo
 from accounting import Relation
 from accounting.registry import kind_of
 from dpselect import InvalidRequest, Sensitivity, TopKRequest
-from dpselect.calibration import mechanism_class, supports
+from dpselect.choose.calibration import mechanism_class, supports
 from dpselect.cli import options, out
 from dpselect.mechanisms import Mechanism, members
 

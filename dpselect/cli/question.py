@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from accounting import Budget, Relation
 from dpselect import Mechanism, Sensitivity, TopKRequest, events, fitted, mechanisms
+from dpselect.choose.counts import COUNTS
+from dpselect.choose.defaults import WHOLE_COUNTS, Choice, default_choice, default_group_choice, default_groups, default_mechanism
 from dpselect.cli.payment import Charge
-from dpselect.counts import COUNTS
-from dpselect.default_groups import default_group_choice, default_groups
-from dpselect.defaults import WHOLE_COUNTS, Choice, default_choice, default_mechanism
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest
 from dpselect.events import Format
 from dpselect.events.contributions import Norm, measures

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Self, Unpack, cast, final
 import numpy as np
 
 from accounting import Relation
+from dpselect.choose.second_look import SecondLook
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events import counting, spark, staging
 from dpselect.events.catalogue import Labels, named
@@ -27,7 +28,6 @@ from dpselect.events.user_counts import Measured, signed
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores
-from dpselect.second_look import SecondLook
 from dpselect.selection import Label, Selection, label_key
 from dpselect.sensitivity import Sensitivity
 

@@ -12,7 +12,7 @@ from accounting.arguments import checked_integer
 from accounting.budget.budget import checked_budget
 from accounting.conversion.pld.compose import composable, pld_epsilon
 from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
-from dpselect.calibration import knob_of
+from dpselect.choose.calibration import knob_of
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, members
 from dpselect.mechanisms.traits import RHO, SIGMA

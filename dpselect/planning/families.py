@@ -14,9 +14,9 @@ import numpy as np
 from accounting import AccountingError
 from accounting.registry import kind_of
 from dpselect import mechanisms
-from dpselect.calibration import knob_of, public_settings
-from dpselect.counts import takes_its_own
-from dpselect.defaults import GENEROUS, two_steps
+from dpselect.choose.calibration import knob_of, public_settings
+from dpselect.choose.counts import takes_its_own
+from dpselect.choose.defaults import GENEROUS, two_steps
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.traits import INSTEAD, Knob, Traits, fields_of, settings_of
 from dpselect.planning.loads import Bounding

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from accounting import Budget
 from accounting.relation import WORDS
-from dpselect.calibration import noise_settings
-from dpselect.counts import interval, without_counts
+from dpselect.choose.calibration import noise_settings
+from dpselect.choose.counts import interval, without_counts
 from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup
 from dpselect.planning.loads import Bounding
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from accounting import Budget, Relation
 from accounting.registry import kind_of
-from dpselect.calibration import mechanism_class
+from dpselect.choose.calibration import mechanism_class
 from dpselect.errors import InvalidRequest
 from dpselect.planning.compare import CLOSE, Judge, Progress, compared, tested
 from dpselect.planning.families import Family, families, not_planned

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from accounting import Budget
 from accounting.frozen import Count, Frozen, Real
-from dpselect.counts import Counted
+from dpselect.choose.counts import Counted
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup
 from dpselect.planning.loads import Bounding, Loads

@@ -21,7 +21,7 @@ from recall_logs import Log, load
 
 import accounting as acc
 import dpselect as dps
-from dpselect.defaults import GENEROUS
+from dpselect.choose.defaults import GENEROUS
 
 Floats = NDArray[np.float64]
 

@@ -31,8 +31,8 @@ from recall_logs import DATA, Log, load
 
 import accounting as acc
 import dpselect as dps
-from dpselect.calibration import TopKRequest, calibrated, fitted
-from dpselect.defaults import GENEROUS, default_choice
+from dpselect.choose.calibration import TopKRequest, calibrated, fitted
+from dpselect.choose.defaults import GENEROUS, default_choice
 from dpselect.planning import PlannedMechanism, Shape
 
 CLIPS = (0.7071, 1.0, 1.1892, 1.4142, 2.0, 2.8284, 4.0, 8.0)

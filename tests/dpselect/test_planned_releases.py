@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.calibration import calibrated, fitted
+from dpselect.choose.calibration import calibrated, fitted
+from dpselect.choose.defaults import default_choice
+from dpselect.choose.request import TopKRequest
 from dpselect.cli.app import app
-from dpselect.defaults import default_choice
 from dpselect.mechanisms import members
 from dpselect.planning import Shape, plan
-from dpselect.request import TopKRequest
 
 N = 7
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)

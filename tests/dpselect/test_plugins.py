@@ -99,8 +99,8 @@ import accounting as acc, dpselect as dps
 from typer.testing import CliRunner
 from dpselect.cli import app, config
 from dpselect.cli.config import json_schema
-from dpselect.calibration import fitted
-from dpselect.request import TopKRequest
+from dpselect.choose.calibration import fitted
+from dpselect.choose.request import TopKRequest
 
 assert not {"tiny_max", "tiny_curve", "stable_counts"} & set(sys.modules), "loaded before anybody asked"
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from accounting import Budget, Ledger
 from accounting.files import require_new
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
-from dpselect.calibration import knob_of
+from dpselect.choose.calibration import knob_of
 from dpselect.mechanisms.traits import Pay
 from dpselect.pate.ballots.ballots import Ballots, Missing
 from dpselect.pate.labelling.job import Job, JobConflict, Payer, VotesFileError, kept_ledger, own_ledger

@@ -16,12 +16,12 @@ from rich.text import Text
 import dpselect
 from accounting import Budget
 from dpselect import Mechanism
+from dpselect.choose.counts import Interval, interval, without_counts
 from dpselect.cli import out
 from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words, rounded_up, route_in_words
 from dpselect.cli.guard import printable
 from dpselect.cli.payment import RECORDED, SETTLED, UNRECORDED
 from dpselect.cli.question import Answer, Question
-from dpselect.counts import Interval, interval, without_counts
 from dpselect.selection import Label, Selection
 
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."

@@ -13,8 +13,8 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.calibration import TopKRequest, fitted
-from dpselect.defaults import default_mechanism
+from dpselect.choose.calibration import TopKRequest, fitted
+from dpselect.choose.defaults import default_mechanism
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.planning import Estimate, ReleasePlan, Shape, plan

@@ -10,13 +10,13 @@ from pydantic.fields import FieldInfo
 
 from accounting import AccountingError, Budget, CalibrationError, Curve, RelationMismatch, calibrate
 from dpselect import mechanisms
-from dpselect.counts import Counted, takes_its_own, without_counts
+from dpselect.choose.counts import Counted, takes_its_own, without_counts
+from dpselect.choose.request import TopKRequest
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.base import MECHANISMS
 from dpselect.mechanisms.traits import INSTEAD, Knob, fields_of
 from dpselect.noise import NoiseName
-from dpselect.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
 Family = Callable[[float], Mechanism]

@@ -16,14 +16,14 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from dpselect.calibration import fitted, noise_settings
+from dpselect.choose.calibration import fitted, noise_settings
+from dpselect.choose.counts import MOST_ITEMS, without_counts
+from dpselect.choose.request import TopKRequest
 from dpselect.cli.app import app
-from dpselect.counts import MOST_ITEMS, without_counts
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.planning import ReleasePlan, Shape, plan
-from dpselect.request import TopKRequest
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 FEW = dps.Sensitivity.of_counts(items_per_user=3)

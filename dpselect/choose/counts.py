@@ -11,10 +11,10 @@ from typing import Any, Literal, Self, final
 from accounting import Budget, calibrate
 from accounting.curves import Composed
 from dpselect import mechanisms
+from dpselect.choose.request import TopKRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.noise_curves import fresh_values
 from dpselect.mechanisms.traits import SCALE, fields_of
-from dpselect.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
 COUNTS = 0.2

@@ -10,17 +10,17 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.calibration import (
+from dpselect.choose.calibration import (
     calibrated,
     default_kbar,
     fitted,
     noise_settings,
     supports,
 )
-from dpselect.defaults import default_choice, default_mechanism
+from dpselect.choose.defaults import default_choice, default_mechanism
+from dpselect.choose.request import TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import members
-from dpselect.request import TopKRequest
 
 BUDGETS = [
     acc.Budget(epsilon=1.0),
