@@ -118,7 +118,7 @@ def _given(named: dict[str, Any]) -> dict[str, Any]:
 def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
     """The replay, and what was declared."""
     from dpselect.events.replayed import replayed
-    from dpselect.replay import replay  # the help does without an engine
+    from dpselect.verify.log_replay import replay  # the help does without an engine
 
     columns = asked_for(*(asked[role] for role in ("user", "item", "group", "value", "time")))
     source = asked["events"][0] if len(asked["events"]) == 1 else asked["events"]

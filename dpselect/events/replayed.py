@@ -11,8 +11,8 @@ from dpselect.errors import InvalidRequest
 from dpselect.events.doors.base import SHORT, Given, Kind, literal
 from dpselect.events.engine import Engine, opened
 from dpselect.events.staging import rows
-from dpselect.replay import EVERYBODY
 from dpselect.selection import Label
+from dpselect.verify.log_replay import EVERYBODY
 
 _LOG = "the log"
 

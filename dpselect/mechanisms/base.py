@@ -17,13 +17,11 @@ from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, In
 from dpselect.mechanisms.traits import Traits, require_whole, settings_of
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler, sampler
-from dpselect.sampling.heights import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
 __all__ = ["AnyMechanism", "MECHANISMS", "Mechanism", "enumerable", "from_data", "members"]
-__all__ += ["Floats", "Indices", "Numbers", "Sampler", "Scores", "Selection", "Selections", "Sensitivity"]  # in signatures
 
 
 class Mechanism(Frozen, Summable, ABC):

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.errors import InvalidComparisons
-from dpselect.mechanisms.base import Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.ranks import centred
@@ -23,6 +23,10 @@ from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities
 from dpselect.ranking.comparisons import Comparisons
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _ROUNDING = 1e-11  # more than float64 adds to one step of a walk among _MOST_ITEMS, in l1
 _MOST_ITEMS = 10_000

@@ -25,6 +25,7 @@ from accounting.conversion.pld.hull import Hull
 from accounting.conversion.pld.loss import Losses
 from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
 from dpselect import pate, ranking, verify
+from dpselect.verify import exhaustive
 
 DELTA = 1e-6
 TEN = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=1.0)
@@ -288,7 +289,7 @@ def searched(mechanism: dps.Mechanism, candidates: int, highest: int) -> float:
     def law(counts: tuple[int, ...]) -> Mapping[Any, float]:
         if counts not in known:
             scores = dps.Scores(np.array(counts) * mechanism.covers.linf, sensitivity=mechanism.covers)
-            known[counts] = verify._law(mechanism, scores, np.arange(highest + 1.0))
+            known[counts] = exhaustive._law(mechanism, scores, np.arange(highest + 1.0))
         return known[counts]
 
     def worst(counts: tuple[int, ...]) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.divergence import hockey_stick, log_ratio, renyi
+from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
 
 S = dps.Sensitivity()
 

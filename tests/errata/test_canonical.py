@@ -10,10 +10,10 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.divergence import renyi
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
 from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.noise import by_name
+from dpselect.verify.exhaustive import renyi
 
 TWO_SIDED = dps.Sensitivity(monotone=False)
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.divergence import hockey_stick
 from dpselect.mechanisms.queries.above_threshold import Comparisons
 from dpselect.mechanisms.queries.first_stable import StableRule, log_failure
 from dpselect.mechanisms.unknown.top_stable import TopStable
@@ -17,6 +16,7 @@ from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities
 from dpselect.ranking.comparisons import Comparisons as Pairwise
 from dpselect.ranking.spectral_top_k import ergodicity_coefficient, transition, walk
+from dpselect.verify.exhaustive import hockey_stick
 
 EPSILON, DELTA = 1.0, 0.01
 

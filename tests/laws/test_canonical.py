@@ -16,7 +16,6 @@ from spread import spread
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.divergence import log_ratio, renyi
 from dpselect.mechanisms.canonical import draw as canonical_draw
 from dpselect.mechanisms.canonical.classes import Classes, log_binomial, noise_at
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
@@ -24,6 +23,7 @@ from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.noise import by_name
 from dpselect.sampling import sampler
+from dpselect.verify.exhaustive import log_ratio, renyi
 
 # About 150 statistical tests at 1e-9 each.
 FALSE_ALARM = 1e-9

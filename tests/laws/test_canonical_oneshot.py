@@ -9,11 +9,11 @@ from scipy.stats import kstest
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from dpselect.divergence import hockey_stick, log_ratio
 from dpselect.mechanisms.canonical.classes import log_binomial
 from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.noise import by_name
+from dpselect.verify.exhaustive import hockey_stick, log_ratio
 
 FALSE_ALARM = 1e-9
 COUNTS = dps.Sensitivity()

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.divergence import log_ratio
 from dpselect.mechanisms.joint import tuples as tuples_module
 from dpselect.mechanisms.joint.tuples import _Balls, _Logarithms
+from dpselect.verify.exhaustive import log_ratio
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import misfit

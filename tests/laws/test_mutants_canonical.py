@@ -13,7 +13,6 @@ from test_mutants_foundation import REPLACED, caught, drawn_wrongly, used_under
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from dpselect.divergence import hockey_stick
 from dpselect.mechanisms import ranks
 from dpselect.mechanisms.canonical import classes as canonical_classes
 from dpselect.mechanisms.canonical import draw as canonical_draw
@@ -25,6 +24,7 @@ from dpselect.mechanisms.joint.levels import Counts, Levels
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.sampling import Sampler
+from dpselect.verify.exhaustive import hockey_stick
 
 Patch = pytest.MonkeyPatch
 HALF, ONE = CanonicalTopK(k=2, epsilon=1.0), CanonicalTopK(k=2, epsilon=1.0, gamma=1.0)

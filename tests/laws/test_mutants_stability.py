@@ -14,7 +14,6 @@ from test_stability_pay import SESSIONS, overspent, pay
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.divergence import renyi
 from dpselect.mechanisms.stability import gaps, stability_test, stable_top_k, stable_top_k_fixed
 from dpselect.mechanisms.stability.gaps import Top, read_top, top_set
 from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
@@ -25,6 +24,7 @@ from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 from dpselect.mechanisms.unknown import limited_domain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Scores
+from dpselect.verify.exhaustive import renyi
 
 Patch = pytest.MonkeyPatch
 Box = tuple[int, int]

@@ -16,8 +16,8 @@ from accounting.conversion.pld.banded import Atoms, Banded
 from accounting.conversion.pld.compose import pld_delta, pld_epsilon
 from accounting.conversion.pld.loss import Losses
 from accounting.curves.sparse_vector import SparseVectorDP
-from dpselect.divergence import hockey_stick
 from dpselect.mechanisms.queries.large_margin import LargeMargin
+from dpselect.verify.exhaustive import hockey_stick
 
 Patch = pytest.MonkeyPatch
 CUT = 0.95

@@ -8,8 +8,8 @@ from case import COUNTS, HALF, REPLACED
 
 import accounting as acc
 import dpselect as dps
-from dpselect.divergence import hockey_stick
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.exhaustive import hockey_stick
 
 NOISES = ("exponential", "laplace", "logistic", "half_logistic")
 ONE_OF_TWO = [

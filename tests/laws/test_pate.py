@@ -14,13 +14,13 @@ from mechanism_laws import curve_covers, epsilons_for, misfit, outcome
 import accounting as acc
 import dpselect as dps
 from dpselect import pate, verify
-from dpselect.divergence import hockey_stick, renyi
 from dpselect.noise import by_name
 from dpselect.pate.voting import draws
 from dpselect.pate.voting.draws import Coins, Race
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.sampling.thresholds import exceeds
 from dpselect.scores import Scores
+from dpselect.verify.exhaustive import hockey_stick, renyi
 
 RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)
 TEACHERS = (1, 2, 3, 4)

@@ -12,10 +12,10 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget.budget import NOTHING, Price
 from dpselect import pate, verify
-from dpselect.divergence import hockey_stick
 from dpselect.errors import InvalidRequest
 from dpselect.pate.voting.confident_gnmax import ABSTAINED
 from dpselect.scores import Scores
+from dpselect.verify.exhaustive import hockey_stick
 
 Charge = Callable[[pate.ConfidentGNMax, dps.Selection], acc.Curve | None]
 State = tuple[int, ...]

@@ -19,9 +19,9 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.repeat_and_select import _HATS, PoissonRuns, TruncatedNegativeBinomial
 from accounting.interop import from_dp_event
-from dpselect.divergence import hockey_stick, log_ratio, renyi
 from dpselect.mechanisms.combine.repeat_and_select import number_of_runs
 from dpselect.sampling import sampler
+from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import misfit

@@ -19,13 +19,13 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect import verify
-from dpselect.divergence import renyi
 from dpselect.mechanisms.queries.above_threshold import AboveThreshold
 from dpselect.mechanisms.queries.first_stable import FirstStable, StableRule, log_failure
 from dpselect.mechanisms.queries.large_margin import LargeMargin
 from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
 from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
+from dpselect.verify.exhaustive import renyi
 
 # About 150 chi-square tests at 1e-10 each.
 FALSE_ALARM = 1e-10

@@ -15,13 +15,13 @@ from mechanism_laws import SAMPLES, misfit, outcome
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.divergence import hockey_stick, renyi
 from dpselect.mechanisms.stability.gaps import Top, gap_shift, read_top, top_set
 from dpselect.mechanisms.stability.large_gap import LargeGap, TargetSize
 from dpselect.mechanisms.stability.stability_test import StabilityTest
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 from dpselect.scores import Domain, Scores
+from dpselect.verify.exhaustive import hockey_stick, renyi
 
 # About 500 chi-square tests at 1e-10 each.
 FALSE_ALARM = 1e-10

@@ -13,8 +13,8 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget.budget import Price
 from dpselect import verify
-from dpselect.divergence import hockey_stick
 from dpselect.scores import Domain, Scores
+from dpselect.verify.exhaustive import hockey_stick
 
 Vector = tuple[int, ...]
 Charge = Callable[[dps.LimitedDomain, dps.Selection], acc.Curve]

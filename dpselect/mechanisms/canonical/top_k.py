@@ -14,7 +14,7 @@ from pydantic import Field
 from accounting import BoundedRange, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Floats, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.canonical.classes import Classes, RowDraw, TopSet
 from dpselect.mechanisms.canonical.draw import draw_class, draw_members, draw_rows
 from dpselect.mechanisms.noise_curves import ratio_up
@@ -22,6 +22,11 @@ from dpselect.mechanisms.ranks import Ranked, centred
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import Noise, argmax_probabilities, by_name
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Floats
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 LipschitzNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 

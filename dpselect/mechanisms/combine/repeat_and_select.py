@@ -17,10 +17,12 @@ from accounting import Curve, Relation, RepeatAndSelectDP
 from accounting.curves import NumberOfRuns, TruncatedNegativeBinomial
 from accounting.curves.base import CURVES
 from dpselect.errors import InvalidRequest, RunFailed
-from dpselect.mechanisms.base import MECHANISMS, Mechanism, Numbers, Scores, Sensitivity
+from dpselect.mechanisms.base import MECHANISMS, Mechanism
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler, sampler
 from dpselect.sampling.lazy import LazyUniform, precision, rational
+from dpselect.scores import Numbers, Scores
+from dpselect.sensitivity import Sensitivity
 
 T = TypeVar("T")
 Run = Callable[[], tuple[float, T]]

@@ -11,11 +11,14 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Positive
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, Numbers, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import fresh_values
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 
 class Around(Mechanism, ABC):

@@ -15,12 +15,16 @@ from accounting import BoundedRange, Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.choose.quantile import places_of, points_of, share_of
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.joint.tuples import Tuples
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler, sampler
+from dpselect.sampling.heights import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _MOST_QUANTILES, _MOST_USERS, _MOST_PLACES = 100, 2**40, 2**53
 

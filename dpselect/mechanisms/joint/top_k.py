@@ -11,12 +11,17 @@ from pydantic import Field
 
 from accounting import BoundedRange
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.joint.levels import Levels
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 
 @final

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 from pydantic import Field, model_validator
 
 from accounting.frozen import Count, Positive
-from dpselect.mechanisms.base import Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, require_gaussian_width
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 winner_traits = partial(Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True)
 """What a `NoisyWinner` is, but for its noise and its law."""

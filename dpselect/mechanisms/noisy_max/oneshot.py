@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, enumerable
+from dpselect.mechanisms.base import enumerable
 from dpselect.mechanisms.noise_curves import fresh_values, shows_order, vector, winners_curve
 from dpselect.mechanisms.noisy_max.bases import NoisyTopK, noisy_traits
 from dpselect.mechanisms.noisy_max.positions import expanded, largest
@@ -20,6 +20,9 @@ from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, half_width, public_grid, release, with_values
 from dpselect.mechanisms.traits import Traits
 from dpselect.noise import NoiseName, by_name, ordered_probabilities, top_set_probabilities
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
 
 
 @final

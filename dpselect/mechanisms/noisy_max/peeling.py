@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, final, get_args
 import numpy as np
 
 from accounting import Curve
-from dpselect.mechanisms.base import Indices, Numbers, Sampler, Scores, Selection, Selections, enumerable
+from dpselect.mechanisms.base import enumerable
 from dpselect.mechanisms.noise_curves import winner_curve
 from dpselect.mechanisms.noisy_max.bases import NoisyTopK, noisy_traits
 from dpselect.mechanisms.noisy_max.positions import largest
@@ -19,6 +19,10 @@ from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import Traits
 from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
 
 
 @final

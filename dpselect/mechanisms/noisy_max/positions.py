@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from dpselect.mechanisms.base import Indices, Numbers, Sampler, Scores, Selection, Selections, enumerable
+from dpselect.mechanisms.base import enumerable
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
 from dpselect.noise import Noise, argmax_probabilities
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
 
 
 def select(scores: Scores, noise: Noise, scale: float, source: Sampler) -> Selection:

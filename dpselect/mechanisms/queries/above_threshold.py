@@ -17,14 +17,18 @@ from accounting import Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidMechanism, NoClosedForm
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.noise.adaptive import refine
-from dpselect.sensitivity import fraction_up
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity, fraction_up
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

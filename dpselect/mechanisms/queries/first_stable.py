@@ -17,7 +17,7 @@ from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidScores
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.queries.above_threshold import Comparisons, Flags, first, margins
 from dpselect.mechanisms.ranks import blocks
@@ -26,7 +26,10 @@ from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.base import log1mexp
 from dpselect.sampling import Sampler, Thresholds
-from dpselect.sampling.heights import numbers
+from dpselect.sampling.heights import Indices, numbers
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _REASON = "no query passed the stability test"
 _EXACT = Context(prec=400)  # the caller's may have any precision

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from accounting import ApproxDP, Approximate, BoundedRange, Curve, LaplaceDP, Relation, tighter
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.queries.above_threshold import Comparisons, Floats, first, margins
 from dpselect.mechanisms.ranks import blocks, ranked_rows
@@ -20,7 +20,11 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.gumbel import softmax
-from dpselect.sensitivity import fraction_up
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity, fraction_up
 
 
 @final

@@ -12,13 +12,15 @@ from accounting import Approximate, Curve, ForeignProcess, Relation
 from accounting.frozen import Count, Positive, Probability
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Numbers, Scores, Selection, Selections, enumerable
+from dpselect.mechanisms.base import enumerable
 from dpselect.mechanisms.queries.above_threshold import Flags, first, margins
 from dpselect.mechanisms.queries.first_stable import StableQueries, StableRule, first_law
 from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler, Thresholds, sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
 
 _REASON = "stopped after c unstable queries"
 

@@ -10,8 +10,10 @@ from pydantic import Field
 from accounting import Relation
 from accounting.frozen import Count
 from dpselect.errors import InvalidScores
-from dpselect.mechanisms.base import Floats, Indices, Numbers, Scores, Sensitivity
 from dpselect.mechanisms.ranks import highest
+from dpselect.sampling.heights import Floats, Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.sensitivity import Sensitivity
 
 Rank = Annotated[Count, Field(le=10_000_000)]
 """How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds time and memory."""

@@ -12,12 +12,17 @@ from pydantic import BeforeValidator, Field, model_validator
 from accounting import BoundedRange, Relation
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import Floats, Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import count_blocks
 from dpselect.mechanisms.stability.gaps import Rank, favoured, gap_shift, read_top, row_gaps
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import NoiseName, argmax_probabilities, by_name
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Floats, Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 
 @final

@@ -14,13 +14,18 @@ from pydantic import Field
 from accounting import Approximate, Curve, GaussianDP, LaplaceDP, Relation
 from accounting.frozen import Positive, Probability
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import Floats, Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import columns, count_blocks, highest, joined, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, Top, gap_shift, gaps_below, read_top, top_set
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import by_name
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Floats, Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 Choose = Callable[[Floats], Indices]
 """(rows, ranks) gaps -> (rows,) proposed sizes."""

@@ -11,13 +11,15 @@ from pydantic import Field
 
 from accounting import Approximate, BoundedRange, Curve, GaussianDP, Relation
 from accounting.frozen import Positive, Probability
-from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.stability.gaps import Rank, gap_sensitivity, gap_shift, read_top
 from dpselect.mechanisms.stability.large_gap import AnyRegularizer, WidestGap
 from dpselect.mechanisms.stability.stability_test import StabilityRule, release_rows, released, set_law
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.noise import NoiseName
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
 
 
 @final

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from accounting import ZCDP, Approximate, BoundedRange, Curve, Relation, RenyiTable, tighter
 from accounting.frozen import NonNegative, Positive, Probability
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import centred, count_blocks
 from dpselect.mechanisms.release import release
@@ -20,6 +20,11 @@ from dpselect.mechanisms.stability.stability_test import Flags, sets_that_pass
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.noise import by_name, top_set_probabilities
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 # Where the Renyi divergences of the picks are tabulated: dense enough to lose less than a thousandth of epsilon.
 _ORDERS = tuple((1 + np.geomspace(0.05, 5e3, 72)).tolist())

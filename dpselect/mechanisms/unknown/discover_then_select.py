@@ -10,9 +10,13 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity
+from dpselect.mechanisms.base import AnyMechanism, Mechanism
 from dpselect.mechanisms.release import in_own_order, positions_of, release
 from dpselect.mechanisms.traits import SCALE, Recipe, Traits
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _REASON = "fewer items than requested were discovered"
 _ANSWERS = ("top_k", "one_item", "queries")  # of the others an outcome is no item

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import count_blocks, ranked_rows
 from dpselect.mechanisms.release import release
@@ -19,7 +19,11 @@ from dpselect.mechanisms.stability.gaps import Rank, favoured, heights, read_cou
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.gumbel import softmax
-from dpselect.sampling.heights import Floats
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Floats, Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _ROUNDING = 2.0**-50  # of the terms of the threshold: above the roundings of their sum
 _REASON = "fewer items than requested beat the noisy threshold"

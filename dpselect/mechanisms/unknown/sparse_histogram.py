@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import NoClosedForm
-from dpselect.mechanisms.base import Floats, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.noisy_max.positions import expanded
 from dpselect.mechanisms.release import half_width, public_grid, release
@@ -24,7 +24,12 @@ from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.noise.adaptive import NODES, integrals_above
 from dpselect.outcome import cells
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Floats
 from dpselect.sampling.lazy import precision
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _ROUNDING = 2.0**-44  # of the terms of the threshold: above the errors of the inverse and of their sum
 _BITS = 160  # for a delta next to 1, whose complement has 53 bits of its own

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve
 from accounting.frozen import NonNegative, Positive, Probability
-from dpselect.mechanisms.base import Indices, Mechanism, Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.queries.above_threshold import Floats, first, margins
 from dpselect.mechanisms.queries.first_stable import StableRule, first_law
@@ -19,6 +19,11 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, Top, gaps_below, heights, read_top, top_set
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name, top_set_probabilities
+from dpselect.sampling import Sampler
+from dpselect.sampling.heights import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _REASON = "fewer items than requested were found stable"
 

@@ -10,11 +10,14 @@ import numpy as np
 import scipy
 
 from dpselect.errors import InvalidBallots, InvalidRequest
-from dpselect.mechanisms.base import Mechanism, Sampler, Scores, Selections, Sensitivity
+from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots.reading import Counts, Tally, cut_of, read, read_names, tally, teachers_of
 from dpselect.pate.ballots.votes import Votes, as_array, rows_of, stacked
 from dpselect.rounds import Rounds
-from dpselect.selection import Label
+from dpselect.sampling import Sampler
+from dpselect.scores import Scores
+from dpselect.selection import Label, Selections
+from dpselect.sensitivity import Sensitivity
 
 Missing = Literal["refuse", "allow"]
 

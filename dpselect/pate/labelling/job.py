@@ -24,9 +24,10 @@ from accounting.ledger import Total
 from accounting.registry import kind_of
 from accounting.relation import same_relation
 from dpselect.errors import DpSelectError, InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, Selection
+from dpselect.mechanisms.base import AnyMechanism, Mechanism
 from dpselect.mechanisms.traits import Pay
 from dpselect.pate.voting.confident_gnmax import ABSTAINED
+from dpselect.selection import Selection
 
 OWN_DATASET = "votes"
 

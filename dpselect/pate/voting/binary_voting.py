@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
-from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity, enumerable
+from dpselect.mechanisms.base import enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
@@ -19,6 +19,10 @@ from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.ballots.ballots import Vote
 from dpselect.pate.voting import draws
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 
 class LevelVote(Vote, ABC):

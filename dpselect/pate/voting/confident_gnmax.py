@@ -10,7 +10,6 @@ from pydantic import Field
 from accounting import Curve, GaussianDP, Relation
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.ranks import blocks
@@ -20,6 +19,10 @@ from dpselect.noise import by_name
 from dpselect.pate.ballots.ballots import Vote
 from dpselect.pate.voting import draws
 from dpselect.pate.voting.gnmax import one_vote
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _CELLS = 1 << 20  # counts of answered rounds copied at a time
 ABSTAINED = "the largest noisy count did not reach the threshold"

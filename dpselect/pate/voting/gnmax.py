@@ -8,13 +8,16 @@ from pydantic import Field
 
 from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive
-from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.ballots.ballots import Vote
 from dpselect.pate.voting.draws import winners
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 
 @final

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 
 from accounting import Curve, Relation
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.base import Numbers, Sampler, Scores, Selection, Selections, Sensitivity
 from dpselect.mechanisms.ranks import blocks, joined
 from dpselect.mechanisms.stability.gaps import Rank
 from dpselect.mechanisms.stability.large_gap import AnyRegularizer
@@ -18,6 +17,10 @@ from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.pate.ballots.ballots import Vote
 from dpselect.pate.voting import draws
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 _CELLS = 1 << 20  # counts held as 64-bit numbers at a time
 

@@ -16,7 +16,6 @@ from scipy import sparse, stats
 import accounting as acc
 import dpselect as dps
 from dpselect import pate
-from dpselect.divergence import hockey_stick
 from dpselect.errors import InvalidRequest
 from dpselect.pate.ballots.reading import Cut
 from dpselect.pate.ballots.votes import flags
@@ -24,6 +23,7 @@ from dpselect.pate.budgets import adaptive_epsilon
 from dpselect.pate.voting import draws
 from dpselect.pate.voting.draws import Coins, Race, completed
 from dpselect.sampling import ExactSampler, Sampler
+from dpselect.verify.exhaustive import hockey_stick
 
 Patch = pytest.MonkeyPatch
 RNG = np.random.default_rng(20261121)

@@ -1,0 +1,10 @@
+"""Check a mechanism against its curve: exactly on small domains, and from samples on any; and a declaration against a log.
+
+`worst_case` enumerates every neighbouring pair of a small box and returns exact divergences, to be held against `curve`.
+`lower_bound` needs nothing but samples, and returns an epsilon that the mechanism provably exceeds, up to its confidence.
+`replay` runs a user's own pipeline without some users, and holds the changes against the declared sensitivity.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
