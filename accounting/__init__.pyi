@@ -15,11 +15,11 @@ from .budget.remaining import Affordable as Affordable
 from .budget.remaining import Equivalent as Equivalent
 from .calibration import calibrate as calibrate
 from .calibration import calibrate_count as calibrate_count
-from .conversion.adaptive.bound import AdaptiveBound as AdaptiveBound
-from .conversion.adaptive.bound import DeltaBounds as DeltaBounds
-from .conversion.adaptive.bound import GridTooCoarse as GridTooCoarse
-from .conversion.adaptive.bound import adaptive_composition as adaptive_composition
-from .conversion.adaptive.bound import delta_bounds as delta_bounds
+from .conversion.adaptive_composition import AdaptiveBound as AdaptiveBound
+from .conversion.adaptive_composition import DeltaBounds as DeltaBounds
+from .conversion.adaptive_composition import GridTooCoarse as GridTooCoarse
+from .conversion.adaptive_composition import adaptive_composition as adaptive_composition
+from .conversion.adaptive_composition import delta_bounds as delta_bounds
 from .conversion.bounds import Bound as Bound
 from .conversion.bounds import best_delta as best_delta
 from .conversion.bounds import best_epsilon as best_epsilon

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.conversion import bounds
-from accounting.conversion.adaptive.bound import AdaptiveBound, adaptive_composition
+from accounting.conversion.adaptive_composition import AdaptiveBound, adaptive_composition
 from accounting.conversion.bounds import Bound, Bounded, Route
 from accounting.curves import Composed, Curve, GaussianDP
 from accounting.curves.base import Floats, OneParameter

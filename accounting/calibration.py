@@ -5,15 +5,25 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from itertools import pairwise
+from typing import NamedTuple, TypeVar, final
 
 from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.budget.budget import Budget, checked_budget
-from accounting.calibrate_search import Probes, checked_curve, outward, safe_end, spread, thorough_end
 from accounting.curves import Composed, Curve
-from accounting.errors import CalibrationError, InvalidArgument
+from accounting.errors import AccountingError, CalibrationError, InvalidArgument, Unaffordable
 
 _Number = TypeVar("_Number", float, int)
+_PROBES, _DECADES = 5, 15  # that begin a search: of a given bracket; to either side of 1
+_MOST = 1000  # probes: a limit anywhere among the floats is found by some 130
+_RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
+_BEYOND, _FARTHEST = 1.9e-9, 300.0  # logarithms of how far past the result the budget is seen to refuse; of the widest stride
+_SLACK = 1e-6  # relative noise of a cost that is no break of monotony
+_SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised cost may waver
+_NUDGE = 1.001  # two probes this far apart show the direction of the cost
+_NEAREST, _WIDE = 4, 0.3  # costs that a guess goes by; the most, in logarithms, that its two ends lie to either side of it
+_MOST_THOROUGH = 5  # accounts, each of which takes some hundredths of a second up to half a second
+_FINE, _SHORT, _SAFELY = 1e-4, 2e-5, 1e-9  # logarithmic steps that are worth an account; short of the limit; below the limit
 
 
 def calibrate(
@@ -48,12 +58,12 @@ def calibrate(
         0.0867
     """
     checked = None if charges is None else checked_integer("charges", charges, "how many charges share the budget")
-    probes = Probes(_checked_family(family, "parameter"), checked_budget(budget), checked)
+    probes = _Probes(_checked_family(family, "parameter"), checked_budget(budget), checked)
     if bracket is None:
         outward(probes)
     else:
         spread(probes, *checked_bracket(bracket))
-    return thorough_end(probes, safe_end(probes))
+    return _thorough_end(probes, _safe_end(probes))
 
 
 def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> int:
@@ -90,7 +100,7 @@ def _repeated(curve: Curve) -> Callable[[int], Curve]:
 
 
 def _counted(family: Callable[[int], Curve]) -> Callable[[int], Curve]:
-    return lambda count: checked_curve(family(count))
+    return lambda count: _checked_curve(family(count))
 
 
 def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
@@ -111,3 +121,271 @@ def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
     if not sys.float_info.min <= low < high < math.inf:  # below, floats lie too far apart for the precision promised
         raise InvalidArgument(f"bracket=({low!r}, {high!r}) must be two finite numbers >= 2.23e-308, the smaller first")
     return low, high
+
+
+def _checked_curve(found: object) -> Curve:
+    """What a family returned, or its curve; InvalidArgument if it is no such thing."""
+    curve = getattr(found, "curve", found) if not isinstance(found, Curve) else found
+    if not isinstance(curve, Curve):
+        raise InvalidArgument(f"the family returned a {type(found).__name__}: return a Curve, a mechanism or n * mechanism")
+    return curve
+
+
+# -- what is known ----------------------------------------------------------------------------------------------------
+@final
+class _Probes:
+    """All that was tried, only ever added to: `costs` of parameters in the family's domain, `errors` of those outside."""
+
+    def __init__(self, family: Callable[[float], Curve], budget: Budget, charges: int | None = None) -> None:
+        self.family, self.budget, self.charges = family, budget, charges
+        self.costs: dict[float, float] = {}
+        self.errors: dict[float, Exception] = {}
+
+    def add(self, *parameters: float) -> None:
+        """Evaluate the cost at each parameter that was not tried before."""
+        for parameter in parameters:
+            if parameter in self.costs or parameter in self.errors:
+                continue
+            if len(self.costs) + len(self.errors) == _MOST:
+                raise _in_vain(self, _ENDLESS)
+            try:
+                curve = self.family(parameter)
+            except (AccountingError, ValueError, ArithmeticError) as error:
+                self.errors[parameter] = error
+            else:
+                self.costs[parameter] = self._cost(_checked_curve(curve))
+
+    def _cost(self, curve: Curve) -> float:
+        return self.budget.cost(curve) if self.charges is None else self.budget.cost_of_each(curve, self.charges)
+
+    def admits(self, parameter: float) -> bool:
+        """Whether the parameter is in the domain and within the budget."""
+        self.add(parameter)
+        return parameter in self.costs and self.budget.covers(self.costs[parameter])
+
+    def tried(self) -> list[float]:
+        """Every parameter, in order."""
+        return sorted([*self.costs, *self.errors])
+
+    def rising(self, slack: float = _SLACK) -> bool | None:
+        """True if the cost rises with the parameter, False if it falls, None if no two probes differ."""
+        costs = [self.costs[parameter] for parameter in sorted(self.costs)]
+        rises = all(a <= b * (1 + slack) for a, b in pairwise(costs))
+        falls = all(a * (1 + slack) >= b for a, b in pairwise(costs))
+        if not rises and not falls:
+            raise _in_vain(self, _NOT_MONOTONE)
+        return None if rises and falls else rises
+
+    def towards_cost(self) -> list[float]:
+        """Every parameter, from the cheap side to the costly one; none while it is unknown which is which."""
+        return {True: self.tried(), False: self.tried()[::-1], None: []}[self.rising()]
+
+    def ends(self) -> tuple[float, float | None] | None:
+        """The costliest admitted parameter and the next one on the costlier side, None if there is none."""
+        towards = self.towards_cost()[::-1]
+        pairs = zip(towards, [None, *towards], strict=False)
+        return next((pair for pair in pairs if self.admits(pair[0])), None)
+
+
+class Bracket(NamedTuple):
+    """An admitted parameter, and one on the costlier side of it that is refused."""
+
+    safe: float
+    unsafe: float
+
+    def at(self, share: float) -> float:
+        """The parameter at a share of the way to `unsafe`."""
+        return self.safe ** (1 - share) * self.unsafe**share
+
+    def narrowed(self, probes: _Probes, points: list[float]) -> Bracket:
+        """What is left of it after a try at each of the points that still lies inside."""
+        left = self
+        for point in points:
+            if min(left) < point < max(left):
+                left = Bracket(point, left.unsafe) if probes.admits(point) else Bracket(left.safe, point)
+        return left
+
+
+# -- where to look: until an admitted parameter lies beside a refused one ---------------------------------------------
+def spread(probes: _Probes, low: float, high: float) -> None:
+    """Probe a given bracket at both ends and between."""
+    ratio = min(high / low, 1e308)  # the quotient may overflow
+    probes.add(low, *(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)), high)
+
+
+def outward(probes: _Probes) -> None:
+    """Probe ever more distant decades around 1, on the sides that may matter; in pairs while the direction is unknown."""
+    probes.add(1.0, _NUDGE)
+    for decade in range(1, _DECADES + 1):
+        if (ends := probes.ends()) and ends[1] is not None:
+            return
+        nudges = (1.0,) if probes.towards_cost() else (1.0, _NUDGE)
+        for start in [10.0 ** (side * decade) for side in _open_sides(probes)]:
+            probes.add(*(nudge * start for nudge in nudges))
+    if (ends := probes.ends()) and ends[1] is None:
+        raise _in_vain(probes, _NO_COSTLIEST)
+
+
+def _open_sides(probes: _Probes) -> list[int]:
+    """1 for up and -1 for down, unless the costs tell which; none beyond an edge of the domain."""
+    sides, tried, rising = [1, -1], probes.tried(), probes.rising()
+    if rising is not None:
+        sides = [1 if rising == probes.admits((max if rising else min)(probes.costs)) else -1]
+    return [side for side in sides if not probes.costs or tried[-1 if side > 0 else 0] in probes.costs]
+
+
+def _from_the_edge(probes: _Probes, inside: float) -> tuple[float, float] | None:
+    """Where the cheap side of the domain ends before `inside`, its cheapest probe, an admitted parameter next to that edge."""
+    towards = probes.towards_cost()
+    outside = towards[max(0, towards.index(inside) - 1)]
+    while not _near_enough(outside, inside):
+        middle = math.sqrt(outside) * math.sqrt(inside)
+        if probes.admits(middle):
+            return middle, inside
+        outside, inside = (outside, middle) if middle in probes.costs else (middle, inside)
+    return None
+
+
+# -- how to close in, and what ends it --------------------------------------------------------------------------------
+def _safe_end(probes: _Probes) -> float:
+    """The costliest admitted parameter, once the probes show where it must lie."""
+    if not probes.costs:
+        raise [*probes.errors.values()][-1]
+    if len(probes.costs) == 1:  # it shows no direction: probe next to it, within what was probed
+        (inside,), tried = probes.costs, probes.tried()
+        probes.add(*(near for near in (inside / _NUDGE, inside * _NUDGE) if tried[0] <= near <= tried[-1]))
+    rising = probes.rising()
+    if rising is None:
+        least = min(probes.costs)
+        raise _in_vain(probes, _NO_COST if probes.costs[least] == math.inf else _ONE_COST, least, _remedy(probes, least))
+    cheapest_of = min if rising else max
+    ends = probes.ends() or _from_the_edge(probes, cheapest_of(probes.costs))
+    if ends is None:
+        raise _in_vain(probes, _TOO_COSTLY, cheapest_of(probes.costs))
+    safe, unsafe = ends
+    return safe if unsafe is None else _close(probes, Bracket(safe, unsafe))
+
+
+def _close(probes: _Probes, bracket: Bracket) -> float:
+    """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above the limit nearby."""
+    bracket = _shrunk(probes, bracket)
+    step = math.copysign(_BEYOND, bracket.unsafe - bracket.safe)
+    while probes.admits(further := bracket.safe * math.exp(step)):
+        bracket = _shrunk(probes, _stride(probes, further, step))
+    probes.rising(_SLACK_NEARBY)
+    return bracket.narrowed(probes, [float(f"{bracket.safe:.{digits}g}") for digits in (9, 6)]).safe
+
+
+def _stride(probes: _Probes, safe: float, step: float) -> Bracket:
+    """Double the step until it leads out of the budget."""
+    while probes.admits(further := safe * math.exp(step)):
+        if not (abs(step) <= _FARTHEST and sys.float_info.min <= further * math.exp(2 * step) < math.inf):
+            raise _in_vain(probes, _NOT_MONOTONE)
+        safe, step = further, 2 * step
+    return Bracket(safe, further)
+
+
+def _shrunk(probes: _Probes, bracket: Bracket) -> Bracket:
+    """Bring the two ends together; every round at least halves the logarithm of their ratio."""
+    while not _near_enough(*bracket):
+        left = bracket.narrowed(probes, _guesses(probes, bracket))
+        if _apart(*left) > _apart(*bracket) / 2:
+            left = left.narrowed(probes, [left.at(0.5)])
+        bracket = left
+    return bracket
+
+
+def _near_enough(one: float, other: float) -> bool:
+    """Whether the search between two ends stops."""
+    return _apart(one, other) <= _RELATIVE
+
+
+def _apart(one: float, other: float) -> float:
+    return abs(math.log(other) - math.log(one))
+
+
+def _guesses(probes: _Probes, bracket: Bracket) -> list[float]:
+    """Short of and past where the costs nearest to the limit, as a smooth curve, reach it; the middle if they are no such."""
+    limit = math.log(probes.budget.limit)
+    over = [(math.log(cost) - limit, math.log(parameter)) for parameter, cost in probes.costs.items() if 0 < cost < math.inf]
+    near = sorted(over, key=lambda point: (abs(point[0]), point))[:_NEAREST]
+    if len(dict(near)) < len(near) or len(near) < 2:
+        return [bracket.at(0.5)]
+    place, rough = where_zero(near), where_zero(near[:-1])
+    share = (place - math.log(bracket.safe)) / (math.log(bracket.unsafe) - math.log(bracket.safe))
+    aside = max(min(abs(place - rough), _WIDE), 0.4 * _RELATIVE) / _apart(*bracket)
+    return [bracket.at(guess) for guess in (share - aside, share + aside) if 0 < guess < 1]
+
+
+def where_zero(points: list[tuple[float, float]]) -> float:
+    """Where the polynomial through points (value, place), no value twice, takes the value 0: by Neville's rule."""
+    values, places = [value for value, _ in points], [place for _, place in points]
+    for order in range(1, len(points)):
+        for i in range(len(points) - order):
+            places[i] = (values[i + order] * places[i] - values[i] * places[i + 1]) / (values[i + order] - values[i])
+    return places[0]
+
+
+def _thorough_end(probes: _Probes, safe: float) -> float:
+    """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6) admits one; else `safe`.
+
+    That account is of one plan: separate charges are paid for by the filter.
+    """
+    budget, rising = probes.budget, probes.rising()
+    if budget.form != "approximate" or rising is None or probes.charges is not None:
+        return safe
+    sign, room = (1 if rising else -1), _apart((max if rising else min)(probes.costs), safe)
+
+    def point(beyond: float) -> tuple[float, float]:
+        cost = budget.cost(_checked_curve(probes.family(safe * math.exp(sign * beyond))), thorough=True)
+        return beyond, math.log(cost / budget.limit) if cost > 0 else -math.inf
+
+    # Logarithms of how far beyond `safe`, and of the cost over the limit: nearly a line, of slope about one.
+    low, high, slope = point(0.0), None, 1.1
+    if low[1] == -math.inf:
+        return safe
+    for _ in range(_MOST_THOROUGH):
+        aim = min(room, low[0] - low[1] / slope - _SHORT)
+        if aim <= low[0] + _FINE:
+            break
+        before, found = low, point(aim)
+        low, high = (found, high) if found[1] <= -_SAFELY else (low, found)
+        end = high or before
+        slope = max(0.1, (end[1] - low[1]) / (end[0] - low[0]))  # a cost in steps may be flat here
+    return safe * math.exp(sign * low[0])
+
+
+# -- what to say if in vain -------------------------------------------------------------------------------------------
+_NOT_MONOTONE = (
+    "the cost is not monotone between {least:g} and {most:g}: calibrate needs a family whose cost only rises or only falls "
+    "with its parameter; narrow the bracket to one branch"
+)
+_ENDLESS = "no end after {tried} parameters from {least:g} to {most:g}: the cost goes up and down; narrow the bracket"
+_NO_COSTLIEST = (
+    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried: there is no costliest one. "
+    "Give a bracket, or a smaller budget"
+)
+_NO_COST = "every parameter tried from {least:g} to {most:g} has no finite cost. {remedy}"
+_ONE_COST = "every parameter tried from {least:g} to {most:g} costs the same, {cost:g} against {limit:g}. {remedy}"
+_TOO_COSTLY = (
+    "{budget!r} admits no parameter: every parameter tried from {least:g} to {most:g} costs too much, the cheapest, "
+    "{at:g}, costs {cost:g} against {limit:g}. Widen the bracket, or raise the budget or its delta"
+)
+
+
+def _in_vain(probes: _Probes, message: str, at: float = math.nan, remedy: str = "") -> CalibrationError:
+    tried, budget, cost = probes.tried(), probes.budget, probes.costs.get(at)
+    facts = {"least": tried[0], "most": tried[-1], "tried": len(tried), "decades": _DECADES, "remedy": remedy}
+    return CalibrationError(message.format(**facts, budget=budget, limit=budget.limit, at=at, cost=cost))
+
+
+def _remedy(probes: _Probes, parameter: float) -> str:
+    """Why a cost that is the same everywhere may be infinite: the form of the budget cannot pay for such curves."""
+    curve, budget = _checked_curve(probes.family(parameter)), probes.budget
+    try:
+        budget.price(curve)
+    except Unaffordable as error:
+        return str(error)
+    if curve.delta0 > (budget.delta if probes.charges is None else budget.failure_of_each(probes.charges)):
+        return "Its bad events (delta0) are likelier than the delta of the budget allows: lower them, or raise the delta"
+    return "Check that the family uses its parameter, or widen the bracket"

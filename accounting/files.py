@@ -14,10 +14,10 @@ from typing import IO, Any
 from accounting.errors import AccountingError, OutputError, OutputRefused
 
 PUBLIC, PRIVATE = 0o666, 0o600
-TEXT_BYTES = 2**26  # the longest text that is read as a whole: a plan's counts, heads, a configuration
+_TEXT_BYTES = 2**26  # the longest text that is read as a whole: a plan's counts, heads, a configuration
 
 
-def read_bytes(path: Path, error: type[AccountingError], what: str = "the file", most: int = TEXT_BYTES) -> bytes:
+def read_bytes(path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES) -> bytes:
     """All of a regular file that has at most `most` bytes; `what` is how messages call it."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
@@ -32,7 +32,7 @@ def read_bytes(path: Path, error: type[AccountingError], what: str = "the file",
     return content
 
 
-def read_text(path: Path, error: type[AccountingError], what: str = "the file", most: int = TEXT_BYTES) -> str:
+def read_text(path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES) -> str:
     """`read_bytes` as text in UTF-8; a byte order mark is left out."""
     try:
         return read_bytes(path, error, what, most).decode("utf-8-sig")

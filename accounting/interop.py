@@ -171,7 +171,7 @@ _READERS: dict[type[dp_event.DpEvent], Callable[[Any, Relation], Curve]] = {
     dp_event.NoOpDpEvent: lambda _event, _relation: zero(),
     dp_event.GaussianDpEvent: lambda event, relation: GaussianDP(mu=_shift(event.noise_multiplier, relation)),
     dp_event.LaplaceDpEvent: lambda event, relation: LaplaceDP(epsilon=_shift(event.noise_multiplier, relation)),
-    dp_event.DiscreteLaplaceDpEvent: lambda event, relation: discrete_laplace(
+    dp_event.DiscreteLaplaceDpEvent: lambda event, relation: _discrete_laplace(
         event.noise_parameter, event.sensitivity * _moves(relation)
     ),
     dp_event.RandomizedResponseDpEvent: _randomised_response,
@@ -233,7 +233,7 @@ def randomised_response(noise: float, buckets: int) -> Curve:
     return ProfileTable(epsilons=[0.0, epsilon], deltas=[min((1 - noise) * _OUTWARD, math.tanh(epsilon / 2)), 0.0])
 
 
-def discrete_laplace(rate: float, shift: int) -> Curve:
+def _discrete_laplace(rate: float, shift: int) -> Curve:
     """Integer noise with probabilities proportional to exp(-rate |x|), neighbours `shift` apart."""
     if isinstance(rate, bool) or not 0 < rate < math.inf:
         raise InvalidCurve(f"noise_parameter={rate!r} must be a finite number > 0")

@@ -17,7 +17,7 @@ from accounting.page.proofs import Proofs, curve_proofs, stated
 from accounting.page.templates import asset, template
 
 DELTAS = (1e-5, 1e-6, 1e-9)
-MOST_ACCOUNTS = 5  # of a quota: the fullest
+_MOST_ACCOUNTS = 5  # of a quota: the fullest
 
 
 def write_report(
@@ -67,7 +67,7 @@ def _page(
 
     def sections() -> Iterator[dict[str, Any]]:
         for number, name in enumerate(names):
-            quotas = ledger.quotas(name).standing(MOST_ACCOUNTS)
+            quotas = ledger.quotas(name).standing(_MOST_ACCOUNTS)
             made = section(ledger.summary(name), quotas, ledger.latest(name, latest), deltas, number, proofs)
             cited.update(theorem for line in made["latest"] for theorem in line["proofs"])
             cited.update(theorem for _, _, names in made["curves"] for theorem in names)

@@ -19,7 +19,7 @@ from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Frozen, NonNegative, Positive
 from accounting.guarantee import Priced, read_item
 
-Form = Literal["pure", "approximate", "zcdp"]
+_Form = Literal["pure", "approximate", "zcdp"]
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
 _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
 
@@ -123,7 +123,7 @@ class Budget(Frozen):
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
 
     @property
-    def form(self) -> Form:
+    def form(self) -> _Form:
         """Which of the three forms this is."""
         if self.rho is not None:
             return "zcdp"
@@ -272,7 +272,7 @@ class Budget(Frozen):
         return Remaining(float_down(main), float_down(failure), self.measure)
 
 
-__all__ = ["NOTHING", "Budget", "Form", "Measure", "Price", "Remaining"]
+__all__ = ["NOTHING", "Budget", "Measure", "Price", "Remaining"]
 
 
 def checked_budget(budget: object) -> Budget:

@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.conversion import renyi
-from accounting.conversion.adaptive.solution import Solution, range_solution
-from accounting.conversion.pld.compose import composable, pld_delta, pld_epsilon
-from accounting.conversion.pld.grid import condensed
+from accounting.conversion.pld.compose import composable, condensed, pld_delta, pld_epsilon
 from accounting.conversion.pld.hull import Hull
 from accounting.conversion.pld.loss import Losses
 from accounting.conversion.pld.normal import directed
+from accounting.conversion.recursion import Solution, range_solution
 from accounting.errors import GridEdgeWarning
 
 Floats = NDArray[np.float64]

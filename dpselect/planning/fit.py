@@ -10,7 +10,7 @@ from typing import final
 
 from accounting import AccountingError, Budget, Composed, Curve
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
-from accounting.calibrate_search import where_zero
+from accounting.calibration import where_zero
 from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.decimal_sum import exact
 from dpselect.mechanisms import Mechanism

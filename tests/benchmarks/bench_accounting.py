@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import rdp
 
 import accounting as acc
-from accounting.conversion.adaptive.bound import adaptive_composition
+from accounting.conversion.adaptive_composition import adaptive_composition
 
 DELTA = 1e-6
 RHO = 3.3e-4

@@ -18,7 +18,7 @@ from scipy.special import gammaln, ndtr
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.pld import grid
+from accounting.conversion.pld import compose
 from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.compose import pld_epsilon
 from accounting.conversion.pld.hull import Hull
@@ -213,9 +213,9 @@ def plans() -> list[tuple[str, float, float, float]]:
     widths = np.linspace(0.02, 0.06, 365)
     many = acc.Composed.of([(1, acc.LaplaceDP(epsilon=float(w))) for w in widths])
     each = Losses(tuple((1, Banded.laplace(float(w))) for w in widths))
-    allowed, grid.MOST_STEPS = grid.MOST_STEPS, 400
+    allowed, compose.MOST_STEPS = compose.MOST_STEPS, 400
     reached = pld_epsilon(each, DELTA).value
-    grid.MOST_STEPS = allowed
+    compose.MOST_STEPS = allowed
     rows = [("365 different Laplace", renyi(many), many.epsilon(DELTA), reached)]
     for name, part, like in (
         ("ZCDP 0.001", acc.ZCDP(rho=0.001), acc.GaussianDP(mu=math.sqrt(0.002))),

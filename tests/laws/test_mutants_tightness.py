@@ -10,7 +10,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.pld import grid
+from accounting.conversion.pld import compose
 from accounting.conversion.pld import normal as gaussian
 from accounting.conversion.pld.banded import Atoms, Banded
 from accounting.conversion.pld.compose import pld_delta, pld_epsilon
@@ -67,11 +67,11 @@ def _atoms(patch: Patch, cut: float) -> bool:
 
 def _levels(patch: Patch, cut: float) -> bool:
     """Rounded widths cost at least what they cost unrounded, in groups of equal ones."""
-    honest = grid._rounded_up
-    patch.setattr(grid, "_rounded_up", lambda *given: [(cut * width, count) for width, count in honest(*given)])
+    honest = compose._rounded_up
+    patch.setattr(compose, "_rounded_up", lambda *given: [(cut * width, count) for width, count in honest(*given)])
     each = [(1, Banded.laplace(float(w))) for w in np.linspace(0.02, 0.06, 300)]
     least = Losses(tuple((10, each[start][1]) for start in range(0, 300, 10)))
-    return pld_epsilon(grid.condensed(Losses(tuple(each))), 1e-6).value >= pld_epsilon(least, 1e-6).value
+    return pld_epsilon(compose.condensed(Losses(tuple(each))), 1e-6).value >= pld_epsilon(least, 1e-6).value
 
 
 def _sampled(patch: Patch, cut: float) -> bool:

@@ -318,7 +318,7 @@ EDITS = [
         f"{SETTLED}::test_only_reservations_are_settled_and_only_once",
     ),
     Edit(
-        "accounting/conversion/adaptive/bound.py",
+        "accounting/conversion/adaptive_composition.py",
         "-math.expm1(-left / parts)",
         "-math.expm1(-0.95 * left / parts)",
         "tests/accounting/conversion/test_adaptive.py::test_the_closed_form_just_below_the_sum_is_that_of_an_adversary",

@@ -3,19 +3,25 @@
 Tilting by e^(theta L), with the best theta, moves the mass to where delta is decided, so the rounding error of the transform is
 small against delta however small delta is. Mass that wraps around the window is only ever counted too often; what may lie above
 the window is added by Chernoff's bound; the rounding error of the transforms is added to every entry.
+
+The plan is made ready first: few distinct steps, their rounded losses on one grid, and how fine that grid is.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from accounting.conversion.pld.grid import MOST_STEPS, Parts, aligned, best_tilt, choose_interval, inflation
+from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import TINY, Floats, Losses, grid_of
+from accounting.conversion.pld.loss import TINY, Floats, Loss, Losses, Pmf, grid_of
+from accounting.conversion.pld.normal import Normal
 
 # Most runs of all steps together: beyond, the rounding of the powers is no longer small against the law of the sum.
 _MOST_RUNS = 10**10
@@ -40,10 +46,14 @@ _FLOOR = 1e-140
 _SPAN = 230.0  # nats that the powers of a running sum may fall before they start again from 1
 _ODD = sorted(3**b * 5**c for b in range(14) for c in range(10))  # up to 2^22
 _OUTWARD = 1e-11
+# Most distinct steps: each needs a transform of its own.
+MOST_STEPS = 128
+_UP = 1 + 2.0**-50
+_TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers of ten
 
 
 @dataclass(frozen=True)
-class PldBound:
+class _PldBound:
     """A proved epsilon (nats) or delta, the grid interval (nats), and the grid's error: the share it added to the variance."""
 
     value: float
@@ -58,13 +68,13 @@ def composable(losses: Losses) -> bool:
     if not all(_LEAST_SCALE <= loss.scale <= _MOST_SCALE for _, loss in losses.steps):
         return False
     # A wide law whose bulk is narrow would need too many cells: its atoms decide, and the other routes know them.
-    interval = choose_interval(losses, _COARSE)
+    interval = _choose_interval(losses, _COARSE)
     widest = max(4 * loss.reach if isinstance(loss, RenyiLoss) else loss.period for _, loss in losses.steps)
     return widest <= _MOST_CELLS * interval and max(loss.reach for _, loss in losses.steps) <= _MOST_READ * interval
 
 
 @lru_cache(maxsize=512)
-def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> PldBound:
+def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> _PldBound:
     """An epsilon for `delta`; inf if the grid proves none.
 
     Args:
@@ -72,23 +82,23 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> Pld
         delta: in (0, 1).
         theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
     """
-    rough = Parts.of(losses, choose_interval(losses, _COARSE), TINY)
-    tilt = best_tilt(rough, lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t), theta)
+    rough = Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
+    tilt = _best_tilt(rough, lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t), theta)
     total = _compose(losses, tilt, delta)
-    return PldBound(total.epsilon(delta), total.interval, inflation(losses, total.interval))
+    return _PldBound(total.epsilon(delta), total.interval, inflation(losses, total.interval))
 
 
 @lru_cache(maxsize=512)
-def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> PldBound:
+def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> _PldBound:
     """A delta for `epsilon` >= 0; arguments as for `pld_epsilon`."""
-    rough = Parts.of(losses, choose_interval(losses, _COARSE), TINY)
+    rough = Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
 
     def log_delta(t: float) -> float:
         return rough.cumulant(t) - t * (epsilon + math.log1p(1 / t)) - math.log1p(t)
 
-    tilt = best_tilt(rough, log_delta, theta)
+    tilt = _best_tilt(rough, log_delta, theta)
     total = _compose(losses, tilt, math.exp(min(0.0, log_delta(tilt))))
-    return PldBound(total.delta(epsilon), total.interval, inflation(losses, total.interval))
+    return _PldBound(total.delta(epsilon), total.interval, inflation(losses, total.interval))
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,7 @@ def _fast_length(least: int) -> int:
 
 def _gridded(losses: Losses, theta: float, tail: float) -> tuple[Parts, _Window]:
     """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
-    finest, coarsest = choose_interval(losses, _FINE), choose_interval(losses, _COARSE)
+    finest, coarsest = _choose_interval(losses, _FINE), _choose_interval(losses, _COARSE)
     rough = Parts.of(losses, coarsest, tail)
     reach = _Reach.of(rough, theta)
     # Cells are spent on the window of the sum, and on the steps' own laws.
@@ -275,3 +285,194 @@ def _error(norms: Floats, heights: list[Floats], height: Floats, count: int, siz
 def _root_mean(log_height: Floats, size: int) -> float:
     """Root mean square over the whole spectrum of a half spectrum given by its logarithm."""
     return math.sqrt(2 * float(np.sum(np.exp(2 * log_height))) / size)
+
+
+def condensed(losses: Losses) -> Losses:
+    """A plan that loses at least as much in every divergence, with few distinct steps. Theorem P9."""
+    counts: Counter[Loss] = Counter()
+    for count, loss in losses.steps:
+        counts[loss] += count
+    steps = _with_one_normal(counts)
+    room = MOST_STEPS - sum(not _levelled(loss) for loss in steps)
+    if len(steps) > MOST_STEPS and room > 0:
+        steps = _on_levels(steps, room)
+    return Losses(tuple((count, loss) for loss, count in steps.items()), losses.added)
+
+
+def _with_one_normal(counts: Counter[Loss]) -> Counter[Loss]:
+    normals = [(count, loss.mu) for loss, count in counts.items() if isinstance(loss, Normal)]
+    if len(normals) < 2:
+        return counts
+    square = math.fsum(count * mu**2 for count, mu in normals)
+    rest = Counter({loss: count for loss, count in counts.items() if not isinstance(loss, Normal)})
+    rest[Normal(math.sqrt(square) * _UP)] += 1
+    return rest
+
+
+def _levelled(loss: Loss) -> bool:
+    return isinstance(loss, Banded) and loss.lost == 0
+
+
+def _family(loss: Banded) -> Callable[[float], Banded]:
+    if loss.middle == 0:
+        return Banded.pure
+    return Banded.laplace if loss.upper > 0 else Banded.bounded_range
+
+
+def _on_levels(steps: Counter[Loss], room: int) -> Counter[Loss]:
+    families: dict[Callable[[float], Banded], Counter[float]] = defaultdict(Counter)
+    found: Counter[Loss] = Counter()
+    for loss, count in steps.items():
+        if isinstance(loss, Banded) and _levelled(loss):
+            families[_family(loss)][loss.width] += count
+        else:
+            found[loss] += count
+    total = sum(map(len, families.values()))
+    for make, widths in families.items():
+        for width, count in _rounded_up(widths, max(1, room * len(widths) // total)):
+            found[make(width)] += count
+    return found
+
+
+def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, int]]:
+    """(width, count) with at most about `levels` widths, each at least the one it stands for; the cheaper of two layouts."""
+    sizes = np.sort(np.array(list(widths)))
+    times = np.array([float(widths[float(size)]) for size in sizes])
+    layouts = [_ends(np.linspace(0, 1, levels + 1)[1:], shares) for shares in _shares(sizes, times)]
+    tops = min((sizes[layout] for layout in layouts), key=lambda top: float((times * top**2).sum()))
+    merged: Counter[float] = Counter()
+    for size, top in zip(sizes.tolist(), tops.tolist(), strict=True):
+        merged[top] += widths[size]
+    return merged.items()
+
+
+def _shares(sizes: Floats, times: Floats) -> list[Floats]:
+    """Where each width lies between 0 and 1: by its size, and by the part of all squared widths up to it."""
+    weight = np.cumsum(times * sizes**2)
+    return [(sizes - sizes[0]) / max(sizes[-1] - sizes[0], 1e-300), weight / weight[-1]]
+
+
+def _ends(edges: Floats, places: Floats) -> NDArray[np.intp]:
+    """For each place, the index of the last one in its cell."""
+    cells = np.minimum(np.searchsorted(edges, places), len(edges) - 1)
+    return np.searchsorted(cells, cells, "right") - 1
+
+
+@lru_cache(maxsize=512)
+def _choose_interval(losses: Losses, tolerance: float) -> float:
+    """The interval (nats) whose rounding adds `tolerance` of the plan's squared scale."""
+    counts, scales = _scales(losses)
+    low, high = 0.0, 4 * float(scales.max())
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _added(counts, scales, middle) <= tolerance else (low, middle)
+    return high
+
+
+def aligned(losses: Losses, interval: float) -> float:
+    """An interval, at most halved, that divides the width of the heaviest step if that has atoms no closer than half of it."""
+    main = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1]
+    return main.period / math.ceil(main.period / interval) if 2 * main.period > interval else interval
+
+
+def inflation(losses: Losses, interval: float) -> float:
+    """Estimated share of the squared scale that rounding to `interval` adds: interval^2/6 a step, less for tiny steps."""
+    return _added(*_scales(losses), interval)
+
+
+def _scales(losses: Losses) -> tuple[Floats, Floats]:
+    return tuple(np.array([(n, loss.scale) for n, loss in losses.steps], dtype=np.float64).T)
+
+
+def _added(counts: Floats, scales: Floats, interval: float) -> float:
+    return float((counts * interval**2 * scales / (6 * scales + interval)).sum() / (counts * scales**2).sum())
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rounded losses with their counts, and the cumulant generating function of the sum."""
+
+    counts: tuple[int, ...]
+    pmfs: tuple[Pmf, ...]
+    interval: float
+
+    @staticmethod
+    def of(losses: Losses, interval: float, tail: float) -> Parts:
+        """All steps of `losses` on multiples of `interval`, with tails of `tail` cut off each (see `Loss.pmf`)."""
+        counts, single = zip(*losses.steps, strict=True)
+        return Parts(counts, tuple(loss.pmf(interval, tail) for loss in single), interval)
+
+    def cumulant(self, theta: float) -> float:
+        """ln E[e^(theta S); S finite] for the sum S of all steps."""
+        means = (_log_mean(logs, losses, theta) for logs, losses in zip(self._logs, self._losses, strict=True))
+        return math.fsum(n * mean for n, mean in zip(self.counts, means, strict=True))
+
+    def tilted(self, theta: float) -> list[Floats]:
+        """Each step's finite law, weighted by e^(theta L) and scaled to sum to one."""
+        both = zip(self._logs, self._losses, strict=True)
+        return [np.exp(logs + theta * losses - _log_mean(logs, losses, theta)) for logs, losses in both]
+
+    def spread(self, laws: list[Floats]) -> float:
+        """Standard deviation of the sum under `laws`, no less than the interval."""
+        values = (_variance(losses, law) for losses, law in zip(self._losses, laws, strict=True))
+        return max(self.interval, math.sqrt(math.fsum(n * v for n, v in zip(self.counts, values, strict=True))))
+
+    def weight(self, laws: list[Floats]) -> float:
+        """Mean of the absolute losses under `laws`, added up over all steps."""
+        means = (float((np.abs(losses) * law).sum()) for losses, law in zip(self._losses, laws, strict=True))
+        return math.fsum(n * mean for n, mean in zip(self.counts, means, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Number of cells of the largest law."""
+        return max(len(pmf.mass) for pmf in self.pmfs)
+
+    @property
+    def least(self) -> int:
+        """Smallest finite sum, in intervals."""
+        return sum(n * pmf.low for n, pmf in zip(self.counts, self.pmfs, strict=True))
+
+    @property
+    def most(self) -> int:
+        """Largest finite sum, in intervals."""
+        return sum(n * (pmf.low + len(pmf.mass) - 1) for n, pmf in zip(self.counts, self.pmfs, strict=True))
+
+    @property
+    def infinity(self) -> float:
+        """Probability that some step's loss is infinite, rounded up."""
+        if any(pmf.infinity >= 1 for pmf in self.pmfs):
+            return 1.0
+        kept = math.fsum(n * math.log1p(-pmf.infinity) for n, pmf in zip(self.counts, self.pmfs, strict=True))
+        return -math.expm1(kept) * (1 + 1e-12)
+
+    @cached_property
+    def _losses(self) -> list[Floats]:
+        return [grid_of(pmf.low, pmf.low + len(pmf.mass) - 1, self.interval) for pmf in self.pmfs]
+
+    @cached_property
+    def _logs(self) -> list[Floats]:
+        with np.errstate(divide="ignore"):
+            return [np.log(pmf.mass) for pmf in self.pmfs]
+
+
+def _log_mean(logs: Floats, losses: Floats, theta: float) -> float:
+    # scipy's logsumexp with weights (b=) divides by the largest term's, which overflows at subnormal masses.
+    exponents = logs + theta * losses
+    top = float(exponents.max())
+    return top + math.log(float(np.exp(exponents - top).sum()))
+
+
+def _best_tilt(parts: Parts, objective: Callable[[float], float], given: float | None) -> float:
+    """The tilt with the least `objective`, between the scales on which the sum can vary, or else the given one."""
+    if given is not None:
+        return given
+    unit = 1 / parts.spread(parts.tilted(0.0))
+    tilts = [unit * 10**exponent for exponent in np.linspace(*_TILTS, _TRIED).tolist()]
+    best = min(tilts, key=objective)
+    ratio = tilts[1] / tilts[0]
+    return min((best * ratio**share for share in np.linspace(-1, 1, _REFINED).tolist()), key=objective)
+
+
+def _variance(values: Floats, law: Floats) -> float:
+    mean = float((values * law).sum())
+    return float(((values - mean) ** 2 * law).sum())

@@ -69,11 +69,11 @@ class Normal(Law):
         margin = self._error(grid, cells) + self._error(flipped, other)[::-1] + 1e-15 * (1 + np.abs(grid[:-1]))
         direct = (1 - ratio + margin) / -math.expm1(-interval)
         slope = (0.5 - grid[:-1] / self.mu**2) * interval
-        steepest = mean_place(slope) * (interval / -math.expm1(-interval)) + 1e-13
+        steepest = _mean_place(slope) * (interval / -math.expm1(-interval)) + 1e-13
         return np.clip(np.where(cells > 1e-300, np.minimum(direct, steepest), 1.0), 0.0, 1.0)
 
 
-def mean_place(x: Floats) -> Floats:
+def _mean_place(x: Floats) -> Floats:
     """Mean of t on [0, 1] under density e^(x t): 1/(1 - e^-x) - 1/x."""
     small = np.abs(x) < 1e-2
     safe = np.where(small, 1.0, x)

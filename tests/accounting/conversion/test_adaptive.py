@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.conversion.adaptive import solution
-from accounting.conversion.adaptive.bound import GridTooCoarse, adaptive_composition, delta_bounds
-from accounting.conversion.adaptive.operators import RangeOperator, pair_operator
+from accounting.conversion import recursion
+from accounting.conversion.adaptive_composition import GridTooCoarse, adaptive_composition, delta_bounds
 from accounting.conversion.bounds import best_epsilon
 from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.loss import Law
 from accounting.conversion.pld.normal import Normal
+from accounting.conversion.recursion import RangeOperator, pair_operator
 
 RHO = 3.3e-4
 PICK = acc.BoundedRange(epsilon=2 * math.sqrt(RHO))
@@ -240,9 +240,9 @@ def test_the_quick_account_is_the_recursion_with_the_pairs_first(steps: list[tup
 
 def test_five_per_cent_narrower_ranges_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick account of ranges that are 5 % too narrow falls below the recursion's lower bound."""
-    honest = solution._parted
-    solution._solved.cache_clear()
-    monkeypatch.setattr(solution, "_parted", lambda losses: ([(n, 0.95 * w) for n, w in honest(losses)[0]], honest(losses)[1]))
+    honest = recursion._parted
+    recursion._solved.cache_clear()
+    monkeypatch.setattr(recursion, "_parted", lambda losses: ([(n, 0.95 * w) for n, w in honest(losses)[0]], honest(losses)[1]))
     least = adaptive_composition([(acc.BoundedRange(epsilon=0.2), 20)], 1e-6).epsilon_lower
     assert acc.best_epsilon(20 * acc.BoundedRange(epsilon=0.2), 1e-6, thorough=True).value < least
 

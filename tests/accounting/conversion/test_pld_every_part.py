@@ -11,8 +11,7 @@ import pytest
 import accounting as acc
 from accounting.conversion.bounds import Route
 from accounting.conversion.pld.banded import Banded
-from accounting.conversion.pld.compose import pld_delta, pld_epsilon
-from accounting.conversion.pld.grid import MOST_STEPS, condensed
+from accounting.conversion.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
 from accounting.conversion.pld.hull import RenyiLoss
 from accounting.conversion.pld.loss import Losses
 from accounting.conversion.pld.normal import Normal, SampledNormal, directed

@@ -1,24 +1,29 @@
-"""Optimal adaptive composition, as an upper and a lower bound: how much can an adversary learn who chooses every next pair?"""
+"""Optimal adaptive composition, as an upper and a lower bound: how much can an adversary learn who chooses every next pair?
+
+A dynamic programme over a plan in its true order, from the last step to the first, both bounds side by side. Steps are of bounded
+range, and an adversary chooses their pair, or have one dominating pair.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import mul
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting.conversion.adaptive.programme import Described, Plan, RangeStep, Step, read_plan, solve
-from accounting.conversion.adaptive.solution import Solution
-from accounting.conversion.pld.loss import Floats, Law
+from accounting.arguments import checked_integer
+from accounting.conversion.pld.loss import Floats, Law, Loss
+from accounting.conversion.recursion import WIDEST, Operator, RangeOperator, Solution, pair_operator
 from accounting.conversion.renyi import check_delta, check_epsilon, rdp_to_delta, rdp_to_epsilon
-from accounting.decimal_sum import exact
+from accounting.curves import Approximate, BoundedRange, Composed, Curve, Tighter
+from accounting.decimal_sum import decimal_sum, exact
 from accounting.errors import AccountingError, InvalidArgument
 
 # Below, the far tails of a Gaussian step (6e-300) are no longer negligible.
@@ -27,6 +32,8 @@ _START = 16  # cells in the widest step of the first grid
 _WORK = 1.5e11  # multiplications: one or two minutes of one core
 _TAIL = 1e-9  # share of delta that cut-off tails may add in all
 _BEYOND = 1e-4  # share of delta that is left beyond the grid
+# A curve that composes different parts does not say in which order they ran: so many orders are all tried.
+_MOST_ORDERS = 6
 
 
 class GridTooCoarse(AccountingError):
@@ -65,7 +72,7 @@ _Bounds = TypeVar("_Bounds", AdaptiveBound, DeltaBounds)
 
 
 def adaptive_composition(
-    steps: Sequence[Described], delta: float, *, tolerance: float = 1e-3, interval: float | None = None
+    steps: Sequence[_Described], delta: float, *, tolerance: float = 1e-3, interval: float | None = None
 ) -> AdaptiveBound:
     """The epsilon of steps run one after the other, each input and each bounded-range pair chosen after all earlier outcomes.
 
@@ -83,7 +90,7 @@ def adaptive_composition(
         InvalidArgument: delta is out of range or below 1e-280, or a step has no dominating pair or no known order.
         GridTooCoarse: the tolerance cannot be met with the interval given, or within the allowance of work.
     """
-    plan, target = read_plan(steps), check_delta(delta)
+    plan, target = _read_plan(steps), check_delta(delta)
     kept = math.nextafter(target - plan.added, 0.0) if plan.added else target
     if not plan.blocks or kept <= 0:
         value = _without_grid(plan, target)
@@ -100,7 +107,7 @@ def adaptive_composition(
 
 
 def delta_bounds(
-    steps: Sequence[Described], epsilons: ArrayLike, *, tolerance: float = 0.05, interval: float | None = None
+    steps: Sequence[_Described], epsilons: ArrayLike, *, tolerance: float = 0.05, interval: float | None = None
 ) -> DeltaBounds:
     """The delta of steps run one after the other, at each of `epsilons` (nats, >= 0). Theorem D1; see `adaptive_composition`.
 
@@ -114,7 +121,7 @@ def delta_bounds(
         InvalidArgument: an epsilon is negative or not finite, or a step is refused as by `adaptive_composition`.
         GridTooCoarse: the tolerance cannot be met.
     """
-    plan, at = read_plan(steps), _array(epsilons)
+    plan, at = _read_plan(steps), _array(epsilons)
     given = [check_epsilon(epsilon) for epsilon in at.ravel().tolist()]
     closed = {epsilon: _near_the_sum(plan, epsilon) for epsilon in given}
     points = [epsilon for epsilon, found in closed.items() if found is None]
@@ -131,21 +138,21 @@ def delta_bounds(
     return _refined(plan, reach, least, tolerance, interval, measured, lambda bounds: bounds.gap)
 
 
-def _stated(plan: Plan, at: Floats, pairs: list[tuple[float, float]], interval: float) -> DeltaBounds:
+def _stated(plan: _Plan, at: Floats, pairs: list[tuple[float, float]], interval: float) -> DeltaBounds:
     lower, upper = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
     gap = float(np.max((upper - lower) / np.maximum(upper, 1e-300), initial=0.0))
     upper = np.where(upper > 0, np.minimum(1.0, (upper + plan.added) * (1 + 1e-15)), plan.added)
     return DeltaBounds(at, upper.reshape(at.shape), (lower + plan.added).reshape(at.shape), plan.added, interval, gap)
 
 
-def _near_the_sum(plan: Plan, epsilon: float) -> tuple[float, float] | None:
+def _near_the_sum(plan: _Plan, epsilon: float) -> tuple[float, float] | None:
     """(lower, upper) delta, without bad events, at most one range below the sum of all, or beyond it; else None. Theorem D7."""
     if epsilon >= plan.curve.core_epsilon:
         return 0.0, 0.0
     widths: Counter[float] = Counter()
     for block in plan.blocks:
         for step, times in Counter(block.orders[0]).items():
-            widths[step.width if isinstance(step, RangeStep) else 0.0] += block.count * times
+            widths[step.width if isinstance(step, _RangeStep) else 0.0] += block.count * times
     left = float(sum(n * Fraction(exact(width)) for width, n in widths.items()) - Fraction(exact(epsilon)))
     if not 0 < left <= min(widths):  # a pair's step counts as no range
         return None
@@ -162,7 +169,7 @@ def _array(epsilons: ArrayLike) -> Floats:
         raise InvalidArgument("epsilons must be an array of finite numbers >= 0, in nats") from None
 
 
-def _without_grid(plan: Plan, delta: float) -> float:
+def _without_grid(plan: _Plan, delta: float) -> float:
     if plan.added > delta:
         return math.inf
     if not plan.blocks:
@@ -175,14 +182,14 @@ def _check_tiny(delta: float) -> None:
         raise InvalidArgument(f"delta={delta!r} must be at least {_LEAST_DELTA:g} here; Curve.epsilon serves smaller ones")
 
 
-def _reach(plan: Plan, delta: float) -> float:
+def _reach(plan: _Plan, delta: float) -> float:
     """An epsilon beyond which no more than a small share of `delta` is left."""
     renyi = rdp_to_epsilon(plan.curve.rdp, delta * _BEYOND, plan.curve.table_orders).value
     return min(plan.curve.core_epsilon, renyi) if math.isfinite(renyi) else plan.curve.core_epsilon
 
 
 def _refined(
-    plan: Plan,
+    plan: _Plan,
     reach: float,
     delta: float,
     tolerance: float,
@@ -205,12 +212,12 @@ def _refined(
     )
 
 
-def _intervals(plan: Plan, reach: float, interval: float | None) -> Iterator[float]:
+def _intervals(plan: _Plan, reach: float, interval: float | None) -> Iterator[float]:
     if interval is not None:
         yield _checked(interval)
         return
     start, period = _units(plan)
-    for cells in itertools.accumulate(itertools.repeat(2), operator.mul, initial=_START):
+    for cells in itertools.accumulate(itertools.repeat(2), mul, initial=_START):
         trial = start / cells
         trial = period / math.ceil(period / trial) if period > 0 else trial
         if cells > _START and _work(plan, reach, trial) > _WORK:
@@ -220,21 +227,21 @@ def _intervals(plan: Plan, reach: float, interval: float | None) -> Iterator[flo
             return
 
 
-def _units(plan: Plan) -> tuple[float, float]:
+def _units(plan: _Plan) -> tuple[float, float]:
     """The size of the steps that weigh most, and a length that the grid should divide: a range, or else a place of atoms."""
-    totals: dict[Step, float] = defaultdict(float)
+    totals: dict[_Step, float] = defaultdict(float)
     for block in plan.blocks:
         for step in block.orders[0]:
             totals[step] += block.count * _scale(step) ** 2
-    ranges = [step for step in totals if isinstance(step, RangeStep)]
+    ranges = [step for step in totals if isinstance(step, _RangeStep)]
     main = max(totals, key=lambda step: totals[step])
     return 2 * _scale(main), _period(max(ranges, key=lambda step: totals[step]) if ranges else main)
 
 
-def _has_lower_bound(plan: Plan) -> bool:
+def _has_lower_bound(plan: _Plan) -> bool:
     """Whether every step's law is known; a hull of profiles bounds a step from above only, so no finer grid helps."""
     steps = (step for block in plan.blocks for order in block.orders for step in order)
-    return all(isinstance(step, RangeStep) or isinstance(step.loss, Law) for step in steps)
+    return all(isinstance(step, _RangeStep) or isinstance(step.loss, Law) for step in steps)
 
 
 def _checked(interval: float) -> float:
@@ -243,19 +250,189 @@ def _checked(interval: float) -> float:
     return float(interval)
 
 
-def _scale(step: Step) -> float:
-    return step.width / 2 if isinstance(step, RangeStep) else step.loss.scale
+def _scale(step: _Step) -> float:
+    return step.width / 2 if isinstance(step, _RangeStep) else step.loss.scale
 
 
-def _period(step: Step) -> float:
-    return step.width if isinstance(step, RangeStep) else step.loss.period
+def _period(step: _Step) -> float:
+    return step.width if isinstance(step, _RangeStep) else step.loss.period
 
 
-def _work(plan: Plan, reach: float, interval: float) -> float:
+def _work(plan: _Plan, reach: float, interval: float) -> float:
     """Multiplications, roughly: 40 for every point and piece of a bounded-range step, one for every pair of points else."""
     size = reach / interval
 
-    def of(step: Step) -> float:
-        return 80 * step.width / interval if isinstance(step, RangeStep) else 40 * step.loss.scale / interval
+    def of(step: _Step) -> float:
+        return 80 * step.width / interval if isinstance(step, _RangeStep) else 40 * step.loss.scale / interval
 
     return size * sum(block.count * (20 + of(step)) for block in plan.blocks for order in block.orders for step in order)
+
+
+@dataclass(frozen=True)
+class _RangeStep:
+    """Any bounded-range pair of this width (nats), chosen after seeing all earlier outcomes."""
+
+    width: float
+
+
+@dataclass(frozen=True)
+class _PairStep:
+    """A step dominated by one pair, through its privacy loss."""
+
+    loss: Loss
+
+
+_Step = _RangeStep | _PairStep
+_Order = tuple[_Step, ...]
+_Described = Curve | tuple[Curve, int]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """`count` repetitions of steps that run in one of `orders`; which one is not known."""
+
+    count: int
+    orders: tuple[_Order, ...]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Blocks in their true order, the curve that they compose to, and the probability of the bad events left out."""
+
+    blocks: tuple[_Block, ...]
+    curve: Curve
+    added: float
+
+
+def _read_plan(steps: Sequence[_Described]) -> _Plan:
+    """The plan that `steps` describe, first step first."""
+    if isinstance(steps, Curve) or not isinstance(steps, Iterable):
+        raise InvalidArgument(
+            f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}: put it in a list"
+        )
+    counted = [(n, curve) for curve, n in (_counted(item) for item in steps) if n > 0]
+    added = decimal_sum((n, _added(curve)) for n, curve in counted)
+    blocks = [_Block(n, _orders(curve)) for n, curve in counted]
+    return _Plan(tuple(block for block in blocks if any(block.orders)), Composed.of(counted), added)
+
+
+def _counted(item: _Described) -> tuple[Curve, int]:
+    curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
+    if not isinstance(curve, Curve):
+        raise InvalidArgument(f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}")
+    return curve, checked_integer("count", count, "how many times a step is repeated", least=0)
+
+
+def _added(curve: Curve) -> float:
+    """Probability of the bad events that `curve` adds to whatever its steps lose."""
+    if isinstance(curve, Approximate):
+        return decimal_sum([(1, curve.added), (1, _added(curve.curve))])
+    if isinstance(curve, Composed):
+        return decimal_sum((n, _added(part)) for n, part in curve.parts)
+    if isinstance(curve, Tighter) and (chosen := _range_member(curve)) is not None:
+        return _added(chosen)
+    losses = curve.losses()
+    return 0.0 if losses is None else losses.added
+
+
+def _orders(curve: Curve) -> tuple[_Order, ...]:
+    """All orders in which the steps of `curve` may have run."""
+    counts: Counter[_Step] = Counter()
+    for n, step in _atoms(curve, 1):
+        counts[step] += n
+    if len(counts) == 1 or not any(isinstance(step, _RangeStep) for step in counts):
+        # Equal steps are in order whatever it is, and fixed pairs commute.
+        return (tuple(counts.elements()),)
+    found = tuple(order for order, _ in zip(_arrangements(counts), range(_MOST_ORDERS + 1), strict=False))
+    if len(found) > _MOST_ORDERS:
+        raise InvalidArgument(
+            f"a composition of {counts.total()} steps does not say in which order they ran, and that matters for bounded-range "
+            f"steps: pass its parts one by one, first step first (up to {_MOST_ORDERS} orders are tried)"
+        )
+    return found
+
+
+def _arrangements(counts: Counter[_Step]) -> Iterator[_Order]:
+    if not counts:
+        yield ()
+    for step in list(counts):
+        rest = counts - Counter({step: 1})
+        yield from ((step, *order) for order in _arrangements(rest))
+
+
+def _atoms(curve: Curve, count: int) -> Iterator[tuple[int, _Step]]:
+    if isinstance(curve, Approximate):
+        yield from _atoms(curve.curve, count)
+    elif isinstance(curve, Composed):
+        for n, part in curve.parts:
+            yield from _atoms(part, count * n)
+    elif isinstance(curve, BoundedRange):
+        yield from [(count, _range_step(curve.epsilon0))] if curve.epsilon0 > 0 else []
+    elif isinstance(curve, Tighter) and (chosen := _range_member(curve)) is not None:
+        yield from _atoms(chosen, count)
+    else:
+        yield from _pairs(curve, count)
+
+
+def _range_step(width: float) -> _RangeStep:
+    if width > WIDEST:
+        raise InvalidArgument(
+            f"a step has bounded range {width:g}, and the recursion takes at most {WIDEST:g} nats: compose it as a curve"
+        )
+    return _RangeStep(width)
+
+
+def _range_member(curve: Tighter) -> Curve | None:
+    return next((member for member in curve.curves if isinstance(member, BoundedRange)), None)
+
+
+def _pairs(curve: Curve, count: int) -> Iterator[tuple[int, _Step]]:
+    losses = curve.losses()
+    if losses is None:
+        raise InvalidArgument(
+            f"{curve!r} has no dominating pair: the dynamic programme takes bounded-range curves and curves with a privacy loss "
+            "distribution; Curve.epsilon converts any curve"
+        )
+    for n, loss in losses.steps:
+        yield count * n, _PairStep(loss)
+
+
+def solve(plan: _Plan, interval: float, reach: float, negligible: float) -> Solution:
+    """Bounds for g in [0, reach] on a grid of `interval` nats; tails below `negligible` are cut off on the safe side."""
+    size = math.ceil(reach / interval) + 1
+    upper, lower, floor = np.zeros(size), np.zeros(size), 0.0
+    known: dict[_Step, Operator] = {}
+    for block in reversed(plan.blocks):
+        orders = [[_operator(step, interval, negligible, known) for step in reversed(order)] for order in block.orders]
+        for _ in range(block.count):
+            upper = np.max([_apply_upper(order, upper) for order in orders], axis=0)
+            lower = np.max([_apply_lower(order, lower, floor) for order in orders], axis=0)
+            floor = _next_floor(orders[0], floor)
+    return Solution(interval, upper, lower)
+
+
+def _operator(step: _Step, interval: float, negligible: float, known: dict[_Step, Operator]) -> Operator:
+    if step not in known:
+        if isinstance(step, _RangeStep):
+            known[step] = RangeOperator(step.width, interval)
+        else:
+            known[step] = pair_operator(step.loss, interval, negligible)
+    return known[step]
+
+
+def _apply_upper(order: list[Operator], values: Floats) -> Floats:
+    for operator in order:
+        values = operator.upper(values)
+    return values
+
+
+def _apply_lower(order: list[Operator], values: Floats, floor: float) -> Floats:
+    for operator in order:
+        values, floor = operator.lower(values, floor), operator.lower_floor(floor)
+    return values
+
+
+def _next_floor(order: list[Operator], floor: float) -> float:
+    for operator in order:
+        floor = operator.lower_floor(floor)
+    return floor

@@ -1,4 +1,4 @@
-"""One step of the dynamic programme on a grid, rounded up or down (Theorems D2 to D4).
+"""The recursion over steps on a grid, rounded up or down (Theorems D2 to D4), and its short form for equal bounded-range steps.
 
 A value array holds delta_j at g = 0, h, 2h, ... ; g < 0 follows from delta(-g) = 1 - e^-g + e^-g delta(g), as every class of
 pairs here is symmetric. Beyond the last entry, delta_j is at most that entry and at least its limit, the probability of an
@@ -10,22 +10,37 @@ every g; `lower_floor` gives the next `floor`, the limit at infinity.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.loss import Floats, Law, Loss
+from accounting.conversion.pld.banded import Atoms, Banded
+from accounting.conversion.pld.compose import condensed
+from accounting.conversion.pld.hull import Hull
+from accounting.conversion.pld.loss import Floats, Law, Loss, Losses
+from accounting.conversion.pld.normal import Normal
+from accounting.conversion.renyi import rdp_to_epsilon
 
 # A step costs a few roundings, each relative to positive terms.
 UP, DOWN = 1 + 2.0**-42, 1 - 2.0**-42
 _CACHED = 1 << 14  # numbers that are worked on at once
 WIDEST = 100.0  # nats of one range: products of e^width and e^-width stay floats up to three times as much
-NARROWEST = 1e-300  # below, one over a cell leaves the floats
+_NARROWEST = 1e-300  # below, one over a cell leaves the floats
 # How far cells are moved to the right of their ideal place, in intervals, so that their losses lie just above the grid.
 _SLACKS = (1e-6, 1e-4, 1e-3, 1e-2)
+_CELLS = (16, 8)  # of the grid in one range: the variance of the loss grows by a share of 2/(3 cells^2)
+_QUICK, _MOST = 3e6, 1.5e7  # numbers worked on: some hundredths of a second, and half a second
+_MOST_PAIRS, _PRODUCTS = 16, 6e8  # steps beside the ranges, and multiplications for all of them: half a second
+_LEAST_SCALE = 1e-100  # of a step beside the ranges: squares are to stay floats
+_UP = 1 + 2.0**-50
+_LEAST = 1e-12  # the least delta that the grid is made for
+_BEYOND = 1e-4  # share of it that is left beyond the grid
+_TAIL = 1e-9  # share of it that cut-off tails may add in all
 
 
 def extended(values: Floats, interval: float, left: int, right: int, beyond: float) -> Floats:
@@ -140,7 +155,7 @@ def _pieces(width: float, interval: float) -> _Pieces:
 
 
 @dataclass(frozen=True)
-class PairOperator:
+class _PairOperator:
     """A step with one dominating pair: delta_{j-1}(g) = E delta_j(g - L), with L rounded up, or rounded down."""
 
     interval: float
@@ -172,7 +187,7 @@ def _mean(values: Floats, interval: float, low: int, mass: Floats, beyond: float
     return np.convolve(padded[start : start + len(values) + len(mass) - 1], mass, mode="valid")
 
 
-def trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, float]:
+def _trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, float]:
     """Cut the lower tail onto the first entry that is kept, and the upper tail off: its mass is returned."""
     below, above = np.cumsum(mass), np.cumsum(mass[::-1])[::-1]
     first = int(np.searchsorted(below, negligible, side="right"))
@@ -182,18 +197,18 @@ def trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, flo
     return low + first, kept, float(np.sum(mass[last + 1 :])) * (1 + 1e-9)
 
 
-Operator = RangeOperator | PairOperator
+Operator = RangeOperator | _PairOperator
 
 
-def pair_operator(loss: Loss, interval: float, negligible: float, *, both: bool = True) -> PairOperator:
+def pair_operator(loss: Loss, interval: float, negligible: float, *, both: bool = True) -> _PairOperator:
     """The step's operator, for upper bounds alone unless `both`; tails below `negligible` are cut off, on the safe side."""
     law = loss if both and isinstance(loss, Law) else None
     pmf = loss.pmf(interval, negligible)
-    low_up, up, cut = trimmed(pmf.low, pmf.mass, negligible)
+    low_up, up, cut = _trimmed(pmf.low, pmf.mass, negligible)
     low_down, down = _rounded_down(law, interval, negligible) if law is not None else (0, np.zeros(0))
     # What a rounded-down law has at infinity is a mass that its cells leave out.
     lost = pmf.infinity if law is not None and pmf.infinity > negligible else 0.0
-    return PairOperator(interval, low_up, up, pmf.infinity + cut, low_down, down, lost * (1 - 1e-9))
+    return _PairOperator(interval, low_up, up, pmf.infinity + cut, low_down, down, lost * (1 - 1e-9))
 
 
 def _rounded_down(law: Law, interval: float, negligible: float) -> tuple[int, Floats]:
@@ -230,3 +245,95 @@ def _merged(law: Law, edges: Floats, interval: float) -> tuple[int, Floats]:
     low = int(place.min())
     merged = np.bincount(place - low, weights=mass[known] * (1 - 1e-10))
     return low, merged.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Bounds on delta_0 at g = 0, h, 2h, ... without the plan's bad events."""
+
+    interval: float
+    upper: Floats
+    lower: Floats
+
+    def upper_at(self, epsilon: float) -> float:
+        """Upper bound at one epsilon >= 0: the chord, as delta_0 is convex in e^epsilon."""
+        i = math.floor(epsilon / self.interval)
+        if i + 1 >= len(self.upper):
+            return float(self.upper[-1])
+        share = math.expm1(max(0.0, epsilon - i * self.interval)) / math.expm1(self.interval)
+        return float(self.upper[i] + (self.upper[i + 1] - self.upper[i]) * min(1.0, share)) * (1 + 1e-12)
+
+    def lower_at(self, epsilon: float) -> float:
+        """Lower bound at one epsilon: the next entry, or a chord of neighbouring cells extended, which convexity keeps below."""
+        i = math.floor(epsilon / self.interval)
+        if i + 2 >= len(self.lower):
+            return 0.0
+        x, a, b, c, d = (math.exp(v - epsilon) for v in (epsilon, *((i + j) * self.interval for j in (-1, 0, 1, 2))))
+        before = extended(self.upper, self.interval, 1, 0, 0.0)[i]
+        left = self.lower[i] + (self.lower[i] - before) * (x - b) / (b - a)
+        right = self.lower[i + 1] + (self.lower[i + 1] - self.upper[i + 2]) * (c - x) / (d - c)
+        return max(0.0, float(max(self.lower[i + 1], left, right)) * (1 - 1e-12))
+
+    def epsilon_upper(self, delta: float) -> float:
+        """Smallest epsilon that is proved for `delta`; inf if the grid ends before."""
+        reached = np.flatnonzero(~(self.upper * (1 + 1e-12) <= delta))  # NaN proves nothing
+        if len(reached) == 0:
+            return 0.0
+        if reached[-1] + 1 == len(self.upper):
+            return math.inf
+        return _bisect(lambda y: not self.upper_at(y) <= delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[1]
+
+    def epsilon_lower(self, delta: float) -> float:
+        """Largest epsilon for which `delta` is proved too small; 0 if there is none."""
+        reached = np.flatnonzero(self.lower > delta)
+        if len(reached) == 0:
+            return 0.0
+        return _bisect(lambda y: self.lower_at(y) > delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[0]
+
+
+def range_solution(losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]) -> Solution | None:
+    """Upper bounds on the plan's delta without its bad events (Theorem D6); None where the recursion is not tried.
+
+    Args:
+        losses: of the steps, each counted; those of bounded range must have one width.
+        rdp, orders: the Renyi bound of all steps together and where it is tabulated; they choose the grid, and prove nothing.
+    """
+    ranges, pairs = _parted(condensed(losses))
+    fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) and loss.scale > _LEAST_SCALE for _, loss in pairs)
+    if len(ranges) != 1 or ranges[0][0] < 2 or not _NARROWEST <= ranges[0][1] <= WIDEST or not fixed:
+        return None
+    (count, width), reach = ranges[0], rdp_to_epsilon(rdp, _LEAST * _BEYOND, orders).value
+    times, widest = sum(n for n, _ in pairs), max((loss.reach for _, loss in pairs), default=0.0)
+    sizes = [(cells, cells * reach / width, times * 2 * cells * widest / width) for cells in _CELLS]
+    most = {cells: _QUICK if cells > _CELLS[-1] else _MOST for cells in _CELLS}
+    bearable = (n for n, size, more in sizes if count * 2.0 * n * size <= most[n] and more * size <= _PRODUCTS)
+    if times > _MOST_PAIRS or (cells := next(bearable, None)) is None:
+        return None
+    return _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1)
+
+
+def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:
+    ranges = [(n, loss.width) for n, loss in losses.steps if isinstance(loss, Banded) and loss.is_range]
+    rest = [(n, loss) for n, loss in losses.steps if not (isinstance(loss, Banded) and loss.is_range)]
+    # Gaussians compose to one (C3); rounded up.
+    return ranges, [(1, Normal(loss.mu * math.sqrt(n) * _UP)) if isinstance(loss, Normal) else (n, loss) for n, loss in rest]
+
+
+@functools.lru_cache(maxsize=512)
+def _solved(count: int, width: float, pairs: tuple[tuple[int, Loss], ...], cells: int, size: int) -> Solution:
+    interval, values = width / cells, np.zeros(size)
+    step = RangeOperator(width, interval)
+    for _ in range(count):
+        values = step.upper(values)
+    for times, loss in pairs:
+        fixed = pair_operator(loss, interval, _LEAST * _TAIL / _MOST_PAIRS, both=False)
+        for _ in range(times):
+            values = fixed.upper(values)
+    return Solution(interval, values, np.zeros(1))
+
+
+def _bisect(above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if above(middle) else (low, middle)
+    return low, high
