@@ -67,7 +67,7 @@ def calibrated(family: Family, budget: acc.Budget, *, rounds: int = 600, bracket
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
-        InvalidRequest: rounds is no integer >= 1, or family returns no mechanism.
+        InvalidRequest: rounds is not an integer >= 1, or family does not return a mechanism.
     """
     count = _checked(rounds)
     return family(acc.calibrate(lambda parameter: count * _curve(family(parameter)), budget, bracket))
@@ -102,7 +102,7 @@ def fitted(
         CalibrationError: no amount of noise fits the budget.
         InvalidRequest: there is no such mechanism, adaptive=True for another one than StableVoting or another budget than
             (epsilon, delta), a budget without delta for a mechanism that can fail, or the noise is among the settings.
-        InvalidMechanism: the settings are no fields of the mechanism, or outside their domain.
+        InvalidMechanism: the settings are not fields of the mechanism, or are outside their domain.
     """
     kind, budget = _member(member), checked_budget(budget)
     if (sought := knob_of(kind).field) in settings:
@@ -130,7 +130,7 @@ def rounds_for(mechanism: Mechanism, budget: acc.Budget) -> int:
 
     Raises:
         CalibrationError: the budget admits any number.
-        InvalidRequest: this is no mechanism.
+        InvalidRequest: `mechanism` is not a Mechanism.
     """
     return acc.calibrate_count(_curve(mechanism), budget)
 
@@ -145,7 +145,7 @@ def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: b
         adaptive: whether to run the adaptive programme for StableVoting, which takes seconds.
 
     Raises:
-        InvalidRequest: rounds is no integer >= 1, or this is no mechanism.
+        InvalidRequest: rounds is not an integer >= 1, or `mechanism` is not a Mechanism.
     """
     rounds, delta = _checked(rounds), check_delta(delta)
     plan = rounds * _curve(mechanism)
@@ -203,7 +203,7 @@ def _by_sigma(member: type[Vote], ratio: float, settings: dict[str, Any]) -> Fam
 def _failure(budget: acc.Budget, rounds: int) -> float:
     """A round's chance of failure: the share of delta at which the stability test asks for the narrowest gap.
 
-    Decided by zCDP, which is quick. A share is no matter of privacy: the mechanism is calibrated with it afterwards.
+    Decided by zCDP, which is quick. The share does not affect privacy: the mechanism is calibrated with it afterwards.
     """
     if budget.delta == 0:
         raise InvalidRequest("StableVoting can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1)")

@@ -23,8 +23,7 @@ from dpselect.cli.guarantee import finite, rounded_up
 from dpselect.cli.guard import FAILED, Note, printable
 from dpselect.cli.pate.request import Kind, PateAnswer, PateRequest, labelled
 from dpselect.pate.ballots.ballots import Missing
-from dpselect.pate.labelling.run import ProgressCallback
-from dpselect.pate.labelling.spool import Spool
+from dpselect.pate.labelling import ProgressCallback, Spool
 
 _CUSTOMARY_DELTA = 1e-6
 _SETTINGS = ("sigma", "threshold", "sigma_threshold", "tau", "rho", "failure_delta", "kbar")

@@ -13,12 +13,22 @@ from accounting import Budget, Ledger
 from accounting.files import require_new
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
 from dpselect.choose.calibration import knob_of
+from dpselect.cli.pate.output import check_format, is_ours, write_output
 from dpselect.mechanisms.traits import Pay
 from dpselect.pate.ballots.ballots import Ballots, Missing
-from dpselect.pate.labelling.job import Job, JobConflict, Payer, VotesFileError, kept_ledger, own_ledger
-from dpselect.pate.labelling.run import Labelling, Progress, ProgressCallback, check_format, finished, is_ours, write_output
-from dpselect.pate.labelling.spool import Spool
-from dpselect.pate.labelling.votes_file import VotesFile, read_votes
+from dpselect.pate.ballots.votes_file import VotesFile, VotesFileError, read_votes
+from dpselect.pate.labelling import (
+    Job,
+    JobConflict,
+    Labelling,
+    Payer,
+    Progress,
+    ProgressCallback,
+    Spool,
+    finished,
+    kept_ledger,
+    own_ledger,
+)
 
 Kind = Literal["gnmax", "confident", "binary", "tau", "stable"]
 CLASSES: Final[dict[Kind, Any]] = {
@@ -117,7 +127,7 @@ def _run(
 def _check_start(request: PateRequest) -> None:
     begun = Spool.is_begun(request.folder)
     if request.resume and not begun:
-        raise JobConflict(f"{request.folder} holds no job to resume: leave --resume out to begin one")
+        raise JobConflict(f"{request.folder} does not hold a job to resume: leave --resume out to begin one")
     if begun and not request.resume:
         raise JobConflict(
             f"{request.folder} holds a job already: continue it with --resume, or write to another --output (under another "
@@ -179,7 +189,7 @@ def _as_options(message: str, member: type[Mechanism]) -> str:
 def _check_settings(request: PateRequest, member: type[Mechanism]) -> None:
     for name in request.settings:
         if name not in member.model_fields:
-            raise InvalidRequest(f"--{name.replace('_', '-')} is no setting of --mechanism {request.mechanism}: leave it out")
+            raise InvalidRequest(f"--{name.replace('_', '-')} is not a setting of --mechanism {request.mechanism}: leave it out")
     needed = {"confident": "threshold", "tau": "tau"}.get(request.mechanism)
     if needed is not None and needed not in request.settings:
         raise InvalidRequest(f"--mechanism {request.mechanism} needs --{needed}")

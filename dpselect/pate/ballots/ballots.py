@@ -11,8 +11,19 @@ import scipy
 
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
-from dpselect.pate.ballots.reading import Counts, Tally, cut_of, read, read_names, tally, teachers_of
-from dpselect.pate.ballots.votes import Votes, as_array, rows_of, stacked
+from dpselect.pate.ballots.votes import (
+    Counts,
+    Tally,
+    Votes,
+    as_array,
+    cut_of,
+    read,
+    read_names,
+    rows_of,
+    stacked,
+    tally,
+    teachers_of,
+)
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
@@ -65,7 +76,7 @@ class Ballots(Rounds[Mechanism]):
         """Ballots from a (rounds * teachers, labels) array or sparse matrix: the first round's teachers, then the second's.
 
         Raises:
-            InvalidBallots: as above, or the rows are no whole number of rounds.
+            InvalidBallots: as above, or the number of rows is not a multiple of `teachers`.
         """
         source = stacked(votes, teachers_of(teachers))
         return cls._of(source, tally(source), source.teachers, missing, names)
@@ -125,7 +136,7 @@ class Ballots(Rounds[Mechanism]):
         """The counts of one round as the Scores that `mechanism` takes.
 
         Raises:
-            InvalidRequest: there is no such round.
+            InvalidRequest: `round` is out of range.
             InvalidBallots: the mechanism's guarantee does not cover these ballots.
         """
         if isinstance(round, bool) or not isinstance(round, int | np.integer) or not 0 <= round < self.rounds:
@@ -262,7 +273,7 @@ class Vote(Mechanism, ABC):
         return self.labels
 
     def with_teachers(self, teachers: int) -> Self:
-        """The mechanism for so many teachers, a public number: the same one, unless its level is a share of them.
+        """The mechanism for this number of teachers, which is public: the same one, unless its level is a share of them.
 
         Raises:
             InvalidBallots: it is configured for another number of them.

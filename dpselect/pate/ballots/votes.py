@@ -1,21 +1,28 @@
-"""`Votes`: 0/1 votes of every teacher, read a few rounds at a time whatever holds them."""
+"""From votes in any form to the counts of every round: how votes are read, and which votes of a ballot count."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dpselect.errors import InvalidBallots
+from dpselect.errors import InvalidBallots, InvalidScores
+from dpselect.scores import Scores
+from dpselect.selection import Label
+from dpselect.sensitivity import Sensitivity
 
 Flags = NDArray[np.bool_]
+Counts = NDArray[np.int32]
+Order = NDArray[np.int64]
 
 MOST_TEACHERS = 2**31 - 1  # counts are 32-bit integers
 _CELLS = 1 << 22  # votes held at a time
+_COUNTS = 1 << 20  # counts checked at a time
 _RULE = "a ballot has one number per label, 1 for a vote and 0 for none"
 
 
@@ -104,8 +111,8 @@ def stacked(votes: Any, teachers: int) -> Votes:
     matrix = rows_of(votes)
     if matrix.ndim != 2 or matrix.shape[0] % teachers:
         raise InvalidBallots(
-            f"stacked votes must be a (rounds * teachers, labels) matrix, and a shape of {matrix.shape} is no whole number of "
-            f"rounds of teachers={teachers}: give every teacher a row in every round"
+            f"stacked votes must be a (rounds * teachers, labels) matrix, and a shape of {matrix.shape} is not a whole number "
+            f"of rounds of teachers={teachers}: give every teacher a row in every round"
         )
 
     def read(start: int, stop: int) -> Any:
@@ -159,3 +166,194 @@ def as_array(data: Any) -> NDArray[np.generic]:
             "votes must have one shape in every round, and here they differ: a teacher or a label is missing from a round; give "
             "the missing teacher zeros, and pass missing='allow'"
         ) from None
+
+
+def read(votes: Any, teachers: int | None) -> tuple[Votes | None, Tally, int]:
+    """Single votes, None if these are counts; what is known of them; and the number of teachers."""
+    source = single(votes)
+    if source is None:
+        if teachers is None:
+            raise InvalidBallots(
+                "a (rounds, labels) matrix of counts needs teachers=: how many teachers vote; for the (teachers, labels) votes "
+                "of one round use votes[None]"
+            )
+        number = teachers_of(teachers)
+        return None, _counted(votes, number), number
+    if teachers is not None and teachers_of(teachers) != source.teachers:
+        raise InvalidBallots(
+            f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher is missing, or teachers= is wrong"
+        )
+    return source, tally(source), source.teachers
+
+
+def teachers_of(teachers: object) -> int:
+    """A declared number of teachers."""
+    if isinstance(teachers, bool) or not isinstance(teachers, int | np.integer) or not 1 <= teachers <= MOST_TEACHERS:
+        raise InvalidBallots(f"teachers={teachers!r} must be an integer from 1 to {MOST_TEACHERS:,}: how many teachers vote")
+    return int(teachers)
+
+
+def read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...] | None:
+    """Names as Scores take them: one per label, all different, int or str."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not hasattr(names, "__len__") or not hasattr(names, "__iter__"):
+        raise InvalidBallots(f"names must be a sequence of one name per label, not {type(names).__name__}")
+    if len(names) != labels:
+        raise InvalidBallots(f"names must have one name per label, {labels} of them, not {len(names)}")
+    plain = [name.item() if isinstance(name, np.generic) else name for name in names]
+    try:
+        return Scores(np.zeros(labels), sensitivity=Sensitivity(), labels=plain).labels
+    except InvalidScores as error:
+        raise InvalidBallots(f"names become the labels of a Selection: {error}") from None
+
+
+@final
+@dataclass(frozen=True)
+class Cut:
+    """Keep the first `tau` votes of a ballot in a public order of the labels, or the `tau` most confident ones.
+
+    A rule of the ballot, the round's number and public configuration alone.
+
+    Attributes:
+        tau: how many votes a ballot keeps.
+        salt: with the round's number it decides a pseudorandom order, the same for all teachers of the round.
+        priority: (labels,) one order for every round, best first, in place of the salted one; None for that.
+        confidences: (rounds, teachers, labels) private numbers that come before the order; None for none.
+        first: number of the first round.
+    """
+
+    tau: int
+    salt: str
+    priority: Order | None
+    confidences: Any = field(repr=False)
+    first: int
+
+    def apply(self, block: Flags, start: int) -> tuple[Flags, Order]:
+        """The votes of rounds from the `start`-th on that are kept, and how many ballots of each were cut. Theorem P8."""
+        rounds, teachers = np.nonzero(np.count_nonzero(block, axis=2) > self.tau)
+        lost = np.bincount(rounds, minlength=len(block))
+        if len(rounds) == 0:
+            return block, lost
+        known, place = np.unique(rounds, return_inverse=True)
+        orders = np.stack([self._order(self.first + start + int(one), block.shape[2]) for one in known])[place]
+        bits = np.take_along_axis(block[rounds, teachers], orders, axis=1)
+        kept = block.copy()
+        cut = np.zeros_like(bits)
+        np.put_along_axis(cut, orders, self._first(bits, orders, start + rounds, teachers), axis=1)
+        kept[rounds, teachers] = cut
+        return kept, lost
+
+    def _order(self, number: int, labels: int) -> Order:
+        if self.priority is not None:
+            return self.priority
+        digest = hashlib.shake_256(f"dpselect.pate:{self.salt}:{number}".encode()).digest(8 * labels)
+        return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
+
+    def _first(self, bits: Flags, orders: Order, rounds: Order, teachers: Order) -> Flags:
+        """The votes that stay, in the public order."""
+        if self.confidences is None:
+            return np.asarray(bits & (np.cumsum(bits, axis=1) <= self.tau))
+        sure = np.stack([np.asarray(self.confidences[r][t], dtype=np.float64) for r, t in zip(rounds, teachers, strict=True)])
+        if not np.all(np.isfinite(sure)):
+            raise InvalidBallots(
+                "confidences contain NaN or infinity: every vote needs a finite number; clean them at the source"
+            )
+        sure = np.where(bits, -np.take_along_axis(sure, orders, axis=1), np.inf)
+        result = np.zeros_like(bits)
+        np.put_along_axis(result, np.argsort(sure, axis=1, kind="stable")[:, : self.tau], True, axis=1)
+        return result
+
+
+def cut_of(tau: int, salt: str, priority: Sequence[int] | None, confidences: Any, votes: Votes) -> Cut:
+    """A checked rule for votes. InvalidBallots where an argument is outside its domain."""
+    if isinstance(tau, bool) or not isinstance(tau, int | np.integer) or tau < 1:
+        raise InvalidBallots(f"tau={tau!r} must be an integer >= 1: how many votes a ballot keeps")
+    _require_text(salt)
+    shape = (votes.rounds, votes.teachers, votes.labels)
+    order = None if priority is None else _order_of(priority, votes.labels)
+    sure = None if confidences is None else as_array(confidences)
+    if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
+        raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
+    return Cut(int(tau), salt, order, sure, votes.first)
+
+
+def _require_text(salt: object) -> None:
+    if not isinstance(salt, str):
+        raise InvalidBallots(f"salt must be text, not {type(salt).__name__}")
+    try:
+        salt.encode()
+    except UnicodeEncodeError:
+        raise InvalidBallots("salt holds text that no encoding can write (a lone surrogate)") from None
+
+
+def _order_of(priority: Sequence[int], labels: int) -> Order:
+    listed = np.asarray(priority, dtype=object).tolist()
+    whole = isinstance(listed, list) and all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in listed)
+    if not whole or sorted(listed) != list(range(labels)):
+        raise InvalidBallots(f"priority must list every label from 0 to {labels - 1} once, the one to keep first at the front")
+    return np.array(listed, dtype=np.int64)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Tally:
+    """Counts of votes, and what is known of their ballots. All of it is private.
+
+    Attributes:
+        counts: (rounds, labels).
+        most: (rounds,) the most votes on any ballot; None where single ballots are not known.
+        empty: (rounds,) whether some ballot has no vote; None where single ballots are not known.
+        cut: (rounds,) how many ballots lost votes to a cut; None for no cut.
+    """
+
+    counts: Counts
+    most: Counts | None = None
+    empty: Flags | None = None
+    cut: Counts | None = None
+
+    def between(self, start: int, stop: int) -> Tally:
+        """What is known of some rounds."""
+        rows = slice(start, stop)
+        known = (None if one is None else one[rows] for one in (self.most, self.empty, self.cut))
+        return Tally(self.counts[rows], *known)  # type: ignore[arg-type]  # each of its own kind
+
+
+def tally(votes: Votes, cut: Cut | None = None) -> Tally:
+    """Add up votes, cut first if there is a rule."""
+    counts = np.empty((votes.rounds, votes.labels), dtype=np.int32)
+    most, least, lost = np.zeros((3, votes.rounds), dtype=np.int32)
+    for start, block in votes.blocks():
+        rows = slice(start, start + len(block))
+        kept, lost[rows] = (block, 0) if cut is None else cut.apply(block, start)
+        counts[rows] = kept.sum(axis=1, dtype=np.int32)
+        sizes = np.count_nonzero(kept, axis=2)
+        most[rows], least[rows] = sizes.max(axis=1), sizes.min(axis=1)
+    return Tally(counts, most, least == 0, None if cut is None else lost)
+
+
+def _counted(matrix: Any, teachers: int) -> Tally:
+    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one."""
+    rows = rows_of(matrix)
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise InvalidBallots(f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}")
+    if rows.dtype.kind not in "iuf":
+        raise InvalidBallots(f"counts have dtype {rows.dtype}: pass integers")
+    counts = np.empty(rows.shape, dtype=np.int32)
+    step = max(1, _COUNTS // rows.shape[1])
+    for start in range(0, rows.shape[0], step):
+        counts[start : start + step] = _whole(unpacked(rows[start : start + step]), teachers)
+    return Tally(counts)
+
+
+def _whole(block: NDArray[Any], teachers: int) -> Counts:
+    block = np.array(block)  # a copy: what is checked is what is counted
+    # NaN compares false, so it is refused too; the conversion comes after the range is known.
+    if not np.all((block >= 0) & (block <= teachers)):
+        raise InvalidBallots(
+            "counts contain a number below 0 or above the number of teachers (or NaN): a label has at most one vote each"
+        )
+    whole = block.astype(np.int32)
+    if not np.array_equal(whole, block):
+        raise InvalidBallots("counts contain a fraction: counts of votes are integers")
+    return whole

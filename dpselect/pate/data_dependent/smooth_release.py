@@ -129,7 +129,7 @@ class SanitisedEpsilon(Frozen):
 
     With probability at least 1 - `release.failure` over the noise in it, the labels and this very number together are
     (epsilon, delta)-indistinguishable between the data at hand and every neighbour of them, both ways round.
-    It is a statement on these data. It is no guarantee of the mechanism, whose price is its curve, and nothing that a
+    It is a statement on these data. It is not a guarantee of the mechanism, whose price is its curve, and not something that a
     ledger takes: a ledger pays for the mechanism's curve and for `release.curve`, the price of publishing this number.
     For a small price fix a limit first and test against it (`SmoothRelease.tested`).
 
@@ -158,7 +158,7 @@ class SanitisedEpsilon(Frozen):
         require_left(release, delta)
         left = math.nextafter(delta - release.failure, 0.0)
         total = RenyiTable(orders=(release.order,), values=(math.nextafter(rdp + release.rdp, math.inf),))
-        # One order was fixed beforehand: the best one is no choice, so no warning that it lies at an edge.
+        # One order was fixed beforehand: taking the best one is not a choice, so no warning that it lies at an edge.
         return cls(epsilon=best_epsilon(total, left).value, delta=delta, rdp=rdp, release=release, rounds=rounds)
 
     def passes(self, limit: float) -> bool:

@@ -17,8 +17,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidRequest
-from dpselect.pate.ballots.reading import Cut
-from dpselect.pate.ballots.votes import flags
+from dpselect.pate.ballots.votes import Cut, flags
 from dpselect.pate.budgets import adaptive_epsilon
 from dpselect.pate.voting import draws
 from dpselect.pate.voting.draws import Coins, Race, completed

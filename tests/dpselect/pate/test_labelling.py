@@ -11,10 +11,21 @@ import pytest
 import accounting as acc
 from dpselect import pate
 from dpselect.errors import InvalidRequest
-from dpselect.pate.labelling.job import Job, JobBusy, JobConflict, JobDamaged, Payer, own_ledger, price_of
-from dpselect.pate.labelling.run import Labelling, Progress, finished
-from dpselect.pate.labelling.spool import Labels, Spool
-from dpselect.pate.labelling.spool import _draft as unfinished
+from dpselect.pate.labelling import (
+    Job,
+    JobBusy,
+    JobConflict,
+    JobDamaged,
+    Labelling,
+    Labels,
+    Payer,
+    Progress,
+    Spool,
+    finished,
+    own_ledger,
+    price_of,
+)
+from dpselect.pate.labelling import _draft as unfinished
 
 COUNTS = np.random.default_rng(4).multinomial(60, [0.5, 0.3, 0.2], size=23)
 MECHANISM = pate.ConfidentGNMax(threshold=28.0, sigma_threshold=6.0, sigma=5.0, labels=3)

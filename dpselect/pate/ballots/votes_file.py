@@ -21,8 +21,8 @@ import scipy
 
 from accounting import AccountingError
 from accounting.files import read_bytes
+from dpselect.errors import InvalidRequest
 from dpselect.pate.ballots.ballots import Ballots, Missing
-from dpselect.pate.labelling.job import VotesFileError
 
 MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked
 _MOST_ARRAYS = 64
@@ -33,6 +33,10 @@ _FORMS = (
     "a .npz with an array 'votes' of shape (rounds, teachers, labels), or (rounds, labels) counts with 'teachers', or what "
     "scipy.sparse.save_npz wrote"
 )
+
+
+class VotesFileError(InvalidRequest):
+    """A file that holds no votes in a form that is understood, or votes that cannot be labelled as asked."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from dpselect import pate
 from dpselect.cli import app
 from dpselect.cli.pate import request as pate_request
 from dpselect.mechanisms import Mechanism
-from dpselect.pate.labelling import spool
-from dpselect.pate.labelling.job import Job, price_of
+from dpselect.pate import labelling
+from dpselect.pate.labelling import Job, price_of
 
 pytestmark = pytest.mark.serial
 MECHANISM = pate.GNMax(sigma=7.0, labels=3)
@@ -33,8 +33,8 @@ _OWNERS = {
     "charge": Ledger,
     "release": Ledger,
     "select_many": Mechanism,
-    "settle": spool,
-    "_write": spool,
+    "settle": labelling,
+    "_write": labelling,
     "write_output": pate_request,
 }
 
@@ -245,7 +245,7 @@ def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
     (over, end), (forked, ready) = os.pipe(), os.pipe()
     holder = os.fork()
     if holder == 0:
-        with spool.Spool.held(tmp_path / "job"):
+        with labelling.Spool.held(tmp_path / "job"):
             if os.fork() == 0:
                 os.write(ready, b"!")  # the fork has given up what it inherited: a child does that before it runs
                 os.close(end)
@@ -254,7 +254,7 @@ def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
             os.read(forked, 1)
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitpid(holder, 0)[1] == signal.SIGKILL
-    with spool.Spool.held(tmp_path / "job"):
+    with labelling.Spool.held(tmp_path / "job"):
         pass
     for pipe in (over, end, forked, ready):
         os.close(pipe)
