@@ -11,7 +11,7 @@ from flint import arb
 
 from dpselect.noise.base import Noise
 from dpselect.sampling import discrete, exact, passing, plain
-from dpselect.sampling.contest import Entries, Problem
+from dpselect.sampling.contest import Entries, RankingProblem
 from dpselect.sampling.drawn import Drawn, LazyDrawn, PlainDrawn
 from dpselect.sampling.heights import Flags, Floats, Indices, Numbers, Words, numbers
 from dpselect.sampling.lazy import LazyUniform
@@ -63,7 +63,7 @@ class Sampler(ABC):
 
     @final
     def _ranked(self, values: Numbers, noise: Noise, scale: float, k: int) -> Entries:
-        problem = Problem(values, noise, float(scale), k, self.words)
+        problem = RankingProblem(values, noise, float(scale), k, self.words)
         return exact.drawn_all(problem) if self.constant_work else exact.top_k(problem)
 
     @final
@@ -97,20 +97,20 @@ class Sampler(ABC):
         values = numbers(values)
         if multiplicities is not None:
             size = int(multiplicities.sum(dtype=object))
-            problem = Problem(values, noise, float(scale), size if k is None else min(k, size), self.words)
+            problem = RankingProblem(values, noise, float(scale), size if k is None else min(k, size), self.words)
             found = (passing.grouped_drawn_all if self.constant_work else passing.grouped)(problem, multiplicities, level)
             return LazyDrawn(values, noise, scale, found, self.words)
         if not self.exact:
             return PlainDrawn(*plain.above(values, self._draw(noise), scale, level, k))
         few = len(values) if k is None else min(k, len(values))
-        problem = Problem(values, noise, float(scale), max(few, 1), self.words)
+        problem = RankingProblem(values, noise, float(scale), max(few, 1), self.words)
         entries = passing.drawn_all(problem, level) if self.constant_work else passing.above(problem, level)
         return LazyDrawn(values, noise, scale, entries[:few], self.words)
 
     @final
     def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
         """(k,) positions of k rounds of `top_k` with k=1, each on what is left and with fresh noise; exact if `self.exact`."""
-        problem = Problem(numbers(values), noise, float(scale), k, self.words)
+        problem = RankingProblem(numbers(values), noise, float(scale), k, self.words)
         if self.exact and not self.constant_work and exact.worth_sweeping(problem):
             return exact.peeled(problem)
         left, order = np.arange(len(values)), np.empty(k, dtype=np.int64)
@@ -130,7 +130,7 @@ class Sampler(ABC):
         if not self.exact:
             noisy = np.where(listed, plain.noisy(matrix, self._draw(noise), scale), -np.inf)
             return passing.in_order(noisy, noisy > level)
-        return passing.rows(Problem(matrix, noise, float(scale), matrix.shape[1], self.words), level, listed)
+        return passing.rows(RankingProblem(matrix, noise, float(scale), matrix.shape[1], self.words), level, listed)
 
     @final
     def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Indices:
@@ -138,7 +138,7 @@ class Sampler(ABC):
         matrix = numbers(matrix)
         if not self.exact:
             return plain.top_k_rows(matrix, self._draw(noise), scale, k)
-        return exact.top_k_rows(Problem(matrix, noise, float(scale), k, self.words), constant_work=self.constant_work)
+        return exact.top_k_rows(RankingProblem(matrix, noise, float(scale), k, self.words), constant_work=self.constant_work)
 
     @final
     def top_k_grouped(
@@ -154,7 +154,7 @@ class Sampler(ABC):
 
     @final
     def _grouped(self, values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int) -> Entries:
-        problem = Problem(values, noise, float(scale), k, self.words)
+        problem = RankingProblem(values, noise, float(scale), k, self.words)
         return (exact.grouped_drawn_all if self.constant_work else exact.grouped)(problem, multiplicities)
 
     @final

@@ -19,7 +19,7 @@ Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]
 
 @final
 @dataclass(frozen=True)
-class Problem:
+class RankingProblem:
     """What is asked: the k largest of values + scale * noise, with random words to be had from `words`.
 
     Attributes:
@@ -108,10 +108,10 @@ class Entries:
 
 
 @final
-class Contest:
+class Contenders:
     """Keeps every entry that may still be among the k largest."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RankingProblem) -> None:
         self._problem = problem
         self._entries: list[Entries] = []
         self._low: list[Floats] = []
@@ -172,9 +172,9 @@ class Contest:
         return np.array(sorted(range(len(draws)), key=cmp_to_key(descending)), dtype=np.int64)
 
 
-def ranked(problem: Problem, entries: Entries) -> Entries:
+def ranked(problem: RankingProblem, entries: Entries) -> Entries:
     """The k largest of the entries, largest first, certain of every comparison."""
-    contest = Contest(problem)
+    contest = Contenders(problem)
     contest.offer(entries)
     return contest.ranked()
 
@@ -199,7 +199,7 @@ def clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
 class Shortlist:
     """Candidates of which none that may be among the k largest is left out; each has a word, the first 64 bits of its V."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RankingProblem) -> None:
         self._problem, self._cut, self._held = problem, -np.inf, 0
         self._parts: list[tuple[Indices, Words, Floats]] = []
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpselect.errors import DpSelectError
 from dpselect.noise.base import Noise
-from dpselect.sampling.contest import Entries, Problem, Shortlist, ranked
+from dpselect.sampling.contest import Entries, RankingProblem, Shortlist, ranked
 from dpselect.sampling.heights import LOWEST, Flags, Floats, Indices, Numbers, cut, estimates, heights
 from dpselect.sampling.plain import largest_rows
 from dpselect.sampling.sweep import Sweep, units
@@ -28,17 +28,17 @@ class TooManyCandidates(DpSelectError):
     """Grouped scores imply more candidates than `constant_work` can draw noise for one by one. Nothing was drawn."""
 
 
-def top_k(problem: Problem) -> Entries:
+def top_k(problem: RankingProblem) -> Entries:
     """The k largest, largest first."""
     return Swept(problem).top_k(problem.k) if worth_sweeping(problem) else drawn_all(problem)
 
 
-def worth_sweeping(problem: Problem) -> bool:
+def worth_sweeping(problem: RankingProblem) -> bool:
     """Whether a sweep is quicker than the noise of every candidate."""
     return len(problem.values) > _DRAWN + _DRAWN_EACH * problem.k
 
 
-def drawn_all(problem: Problem) -> Entries:
+def drawn_all(problem: RankingProblem) -> Entries:
     """The same with the noise of every candidate drawn."""
     problem = problem.against(problem.values.max())
     shortlist, size = Shortlist(problem), len(problem.values)
@@ -48,7 +48,7 @@ def drawn_all(problem: Problem) -> Entries:
     return shortlist.ranked()
 
 
-def peeled(problem: Problem) -> Indices:
+def peeled(problem: RankingProblem) -> Indices:
     """(k,) positions in the order of k rounds, each the best of those left with fresh noise for all. Theorem X12.
 
     Scores are passed over once: a round draws noise for those taken too, which decides nothing, and asks for one candidate more.
@@ -64,7 +64,7 @@ def peeled(problem: Problem) -> Indices:
 class Swept:
     """Scores passed over once, for any number of independent sweeps over them."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RankingProblem) -> None:
         maxima = block_maxima(problem.values, problem.k)
         self._problem = problem.against(maxima.max())
         self._blocks = units(self._problem.heights(maxima))
@@ -79,7 +79,7 @@ class Swept:
         return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold)
 
 
-def grouped(problem: Problem, multiplicities: Indices, *, threshold: float | None = None) -> Entries:
+def grouped(problem: RankingProblem, multiplicities: Indices, *, threshold: float | None = None) -> Entries:
     """The k largest among groups of candidates with one score: `index` is the group, `member` which of its candidates.
 
     `threshold` in noise units relative to the largest score, guessed if None.
@@ -92,7 +92,7 @@ def grouped(problem: Problem, multiplicities: Indices, *, threshold: float | Non
     return Sweep(problem).groups(groups, multiplicities, threshold)
 
 
-def grouped_reaching(problem: Problem, multiplicities: Indices, level: float) -> Entries:
+def grouped_reaching(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
     """All members of groups that may exceed `level` (score units), and others; in no order. Theorem X14."""
     top = problem.values.max()
     problem = problem.against(top)
@@ -107,7 +107,9 @@ def _below(level: float, top: float, scale: float) -> float:
     return min(max(distance - _SLACK * abs(distance), 1e5 * LOWEST), -LOWEST)
 
 
-def grouped_drawn_all(problem: Problem, multiplicities: Indices, drawn: Callable[[Problem], Entries] = drawn_all) -> Entries:
+def grouped_drawn_all(
+    problem: RankingProblem, multiplicities: Indices, drawn: Callable[[RankingProblem], Entries] = drawn_all
+) -> Entries:
     """The same, with the noise of every candidate drawn."""
     require_drawable(int(multiplicities.sum(dtype=object)))
     group = np.repeat(np.arange(len(multiplicities)), multiplicities)
@@ -200,7 +202,7 @@ _CHUNK = 1 << 14  # candidates whose noise fits the cache
 _WIDE = 4096  # rows from here on are problems of their own
 
 
-def top_k_rows(problem: Problem, *, constant_work: bool = False) -> Indices:
+def top_k_rows(problem: RankingProblem, *, constant_work: bool = False) -> Indices:
     """(rounds, k) positions, largest first; `problem.values` is a (rounds, m) matrix."""
     rounds, candidates = problem.values.shape
     if candidates >= _WIDE:
@@ -210,7 +212,7 @@ def top_k_rows(problem: Problem, *, constant_work: bool = False) -> Indices:
     return np.concatenate([_block(problem.at(slice(start, start + step))) for start in range(0, rounds, step)])
 
 
-def _block(problem: Problem) -> Indices:
+def _block(problem: RankingProblem) -> Indices:
     matrix = problem.values
     words = problem.words(matrix.size)
     estimate, wide = estimates(problem.noise, words)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpselect.noise.base import Noise
 from dpselect.sampling import exact
-from dpselect.sampling.contest import Entries, Problem, ranked
+from dpselect.sampling.contest import Entries, RankingProblem, ranked
 from dpselect.sampling.discrete import successes
 from dpselect.sampling.heights import Flags, Floats, Indices, Words
 from dpselect.sampling.thresholds import exceeding, scaled
@@ -26,7 +26,7 @@ _STEPS = 64
 _SLACK = 2.0**-45  # of every term: more than the roundings of their difference
 
 
-def above(problem: Problem, level: float) -> Entries:
+def above(problem: RankingProblem, level: float) -> Entries:
     """At most `problem.k` candidates: the largest values + scale * noise, of those that exceed `level`, largest first."""
     if len(problem.values) <= _SMALL:
         return drawn_all(problem, level)
@@ -42,12 +42,12 @@ def above(problem: Problem, level: float) -> Entries:
     return _ranked(problem, Entries.concatenate(found))
 
 
-def drawn_all(problem: Problem, level: float) -> Entries:
+def drawn_all(problem: RankingProblem, level: float) -> Entries:
     """The same with the noise of every candidate drawn."""
     return _ranked(problem, _all(problem, level))
 
 
-def grouped(problem: Problem, multiplicities: Indices, level: float) -> Entries:
+def grouped(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
     """The same among groups of candidates with one score: `index` is the group, `member` which of its candidates. Theorem X14."""
     if problem.k < int(multiplicities.sum(dtype=object)):
         best = exact.grouped(problem, multiplicities)
@@ -56,12 +56,12 @@ def grouped(problem: Problem, multiplicities: Indices, level: float) -> Entries:
     return _ranked(problem, _exceeding(problem, level, best))
 
 
-def grouped_drawn_all(problem: Problem, multiplicities: Indices, level: float) -> Entries:
+def grouped_drawn_all(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
     """The same with the noise of every candidate drawn; raises as `exact.grouped_drawn_all`."""
     return exact.grouped_drawn_all(problem, multiplicities, lambda every: drawn_all(every, level))
 
 
-def rows(problem: Problem, level: float, listed: Flags) -> Indices:
+def rows(problem: RankingProblem, level: float, listed: Flags) -> Indices:
     """(rounds, m) the same in every row of a matrix, of the `listed` candidates; -1 beyond the last."""
     step = max(1, _CHUNK // problem.values.shape[1])
     parts = [slice(start, start + step) for start in range(0, len(listed), step)]
@@ -74,7 +74,7 @@ def in_order(numbers: Floats, kept: Flags) -> Indices:
     return np.where(np.take_along_axis(kept, order, axis=1), order, -1).astype(np.int64)
 
 
-def _block(problem: Problem, level: float, listed: Flags) -> Indices:
+def _block(problem: RankingProblem, level: float, listed: Flags) -> Indices:
     values, words = problem.values, problem.words(problem.values.size).reshape(problem.values.shape)
     low, high = scaled(problem.noise, problem.scale, words)
     floats = values.astype(np.float64)
@@ -90,13 +90,13 @@ def _block(problem: Problem, level: float, listed: Flags) -> Indices:
     return order
 
 
-def _one(problem: Problem, level: float, listed: Indices, words: Words) -> Indices:
+def _one(problem: RankingProblem, level: float, listed: Indices, words: Words) -> Indices:
     entries = Entries.at(listed, words[listed])
     best = _ranked(problem, _exceeding(problem, level, entries)).index
     return np.concatenate([best, np.full(len(words) - len(best), -1, dtype=np.int64)])
 
 
-def far_below(problem: Problem, level: float, bits: int) -> float:
+def far_below(problem: RankingProblem, level: float, bits: int) -> float:
     """A score such that it and all lower ones exceed `level` only with a V below 2^-bits. Theorem X3."""
     distance = problem.scale * _reach(problem.noise, bits)
     return level - distance - _SLACK * (abs(level) + distance)
@@ -112,14 +112,14 @@ def _reach(noise: Noise, bits: int) -> float:
     return high
 
 
-def _best(problem: Problem, level: float) -> Entries:
+def _best(problem: RankingProblem, level: float) -> Entries:
     """Those that exceed `level`: all, or at least the k largest of them."""
     if len(problem.values) <= problem.k or not exact.worth_sweeping(problem):
         return _all(problem, level)
     return _exceeding(problem, level, exact.top_k(problem))
 
 
-def _all(problem: Problem, level: float) -> Entries:
+def _all(problem: RankingProblem, level: float) -> Entries:
     """All that exceed `level`, with the noise of every candidate drawn."""
     found = []
     for start in range(0, len(problem.values), _CHUNK):
@@ -128,19 +128,19 @@ def _all(problem: Problem, level: float) -> Entries:
     return Entries.concatenate(found)
 
 
-def _pooled(problem: Problem, level: float, near: Indices, bits: int) -> Entries:
+def _pooled(problem: RankingProblem, level: float, near: Indices, bits: int) -> Entries:
     """Those that exceed `level` of the candidates that are not `near`."""
     small = successes(len(problem.values), bits, problem.words).astype(np.int64)
     small = small[np.searchsorted(near, small, side="right") == np.searchsorted(near, small, side="left")]
     return _exceeding(problem, level, Entries.at(small, problem.words(len(small)), bits))
 
 
-def _exceeding(problem: Problem, level: float, entries: Entries) -> Entries:
+def _exceeding(problem: RankingProblem, level: float, entries: Entries) -> Entries:
     values = problem.values[entries.index]
     return entries[np.flatnonzero(exceeding(values, problem.noise, problem.scale, level, entries, problem.words))]
 
 
-def _ranked(problem: Problem, entries: Entries) -> Entries:
+def _ranked(problem: RankingProblem, entries: Entries) -> Entries:
     """The k largest, largest first."""
     if len(entries) == 0:
         return entries

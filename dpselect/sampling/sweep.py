@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
-from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.contest import Contenders, Entries, RankingProblem
 from dpselect.sampling.discrete import successes
 from dpselect.sampling.heights import Floats, Indices, Words
 
@@ -72,7 +72,7 @@ def _joined(first: Units, second: Units) -> Units:
     return Units(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns))
 
 
-def _split(hot: Units, count: int, problem: Problem) -> Units:
+def _split(hot: Units, count: int, problem: RankingProblem) -> Units:
     """Blocks, of `count` in all, taken apart into their candidates."""
     size = len(problem.values)
     index = (np.arange(0, size, count)[:, None] + hot.start).ravel()
@@ -164,9 +164,9 @@ _AT_ONCE = 2048  # entries whose bounds are computed at a time, for the sake of 
 class Sweep:
     """One run over blocks of candidates, or over groups of candidates that share one score."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RankingProblem) -> None:
         self._problem = problem
-        self._contest = Contest(problem)
+        self._contest = Contenders(problem)
         self._entered: list[Entries] = []
 
     def blocks(self, whole: Units, threshold: float) -> Entries:

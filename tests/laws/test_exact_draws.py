@@ -17,10 +17,9 @@ from spread import spread
 
 import dpselect as dps
 from dpselect.mechanisms.canonical import draw as canonical_draw
-from dpselect.mechanisms.canonical.classes import Classes, noise_bounds
-from dpselect.mechanisms.canonical.draw import luck
+from dpselect.mechanisms.canonical.draw import Classes, luck, noise_bounds
 from dpselect.mechanisms.joint import levels as joint_levels
-from dpselect.mechanisms.joint.levels import Counts, Levels
+from dpselect.mechanisms.joint.levels import AllowedRanks, Counts
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.mechanisms.stability.gaps import heights
 from dpselect.noise import by_name
@@ -132,7 +131,7 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
 def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:
     """The class that the draw for matrices chooses."""
     asked = canonical_draw.RowDraw(mechanism.k, mechanism.gamma, mechanism.top_set, by_name(mechanism.noise), mechanism.scale)
-    layout = canonical_draw.Layout(asked, len(values))
+    layout = canonical_draw.RowClasses(asked, len(values))
     winners = [
         int(canonical_draw._winners(np.sort(values)[None, ::-1], layout, asked, sampler(seed).words)[0]),
         canonical_draw._settled(np.sort(values)[::-1], layout, asked, (words := sampler(seed).words)(len(layout.n)), words),
@@ -224,7 +223,7 @@ def unsure(patch: Patch) -> None:
     patch.setattr(joint_levels, "flipped", lambda _, __, words: (words != words, np.arange(len(words))))
 
 
-def joint_reference(levels: Levels, values: np.ndarray, k: int, rate: float, words: Iterator[int]) -> list[int] | None:
+def joint_reference(levels: AllowedRanks, values: np.ndarray, k: int, rate: float, words: Iterator[int]) -> list[int] | None:
     """What is allowed, or None if the proposal is refused, from exact weights, one real level and rational losses."""
     cells, r = levels._cells, exact(rate)
     edges = [2 * exact(edge) for edge in cells.edges.tolist()]
@@ -254,7 +253,7 @@ def test_joint_levels_are_decided_by_all_bits(cases: int, monkeypatch: Patch) ->
     for case, values in enumerate(awkward(9, cases)):
         k = int(rng.integers(1, len(values) + 1))
         mechanism = dps.JointTopK(k=k, epsilon=float(10.0 ** rng.uniform(-2, 1)), beta=None if rng.random() < 0.5 else 0.2)
-        levels = Levels(Ranked(utilities(values)), k, mechanism.rate, mechanism.cut(len(values)))
+        levels = AllowedRanks(Ranked(utilities(values)), k, mechanism.rate, mechanism.cut(len(values)))
         with ctx.workprec(BITS):
             expected = joint_reference(levels, values, k, mechanism.rate, one_by_one(sampler(case)))
         runs = [levels._propose(1, sampler(case))]

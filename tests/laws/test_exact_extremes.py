@@ -16,7 +16,7 @@ from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.stability.gaps import gaps_below, read_top
 from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, ExactSampler
-from dpselect.sampling.contest import Problem
+from dpselect.sampling.contest import RankingProblem
 from dpselect.sampling.exact import drawn_all, top_k_rows
 
 FALSE_ALARM = 1e-9
@@ -50,10 +50,10 @@ def test_scores_further_apart_than_any_float_keep_their_distance(name: str, case
         stream = iter([*words.tolist(), *sampler(case + 1).words(400).tolist()])
         source = lambda n, stream=stream: np.array([next(stream) for _ in range(n)], dtype=np.uint64)  # noqa: E731
         expected = order(noise, values.tolist(), scale, words.tolist(), k)
-        assert drawn_all(Problem(values, noise, scale, k, source)).index.tolist() == expected
+        assert drawn_all(RankingProblem(values, noise, scale, k, source)).index.tolist() == expected
         stream = iter([*words.tolist(), *sampler(case + 1).words(400).tolist()])
         source = lambda n, stream=stream: np.array([next(stream) for _ in range(n)], dtype=np.uint64)  # noqa: E731
-        assert top_k_rows(Problem(values[None], noise, scale, k, source))[0].tolist() == expected
+        assert top_k_rows(RankingProblem(values[None], noise, scale, k, source))[0].tolist() == expected
 
 
 @pytest.mark.parametrize("values", VECTORS)

@@ -14,13 +14,12 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.mechanisms import ranks
-from dpselect.mechanisms.canonical import classes as canonical_classes
 from dpselect.mechanisms.canonical import draw as canonical_draw
 from dpselect.mechanisms.canonical import top_k as canonical
-from dpselect.mechanisms.canonical.classes import Chosen, Classes
+from dpselect.mechanisms.canonical.draw import Chosen, Classes
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
 from dpselect.mechanisms.joint import levels as joint_levels
-from dpselect.mechanisms.joint.levels import Counts, Levels
+from dpselect.mechanisms.joint.levels import AllowedRanks, Counts
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.sampling import Sampler
@@ -82,7 +81,7 @@ def test_wrong_members_are_caught(monkeypatch: Patch) -> None:
 @pytest.mark.parametrize("mechanism", [HALF, ONE], ids=str)
 def test_forgotten_class_sizes_are_caught(monkeypatch: Patch, mechanism: dps.Mechanism) -> None:
     """Drawing classes as if each held one set contradicts the exact law."""
-    monkeypatch.setattr(canonical_classes, "log_binomial_bounds", lambda n, r: (0.0 * np.asarray(n - r, dtype=float),) * 2)
+    monkeypatch.setattr(canonical_draw, "log_binomial_bounds", lambda n, r: (0.0 * np.asarray(n - r, dtype=float),) * 2)
     assert drawn_wrongly(mechanism, [4, 3, 3, 1, 0])
 
 
@@ -96,7 +95,7 @@ def test_forgotten_class_sizes_are_caught_in_rows(monkeypatch: Patch) -> None:
         return misfit([frozenset(s.indices) for s in many], law)
 
     assert fit() > 1e-9
-    monkeypatch.setattr(canonical_classes, "log_binomial", lambda n, r: 0.0 * np.asarray(n - r, dtype=float))
+    monkeypatch.setattr(canonical_draw, "log_binomial", lambda n, r: 0.0 * np.asarray(n - r, dtype=float))
     assert fit() < 1e-9
 
 
@@ -124,14 +123,14 @@ def test_joint_places_that_forget_each_other_are_caught(monkeypatch: Patch) -> N
     """Counting sequences as if a rank could stand twice contradicts the exact law."""
     wide = JointTopK(k=4, epsilon=4.0)
     assert not drawn_wrongly(wide, [6, 5, 2, 1, 0], 1200)
-    real = Levels.__init__
+    real = AllowedRanks.__init__
 
-    def forgetful(self: Levels, *arguments: Any) -> None:
+    def forgetful(self: AllowedRanks, *arguments: Any) -> None:
         real(self, *arguments)
         self._places = np.zeros_like(self._places)
         self._cells = self._refined()
 
-    monkeypatch.setattr(Levels, "__init__", forgetful)
+    monkeypatch.setattr(AllowedRanks, "__init__", forgetful)
     monkeypatch.setattr(joint_levels, "log_product", lambda allowed: np.log(allowed).sum(axis=1))
     assert drawn_wrongly(wide, [6, 5, 2, 1, 0], 1200)
 

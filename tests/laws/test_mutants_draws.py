@@ -13,10 +13,9 @@ from test_mutants_laws import LAWS, LIPSCHITZ
 
 import dpselect as dps
 from dpselect.mechanisms.canonical import top_k as canonical
-from dpselect.mechanisms.canonical.classes import Classes, RowDraw
-from dpselect.mechanisms.canonical.draw import draw_class, draw_rows
+from dpselect.mechanisms.canonical.draw import Classes, RowDraw, draw_class, draw_rows
 from dpselect.mechanisms.joint import top_k as joint
-from dpselect.mechanisms.joint.levels import Levels
+from dpselect.mechanisms.joint.levels import AllowedRanks
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.sampling import ExactSampler, Sampler, plain
 
@@ -141,11 +140,11 @@ def test_joint_levels_are_drawn_at_the_configured_rate(beta: float | None, monke
     """The levels, which are exact (test_exact_draws.py), fall by epsilon/(2 R) and are cut where FastJoint cuts."""
     seen: list[tuple[float, float]] = []
 
-    def noted(ranked: Any, k: int, rate: float, cut: float) -> Levels:
+    def noted(ranked: Any, k: int, rate: float, cut: float) -> AllowedRanks:
         seen.append((rate, cut))
-        return Levels(ranked, k, rate, cut)
+        return AllowedRanks(ranked, k, rate, cut)
 
-    monkeypatch.setattr(joint, "Levels", noted)
+    monkeypatch.setattr(joint, "AllowedRanks", noted)
     drawn(dps.JointTopK(k=2, epsilon=1.4, beta=beta, sensitivity=dps.Sensitivity(linf=0.5)), [4, 2, 1])
     cut = math.inf if beta is None else math.log(6 / 0.1) / 1.4
     assert seen == [pytest.approx((1.4, cut), rel=1e-14)] * 2
@@ -164,7 +163,7 @@ def test_simulations_add_the_noise_at_its_scale(behind: float, first: int) -> No
 @pytest.mark.parametrize("rate", [0.05, 0.7])
 def test_joint_levels_fall_at_the_rate_within_their_cell(rate: float) -> None:
     """A level's bounds lie around the quantile of an exponential law cut to the cell, at the first bits of its uniform number."""
-    cells = Levels(Ranked(dps.Scores([90, 50, 3, 0], sensitivity=dps.Sensitivity())), 2, rate, math.inf)._cells
+    cells = AllowedRanks(Ranked(dps.Scores([90, 50, 3, 0], sensitivity=dps.Sensitivity())), 2, rate, math.inf)._cells
     cell, words = np.tile(np.arange(len(cells)), 20), ExactSampler(np.random.default_rng(2)).words(20 * len(cells))
     start, width = cells.edges[cell], np.diff(cells.edges)[cell]
     exact = start - np.log1p(words * 2.0**-64 * np.expm1(-2 * rate * width)) / (2 * rate)

@@ -15,8 +15,7 @@ from accounting import BoundedRange, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.canonical.classes import Classes, RowDraw, TopSet
-from dpselect.mechanisms.canonical.draw import draw_class, draw_members, draw_rows
+from dpselect.mechanisms.canonical.draw import Classes, RowDraw, TopSet, draw_class, draw_members, draw_rows
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import Ranked, centred
 from dpselect.mechanisms.release import release

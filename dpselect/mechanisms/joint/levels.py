@@ -195,7 +195,7 @@ _RATIOS = 2.0**-46  # of k and of a logarithm of a product of k ratios: above it
 
 
 @final
-class Levels:
+class AllowedRanks:
     """N(v) for one score vector, and draws of what is allowed at a random level; losses are cut at `cut`, inf for none."""
 
     def __init__(self, ranked: Ranked, k: int, rate: float, cut: float) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 from accounting import BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.joint.levels import Levels
+from dpselect.mechanisms.joint.levels import AllowedRanks
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
@@ -93,7 +93,7 @@ class JointTopK(Mechanism):
     def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Indices:
         """(rounds, k) positions, independent draws for one score vector."""
         ranked = Ranked(scores)
-        levels = Levels(ranked, self.k, self.rate, self.cut(ranked.size))
+        levels = AllowedRanks(ranked, self.k, self.rate, self.cut(ranked.size))
         drawn = draw_sequences(levels.draw(rounds, source), source)
         ranks, place = np.unique(drawn, return_inverse=True)
         return ranked.positions(ranks)[place].reshape(drawn.shape)

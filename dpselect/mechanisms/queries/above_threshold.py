@@ -159,7 +159,7 @@ class AboveThreshold(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(patterns(scores.size, self.c), 2e4)
         above = margins(scores.dense(), self._level)
-        return dict(Comparisons(above, by_name(self.noise), self.scale, self.noise_on_answers).passing_sets(self.c))
+        return dict(NoisyComparisons(above, by_name(self.noise), self.scale, self.noise_on_answers).passing_sets(self.c))
 
 
 def _log_patterns(queries: int, most: int) -> float:
@@ -192,7 +192,7 @@ def first(flags: Flags, most: int) -> Indices:
 
 @final
 @dataclass(frozen=True)
-class Comparisons:
+class NoisyComparisons:
     """The exact law of comparisons with one noisy threshold: which of them pass, in their fixed order.
 
     All share the noise Y of the threshold, and comparison i passes iff margin_i + answer_scale * Z_i > Y, with independent Z_i.

@@ -19,7 +19,7 @@ from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidScores
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.above_threshold import Comparisons, Flags, first, margins
+from dpselect.mechanisms.queries.above_threshold import Flags, NoisyComparisons, first, margins
 from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
@@ -208,4 +208,4 @@ class FirstStable(StableQueries):
 
 def first_law(above: Any, rule: StableRule) -> Any:
     """(m + 1,) the probability that each of (m,) margins is the first to pass; last, that none does."""
-    return Comparisons(above, by_name("laplace"), rule.scale, rule.test_scale).first_passing()
+    return NoisyComparisons(above, by_name("laplace"), rule.scale, rule.test_scale).first_passing()

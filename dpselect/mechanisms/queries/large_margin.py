@@ -14,7 +14,7 @@ from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.above_threshold import Comparisons, Floats, first, margins
+from dpselect.mechanisms.queries.above_threshold import Floats, NoisyComparisons, first, margins
 from dpselect.mechanisms.ranks import blocks, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
@@ -183,7 +183,7 @@ class LargeMargin(Mechanism):
         if len(ordered) == 1:
             return np.ones(1)
         threshold, comparison, _ = self._scales
-        return Comparisons(self._leads(ordered[None])[0], by_name("exponential"), threshold, comparison).first_passing()
+        return NoisyComparisons(self._leads(ordered[None])[0], by_name("exponential"), threshold, comparison).first_passing()
 
 
 def _checked(failure: float) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpselect.mechanisms.ranks import blocks
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.contest import Contenders, Entries, RankingProblem
 from dpselect.sampling.heights import LOWEST, contest_bounds
 from dpselect.sampling.thresholds import exceeds
 from dpselect.scores import Numbers
@@ -159,7 +159,7 @@ class Race:
     def _exactly(self, counts: Numbers, labels: Places, words: Words, source: Sampler) -> int:
         """The winner of a round that 64 bits leave undecided."""
         values = counts.astype(np.int64)
-        contest = Contest(Problem(values, _GAUSSIAN, self.sigma, 1, source.words).against(values.max()))
+        contest = Contenders(RankingProblem(values, _GAUSSIAN, self.sigma, 1, source.words).against(values.max()))
         none = np.zeros_like(labels)
         contest.offer(Entries(labels, none, none, words))
         return int(contest.ranked().index[0])

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, SeededSampler
-from dpselect.sampling.contest import Entries, Problem
+from dpselect.sampling.contest import Entries, RankingProblem
 from dpselect.sampling.drawn import _as_float, _nearest, nearest
 from dpselect.sampling.lazy import LazyUniform, rational
 from dpselect.sampling.passing import _pooled, far_below
@@ -69,7 +69,7 @@ def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
 def test_where_all_are_far_below_the_rare_ones_pass_as_often_as_the_tail_says(name: str, bits: int) -> None:
     """Four million equal scores, each of which passes only with a V below 2^-bits; by 2^-8 and by 2^-bits alike."""
     noise, source = by_name(name), ExactSampler(np.random.default_rng(bits))  # type: ignore[arg-type]
-    problem = Problem(np.zeros(4_000_000, dtype=np.int64), noise, 2.0, 4_000_000, source.words)
+    problem = RankingProblem(np.zeros(4_000_000, dtype=np.int64), noise, 2.0, 4_000_000, source.words)
     level = -far_below(problem, 0.0, bits)
     for power in (8, bits):
         hits = len(_pooled(problem, level, np.empty(0, dtype=np.int64), power))

@@ -12,7 +12,7 @@ from slow_reference import inverse, order, widened
 
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler
-from dpselect.sampling.contest import Contest, Entries, Problem
+from dpselect.sampling.contest import Contenders, Entries, RankingProblem
 from dpselect.sampling.exact import drawn_all, top_k_rows
 from dpselect.sampling.heights import MARGIN, contest_bounds, estimates
 from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_total
@@ -49,7 +49,7 @@ def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> No
     for case, (values, scale, k) in enumerate(_cases(7, 300)):
         words = np.random.default_rng(case).integers(0, 2**64, size=len(values), dtype=np.uint64)
         expected = order(noise, values.tolist(), scale, words.tolist(), k)
-        plain = Problem(values, noise, scale, k, ExactSampler(np.random.default_rng(case)).words)
+        plain = RankingProblem(values, noise, scale, k, ExactSampler(np.random.default_rng(case)).words)
         for by in (0.0, 0.7, np.inf):
             asked = replace(
                 plain, bounds=widened(by), margin=max(by, MARGIN), words=ExactSampler(np.random.default_rng(case)).words
@@ -62,7 +62,7 @@ def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> No
 def test_many_close_estimates_are_ranked_together() -> None:
     """All of 3,000 candidates are asked for and estimates a unit apart tell nothing: the order is that of the bounds."""
     noise, words = by_name("laplace"), ExactSampler(np.random.default_rng(9)).words(3000)
-    asked = Problem(np.zeros(3000), noise, 1.0, 3000, ExactSampler(np.random.default_rng(9)).words)
+    asked = RankingProblem(np.zeros(3000), noise, 1.0, 3000, ExactSampler(np.random.default_rng(9)).words)
     low, high = contest_bounds(noise, np.zeros(3000), np.zeros(3000, dtype=np.int64), words)
     expected = np.argsort(-low)
     assert (low[expected[:-1]] > high[expected[1:]]).all()
@@ -81,8 +81,8 @@ def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) ->
         levels = rng.integers(0, 57, 6)
         expected = order(noise, values.tolist(), 0.8, words.tolist(), 4, levels.tolist())
         for by in (0.0, 0.7, np.inf):
-            asked = Problem(values, noise, 0.8, 4, ExactSampler(rng).words, widened(by)).against(values.max())  # type: ignore[arg-type]
-            contest = Contest(asked)
+            asked = RankingProblem(values, noise, 0.8, 4, ExactSampler(rng).words, widened(by)).against(values.max())  # type: ignore[arg-type]
+            contest = Contenders(asked)
             contest.offer(Entries(np.arange(6), np.zeros(6, dtype=np.int64), levels, words))
             assert contest.ranked().index.tolist() == expected
 
@@ -149,7 +149,7 @@ def test_candidates_whose_cell_is_wide_are_never_dropped() -> None:
             words = np.random.default_rng(4).integers(2**40, 2**64 - 2**40, 5000, dtype=np.uint64)
             words[1234] = word
             stream = _words_then_zeros(words)
-            order = drawn_all(Problem(values, by_name(name), 1.0, 5000 if not first else 1, stream)).index  # type: ignore[arg-type]
+            order = drawn_all(RankingProblem(values, by_name(name), 1.0, 5000 if not first else 1, stream)).index  # type: ignore[arg-type]
             assert order[0 if first else -1] == 1234
 
 

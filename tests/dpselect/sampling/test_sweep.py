@@ -13,7 +13,7 @@ from dpselect.mechanisms.noisy_max.peeling import _sequences
 from dpselect.mechanisms.ranks import centred
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import ExactSampler
-from dpselect.sampling.contest import Entries, Problem, contest_bounds
+from dpselect.sampling.contest import Entries, RankingProblem, contest_bounds
 from dpselect.sampling.exact import Swept, block_maxima, drawn_all, grouped, peeled
 from dpselect.sampling.heights import Numbers
 from dpselect.sampling.sweep import Sweep, units
@@ -23,10 +23,10 @@ LIMIT = 1e-8
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 
 
-def _problem(values: Numbers, name: str, scale: float, k: int, seed: int, by: float = 0.0) -> Problem:
+def _problem(values: Numbers, name: str, scale: float, k: int, seed: int, by: float = 0.0) -> RankingProblem:
     words = ExactSampler(np.random.default_rng(seed)).words
     bounds = widened(by) if by else contest_bounds
-    return Problem(values, by_name(name), scale, k, words, bounds).against(values.max())  # type: ignore[arg-type]
+    return RankingProblem(values, by_name(name), scale, k, words, bounds).against(values.max())  # type: ignore[arg-type]
 
 
 def _uniform(entries: Entries) -> np.ndarray:
@@ -87,7 +87,7 @@ def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float) -> No
     law = np.bincount(kinds, weights=argmax_probabilities(by_name(name), 1.1, values))  # type: ignore[arg-type]
     seen = np.zeros(5)
     for _ in range(rounds):
-        problem = Problem(values, by_name(name), 1.1, 1, ExactSampler(rng).words)  # type: ignore[arg-type]
+        problem = RankingProblem(values, by_name(name), 1.1, 1, ExactSampler(rng).words)  # type: ignore[arg-type]
         seen[kinds[Swept(problem).top_k(problem.k, threshold).index[0]]] += 1
     assert fit(seen, law) > LIMIT
 
@@ -101,7 +101,7 @@ def test_widened_bounds_do_not_change_the_law_of_a_sweep(by: float) -> None:
     law = np.bincount(kinds, weights=argmax_probabilities(by_name("laplace"), 1.0, values))
     seen = np.zeros(3)
     for _ in range(rounds):
-        problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(rng).words, widened(by))
+        problem = RankingProblem(values, by_name("laplace"), 1.0, 1, ExactSampler(rng).words, widened(by))
         seen[kinds[Swept(problem).top_k(problem.k, 5.0).index[0]]] += 1
     assert fit(seen, law) > LIMIT
 
@@ -128,7 +128,7 @@ def test_tails_of_huge_groups_follow_the_closed_form(exponent: int) -> None:
     values, multiplicities = np.array([0.0, -behind]), np.array([1, count])
     wins, members = 0, []
     for _ in range(rounds):
-        problem = Problem(values, by_name("gumbel"), 1.0, 1, ExactSampler(rng).words)
+        problem = RankingProblem(values, by_name("gumbel"), 1.0, 1, ExactSampler(rng).words)
         chosen = grouped(problem, multiplicities)
         wins += int(chosen.index[0])
         members += [int(chosen.member[0]) / count] if chosen.index[0] else []
@@ -141,7 +141,7 @@ def test_more_candidates_than_64_bits_number_are_no_obstacle() -> None:
     """40 groups of 2^63 - 1 candidates each: every group is as likely, and the k choices differ."""
     rng = np.random.default_rng(10)
     values, multiplicities = np.zeros(40), np.full(40, 2**63 - 1)
-    chosen = grouped(Problem(values, by_name("exponential"), 2.0, 2000, ExactSampler(rng).words), multiplicities)
+    chosen = grouped(RankingProblem(values, by_name("exponential"), 2.0, 2000, ExactSampler(rng).words), multiplicities)
     assert len(set(zip(chosen.index.tolist(), chosen.member.tolist(), strict=True))) == 2000
     assert equally_likely(np.bincount(chosen.index, minlength=40)) > LIMIT
     assert kstest(chosen.member / 2.0**63, "uniform").pvalue > LIMIT
@@ -165,7 +165,7 @@ def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) ->
     rng = np.random.default_rng(size)
     for values in _kinds(rng, size):
         scale = 5e-324 if np.abs(values).max() < 1e-300 else 1e-3
-        found = Swept(Problem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words)).top_k(7).index
+        found = Swept(RankingProblem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words)).top_k(7).index
         if scale > 1e-4:
             assert found.tolist() == np.argsort(values, kind="stable")[::-1][:7].tolist()
         else:
@@ -187,7 +187,7 @@ def test_a_guess_of_any_height_ends() -> None:
     values = np.zeros(20_000)
     values[777] = 1e12
     for threshold in (1e9, 100.0, -1e3):
-        problem = Problem(values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words)
+        problem = RankingProblem(values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words)
         assert Swept(problem).top_k(problem.k, threshold).index.tolist() == [777]
 
 
