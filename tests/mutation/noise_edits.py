@@ -77,7 +77,7 @@ NOISE_EDITS = [
     cut(f"{JOINT}/top_k.py", "span = @self.sensitivity.range", SPENT),
     cut(f"{JOINT}/top_k.py", "BoundedRange(epsilon=@self.epsilon)", SPENT),
     cut(f"{JOINT}/top_k.py", "return @(sequences - math.log(self.beta)) / self.rate", RATE),
-    cut(f"{JOINT}/top_k.py", "Levels(ranked, self.k, @self.rate", RATE),
+    cut(f"{JOINT}/top_k.py", "AllowedRanks(ranked, self.k, @self.rate", RATE),
     cut(f"{JOINT}/levels.py", "arb(low) - @(uniform", LEVELS),
     cut(f"{JOINT}/levels.py", "return np.asarray(@2.0 * half * self.rate)", LEVELS),
     cut(f"{JOINT}/levels.py", "least = -@0.5 *", WITHIN),
