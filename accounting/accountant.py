@@ -26,7 +26,6 @@ from accounting.relation import Relation, same_relation
 
 _KINDS: dict[type, str] = {}  # of the curves: asking an abstract class is slow, and the types are few
 _MOST_LABELS = 20  # in a notebook
-_PARAMETER = attrgetter("parameter")
 _FEW = 4096  # distinct curves: beyond, building them one by one would dominate
 _INT64 = 2**40  # counts above are added as Python integers: their sum could leave the 64 bits
 
@@ -190,7 +189,7 @@ def _kind(item: Curve | Priced) -> str:
 
 @dataclass(frozen=True)
 class _Family:
-    """Curves of one one-parameter kind: the parameters of the distinct ones, with their counts."""
+    """Curves of one kind that has one field, a number, and so is equal where that is: the distinct ones, with their counts."""
 
     member: type[OneParameter]
     curves: Sequence[OneParameter]
@@ -200,8 +199,9 @@ class _Family:
 
     @staticmethod
     def of(member: type[OneParameter], curves: Sequence[OneParameter], counts: NDArray[Any]) -> _Family:
-        given = np.fromiter(map(_PARAMETER, curves), dtype=np.float64, count=len(curves))
-        parameters, first, group = np.unique(given, return_index=True, return_inverse=True)
+        given = np.fromiter(map(attrgetter(_fields(member)[0]), curves), dtype=np.float64, count=len(curves))
+        _, first, group = np.unique(given, return_index=True, return_inverse=True)
+        parameters = np.array([curves[place].parameter for place in first.tolist()])
         total = np.zeros(len(first), dtype=counts.dtype)
         np.add.at(total, group, counts)
         return _Family(member, curves, first, parameters, total)
@@ -227,7 +227,7 @@ class _Pool:
         """Merge curves that are repeated `counts` times each."""
         times = np.array(counts, dtype=object if max(counts, default=0) > _INT64 else np.int64)
         types = set(map(type, curves))
-        kinds = [kind for kind in types if issubclass(kind, OneParameter)]
+        kinds = [kind for kind in types if issubclass(kind, OneParameter) and len(_fields(kind)) == 1]
         if len(kinds) == len(types) == 1:
             return _Pool((_Family.of(kinds[0], cast(Sequence[OneParameter], curves), times),), Composed())
         families = tuple(
@@ -280,6 +280,10 @@ class _Pool:
     @cached_property
     def _joint_gaussian(self) -> GaussianDP:
         return GaussianDP.of_rho(decimal_sum((count, curve.rho) for count, curve in self._merged()))
+
+
+def _fields(kind: type[Curve]) -> list[str]:
+    return [name for name in kind.model_fields if name != "kind"]
 
 
 def _chosen(kind: type[Curve], curves: Sequence[Curve], times: NDArray[Any]) -> tuple[Sequence[Any], NDArray[Any]]:

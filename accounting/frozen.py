@@ -130,7 +130,7 @@ def _shown(value: object) -> str:
 def _real(value: object) -> object:
     """Numbers of any numeric type, numpy's included, as float; never a bool or a string that looks like a number."""
     if type(value) is float:
-        return value  # the common case; NaN and infinity are refused by the model's configuration
+        return value + 0.0  # the common case, -0.0 made 0.0; NaN and infinity are refused by the model's configuration
     if isinstance(value, bool | str | bytes) or not isinstance(value, numbers.Real):
         raise ValueError("a real number")
     try:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
-from pydantic.fields import FieldInfo
+from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from accounting.conversion import bounds
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
@@ -23,14 +21,6 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 Floats = NDArray[np.float64]
-# What a validator sets on an instance, for instances whose values are valid already.
-_SET = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-SETTERS = tuple(BaseModel.__dict__[name].__set__ for name in _SET)
-_SET_NAMES, _SET_EXTRA, _SET_PRIVATE = SETTERS[1:]
-_SET_ATTRIBUTE = object.__setattr__
-GET_FIELDS = BaseModel.__dict__["__dict__"].__get__
-_NON_NEGATIVE = FieldInfo.from_annotation(NonNegative).metadata
-_INFINITE = math.inf
 _EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when they became floats
 
 
@@ -198,37 +188,6 @@ class Undoubted(Curve, ABC):
 
 class OneParameter(Undoubted, ABC):
     """A closed form in one non-negative parameter, so that many members are evaluated in one vectorised call."""
-
-    # The kind, the one field and the name it is given by, where a float in its domain needs no validator but a comparison.
-    _quick: ClassVar[tuple[str, str, str, set[str]] | None] = None
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        fields, checks = cls.model_fields, cls.__pydantic_decorators__
-        names = [name for name in fields if name != "kind"]
-        plain = len(names) == 1 and fields[names[0]].metadata == _NON_NEGATIVE
-        own = cls.__pydantic_post_init__ or cls.__private_attributes__ or checks.field_validators or checks.model_validators
-        if plain and not own:
-            cls._quick = (fields["kind"].default, names[0], fields[names[0]].alias or names[0], set(names))
-
-    def __init__(self, /, **given: Any) -> None:
-        quick = self._quick
-        if quick is not None and len(given) == 1:
-            kind, field, name, names = quick
-            value = given.get(name)
-            if type(value) is float and 0 <= value < _INFINITE:
-                # As the validator would leave it, a quarter of its time: plans are built of hundreds of thousands.
-                # Attributes and no dictionary: it is made when somebody asks for it, and the garbage collector has less to see.
-                _SET_ATTRIBUTE(self, "kind", kind)
-                _SET_ATTRIBUTE(self, field, value)
-                _SET_NAMES(self, names)
-                _SET_EXTRA(self, None)
-                _SET_PRIVATE(self, None)
-                return
-        super().__init__(**given)
-
-    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # so validators need not call it
 
     @property
     @abstractmethod

@@ -4,54 +4,60 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+from typing import Annotated, Any, Literal, cast, final
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.conversion.pld.hull import RenyiLoss
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.approximate import Approximate
-from accounting.curves.base import GET_FIELDS, SETTERS, AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
+from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count
 
-_SET_FIELDS, _SET_NAMES, _SET_EXTRA, _SET_PRIVATE = SETTERS
 Part = tuple[int, Curve]
 _TIMES = "how many times a curve is repeated"
-_SUM, _NAMES = "sum", {"parts"}
 
 
-def _normal_form(data: Any) -> Any:
-    """Parts flattened, equal ones merged, zero ones dropped, sorted by their JSON: one composition has one value."""
+def _normal_form(data: Any) -> tuple[Part, ...]:
+    """Parts flattened, equal ones merged, sorted: one composition has one value."""
     if not isinstance(data, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in data):
         raise InvalidCurve("Composed.parts must be pairs (count, curve)")
-    counts: Counter[Curve] = Counter()
+    counts: dict[Curve, int] = {}
     for count, curve in data:
-        _add(counts, checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve), from_data(curve))
+        repeated = checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
+        for inner, part in _parts(from_data(curve)):
+            counts[part] = counts.get(part, 0) + repeated * inner
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
     return tuple((counts[curve], curve) for curve in sorted(counts, key=_sort_key))
 
 
-def _add(counts: Counter[Curve], count: int, curve: Curve) -> None:
-    if isinstance(curve, Composed):
-        for inner, part in curve.parts:
-            counts[part] += count * inner
-    else:
-        counts[curve] += count
+def _parts(curve: Curve) -> tuple[Part, ...]:
+    return curve.parts if isinstance(curve, Composed) else ((1, curve),)
 
 
 def _sort_key(curve: Curve) -> tuple[str, float, str]:
-    if isinstance(curve, OneParameter):
-        return (type(curve).__name__, curve.parameter, "")
-    return (type(curve).__name__, 0.0, curve.to_json())
+    return (type(curve).__name__, curve.parameter if isinstance(curve, OneParameter) else 0.0, curve.to_json())
+
+
+def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
+    """The normal form of a composition and one other curve, found without sorting again: sums are often made in a loop."""
+    match parts:
+        case ([1, Composed(parts=known)], [1, curve]) | ([1, curve], [1, Composed(parts=known)]) if known and not isinstance(
+            curve, Composed
+        ):
+            place = bisect.bisect_left(known, _sort_key(curve), key=lambda part: _sort_key(part[1]))
+            if place == len(known) or known[place][1] != curve:
+                return (*known[:place], (1, curve), *known[place:])
+    return None
 
 
 @final
@@ -77,41 +83,16 @@ class Composed(Curve):
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
-        parts = list(parts)
-        if len(parts) == 2 and (both := _both(*parts)) is not None:
-            return both
-        found = _normal_form([(count, curve) for count, curve in parts if checked_integer("count", count, _TIMES, least=0) > 0])
-        return found[0][1] if len(found) == 1 and found[0][0] == 1 else cls._made(parts=found)
+        counted = [(count, curve) for count, curve in parts if checked_integer("count", count, _TIMES, least=0) > 0]
+        if (one_more := _one_more(counted)) is not None:
+            return cls._of_normal_form(one_more)
+        found = _normal_form(counted)
+        return found[0][1] if len(found) == 1 and found[0][0] == 1 else cls._of_normal_form(found)
 
     @classmethod
-    def _made(cls, **fields: Any) -> Composed:
-        """A composition of parts that are valid and in normal form, or of a `sum` of two curves whose form is found when used."""
-        new = cls.__new__(cls)
-        _SET_FIELDS(new, {"kind": "composed", **fields})
-        _SET_NAMES(new, _NAMES)
-        _SET_EXTRA(new, None)
-        _SET_PRIVATE(new, None)
-        return new
-
-    # A sum in a loop would sort all its parts again in each round. So `a + b` keeps the two, and the parts take their normal form
-    # when somebody asks for them, be it Python or pydantic's own code: both ask for `__dict__`.
-
-    @property
-    def __dict__(self) -> dict[str, Any]:
-        fields: dict[str, Any] = GET_FIELDS(self)
-        if "parts" not in fields:
-            fields["parts"] = _settled(self)
-            fields.pop(_SUM, None)
-        return fields
-
-    @__dict__.setter
-    def __dict__(self, fields: dict[str, Any]) -> None:
-        _SET_FIELDS(self, fields)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            return self.__dict__["parts"] if name == "parts" else super().__getattr__(name)
+    def _of_normal_form(cls, parts: tuple[Part, ...]) -> Composed:
+        """Of parts that are valid and in normal form, which are not checked again."""
+        return cast(Composed, BaseModel.model_construct.__func__(cls, {"parts"}, parts=parts))  # type: ignore[attr-defined]
 
     def _rdp(self, orders: Floats) -> Floats:
         families, others = _by_family(self.parts)
@@ -145,10 +126,6 @@ class Composed(Curve):
         joint, failing = self._gaussian
         inner = joint.profile(epsilon)
         return min(1.0, math.nextafter(inner + failing, math.inf)) if failing else inner
-
-    @cached_property
-    def _largest(self) -> int:
-        return max(count for count, _ in self.parts)
 
     @cached_property
     def _gaussian(self) -> tuple[GaussianDP, float] | None:
@@ -187,55 +164,6 @@ def _is_gaussian(curve: Curve) -> bool:
     if isinstance(curve, Approximate):
         return _is_gaussian(curve.curve)
     return isinstance(curve, GaussianDP) or (isinstance(curve, Composed) and curve._gaussian is not None)
-
-
-def _both(first: Part, second: Part) -> Curve | None:
-    """`a + b`; None where counts ask for another look."""
-    if not (first[0] == second[0] == 1 and isinstance(first[1], Curve) and isinstance(second[1], Curve)):
-        return None
-    for (_, empty), (_, other) in ((first, second), (second, first)):
-        if isinstance(empty, Composed) and not _sum_of(empty) and not empty.parts:
-            return other
-    most = _most(first[1]) + _most(second[1])
-    return None if most > MOST_COUNT else Composed._made(**{_SUM: (first[1], second[1], most)})
-
-
-def _sum_of(curve: Curve) -> tuple[Curve, Curve, int] | None:
-    """The two curves that a sum keeps, and no less than any part of it is repeated; None if its parts are known."""
-    return GET_FIELDS(curve).get(_SUM) if isinstance(curve, Composed) else None
-
-
-def _most(curve: Curve) -> int:
-    if (kept := _sum_of(curve)) is not None:
-        return kept[2]
-    return curve._largest if isinstance(curve, Composed) else 1
-
-
-def _settled(curve: Composed) -> tuple[Part, ...]:
-    """The parts of a sum in normal form, however deeply it is nested."""
-    terms: list[Curve] = []
-    waiting: list[Curve] = [curve]
-    while waiting:
-        one = waiting.pop()
-        kept = _sum_of(one)
-        if kept is None:
-            terms.append(one)
-        else:
-            waiting += kept[1], kept[0]
-    for long, single in (terms, terms[::-1]) if len(terms) == 2 else ():
-        if isinstance(long, Composed) and not isinstance(single, Composed):
-            return _inserted(long.parts, single)
-    found: tuple[Part, ...] = _normal_form([(1, term) for term in terms])
-    return found
-
-
-def _inserted(parts: tuple[Part, ...], curve: Curve) -> tuple[Part, ...]:
-    """Parts in normal form and one curve more, without looking at every part again."""
-    key = _sort_key(curve)
-    place = bisect.bisect_left(parts, key, key=lambda part: _sort_key(part[1]))
-    if place < len(parts) and _sort_key(parts[place][1]) == key:
-        return (*parts[:place], (parts[place][0] + 1, parts[place][1]), *parts[place + 1 :])
-    return (*parts[:place], (1, curve), *parts[place:])
 
 
 def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:
