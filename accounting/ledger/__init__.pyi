@@ -30,10 +30,10 @@ from .model import State as State
 from .model import Total as Total
 from .periods import Window as Window
 from .quota import Quota as Quota
+from .quota import Quotas as Quotas
 from .quota import Scope as Scope
-from .quotas import Quotas as Quotas
-from .quotas import Standing as Standing
-from .rules import Problem as Problem
+from .quota import Standing as Standing
 from .sums import Share as Share
 from .sums import Summary as Summary
+from .verification import Problem as Problem
 from .verification import Verification as Verification

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 from sqlalchemy import Connection
 
-from accounting.budget.budget import NOTHING, Budget, Price
+from accounting.budget.budget import NOTHING, Price
 from accounting.ledger.item import Item
 from accounting.ledger.lifecycle import moves
-from accounting.ledger.model import LATER, Action, Entry, Origin
-from accounting.ledger.scopes import Held, Revision, hold, in_force, revisions, spent_of
-from accounting.ledger.statements import Declared, claim_rows, entries_of_keys, insert_entries, set_head, set_total, spent_in
+from accounting.ledger.model import Action, Entry, Origin
+from accounting.ledger.statements import (
+    Declared,
+    Held,
+    claim_rows,
+    entries_of_keys,
+    held_by,
+    insert_entries,
+    set_head,
+    set_held,
+    set_total,
+    spent_in,
+)
 from accounting.ledger.stored_text import canonical_json, digest
 from accounting.ledger.sums import Sums
 
@@ -53,11 +62,6 @@ class Book:
         self._sums = Sums()
         self._waiting: list[Entry] = []
 
-    @cached_property
-    def quotas(self) -> list[tuple[Revision, Budget]]:
-        """Those in force."""
-        return in_force(revisions(self.connection, self.declared.id))
-
     def learn(self, keys: Iterable[str]) -> None:
         """Read the steps that were entered under these keys before, at once: they are `earlier`."""
         self.earlier |= entries_of_keys(self.connection, self.declared, list(keys))
@@ -72,7 +76,7 @@ class Book:
         """What accounts of a quota have been charged so far."""
         new = [account for account in accounts if (revision, account) not in self._held]
         if new:
-            found = spent_of(self.connection, self.declared.id, revision, new)
+            found = held_by(self.connection, self.declared.id, revision, new)
             self._held |= {(revision, account): spent for account, spent in found.items()}
         return [(account, self._held[revision, account]) for account in accounts]
 
@@ -119,7 +123,7 @@ class Book:
         insert_entries(self.connection, mine, self._waiting)
         for period in sorted(self._changed):
             set_total(self.connection, mine, period, self._spent[period])
-        hold(self.connection, mine, [Held(*place, self._held[place]) for place in sorted(self._moved)])
+        set_held(self.connection, mine, [Held(*place, self._held[place]) for place in sorted(self._moved)])
         self._sums.write(self.connection, mine)
         set_head(self.connection, mine, self.declared.seq, self.declared.head)
 
@@ -140,7 +144,7 @@ def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, pre
         "mechanism": item.mechanism_json if item else None,
         "count": item.count if item else 0,
         **{"main": step.price.main, "failure": step.price.failure, "spent_main": spent.main, "spent_failure": spent.failure},
-        **{"fingerprint": step.fingerprint, "salt": step.salt, **vars(origin), "prev": prev},
+        **{"fingerprint": step.fingerprint, "salt": step.salt, "team": step.team, "purpose": step.purpose},
+        **{"expires": step.expires, "quota": step.quota, **vars(origin), "prev": prev},
     }
-    fields |= {name: value for name in LATER if (value := getattr(step, name)) is not None}
     return Entry(**fields, hash=digest(canonical_json(fields)))

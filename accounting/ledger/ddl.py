@@ -6,8 +6,11 @@ hands; an owner of the store can drop them.
 
 from __future__ import annotations
 
+import uuid
+
 from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
+SCHEMA_VERSION = 1
 metadata = MetaData()
 
 meta = Table(
@@ -58,21 +61,21 @@ entries = Table(
     Column("host", Text, nullable=False),
     Column("at", String(64), nullable=False),
     Column("package", Text, nullable=False),
-    Column("fingerprint", Text),
-    Column("salt", Text),
-    Column("prev", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
     Column("team", Text),
     Column("purpose", Text),
+    Column("fingerprint", Text),
+    Column("salt", Text),
     Column("expires", String(64)),
     Column("quota", Text),
+    Column("prev", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
     # One step of a charge happens once; a retried one finds itself here.
     Index("dpledger_entries_key", "dataset_id", "key", "period", "action", unique=True),
 )
 
 # Few rows of many: what every charge asks for, and what a refused one does. As text, which both databases read the same: given to
 # SQLAlchemy as clauses they would load PostgreSQL's dialect, a twentieth of a short command's time, on SQLite too.
-PARTIAL = (
+_PARTIAL = (
     "dpledger_entries_quotas ON dpledger_entries (dataset_id, seq) WHERE action = 'quota'",
     "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",
 )
@@ -117,21 +120,19 @@ _REFUSE = (
 )
 
 
-def append_only_ledger(connection: Connection) -> None:
-    """Make the triggers of a ledger."""
+def create(connection: Connection) -> None:
+    """Make the tables, indexes and triggers of a new ledger."""
+    metadata.create_all(connection)
+    for index in _PARTIAL:
+        connection.exec_driver_sql(f"CREATE INDEX {index}")
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(_REFUSE)
-    for table in (entries, datasets, totals):
-        no_deletion(connection, table)
-    _refuse(connection, f"{entries.name}_no_update", f"UPDATE ON {entries.name}")
+    for table in (meta, datasets, totals, entries, scopes, sums, fingerprints):
+        _no_deletion(connection, table)
+    for table in (entries, fingerprints):
+        _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
     _refuse(connection, f"{datasets.name}_no_update", f"UPDATE OF id, name, declaration, genesis ON {datasets.name}")
-
-
-def no_deletion(connection: Connection, table: Table) -> None:
-    """Make the triggers of one more table, whose rows change and stay."""
-    _refuse(connection, f"{table.name}_no_delete", f"DELETE ON {table.name}")
-    if connection.dialect.name == "postgresql":
-        _refuse(connection, f"{table.name}_no_truncate", f"TRUNCATE ON {table.name}", "STATEMENT")
+    connection.execute(meta.insert().values(id=1, schema_version=SCHEMA_VERSION, ledger_id=uuid.uuid4().hex))
 
 
 def append_only(connection: Connection, table: Table) -> None:
@@ -139,7 +140,13 @@ def append_only(connection: Connection, table: Table) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(_REFUSE.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
     _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
-    no_deletion(connection, table)
+    _no_deletion(connection, table)
+
+
+def _no_deletion(connection: Connection, table: Table) -> None:
+    _refuse(connection, f"{table.name}_no_delete", f"DELETE ON {table.name}")
+    if connection.dialect.name == "postgresql":
+        _refuse(connection, f"{table.name}_no_truncate", f"TRUNCATE ON {table.name}", "STATEMENT")
 
 
 def _refuse(connection: Connection, name: str, when: str, each: str = "ROW") -> None:

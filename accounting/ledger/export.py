@@ -15,13 +15,12 @@ from accounting.ledger import statements
 from accounting.ledger.ddl import datasets, meta
 from accounting.ledger.errors import ImportRefused, InvalidEntry, LedgerCorrupt
 from accounting.ledger.heads import Head, Heads, Trust, head_data, read_signatures, signature_data
-from accounting.ledger.model import ENTRY_FIELDS, LATER, Entry
-from accounting.ledger.rules import Chain, Problem, cross_checks
-from accounting.ledger.scopes import hold, replay, revisions
+from accounting.ledger.model import ENTRY_FIELDS, Entry
+from accounting.ledger.quota import replay, revisions
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import LONGEST_JSON, canonical_json, checked_name, checked_text, read_json
 from accounting.ledger.sums import rebuild
-from accounting.ledger.verification import stream
+from accounting.ledger.verification import Chain, Problem, cross_checks, stream
 
 FORMAT = "dpselect-ledger-1"
 _LONGEST_LINE, _LONGEST_IDENTITY = 4_000_000, 64
@@ -164,7 +163,7 @@ class _Importer:
         self._chain = Chain(declared, self._row.genesis)
 
     def _entry(self, chain: Chain, data: dict[str, Any]) -> None:
-        if set(data) | set(LATER) != set(ENTRY_FIELDS):
+        if set(data) != set(ENTRY_FIELDS):
             raise InvalidEntry("an entry has other fields than it should")
         entry = Entry(**statements.checked_types(data))
         for field, value in data.items():
@@ -194,7 +193,7 @@ class _Importer:
             statements.set_total(connection, row.id, period, spent)
         row.seq, row.head = self._chain.seq, self._chain.head
         statements.set_head(connection, row.id, row.seq, row.head)
-        hold(connection, row.id, replay(connection, row, revisions(connection, row.id)).held())
+        statements.set_held(connection, row.id, replay(connection, row, revisions(connection, row.id)).held())
         rebuild(connection, row)
         self._settle_claim()
         self._heads[row.dataset.name] = Head(row.seq, row.head)

@@ -1,32 +1,40 @@
-"""`Ledger`: a privacy budget that many processes can spend and an auditor can check."""
+"""`Ledger`: a privacy budget that many processes can spend and an auditor can check.
+
+What changes it is one transaction each: read the totals, hold them against the budget and the quotas, append; all or nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Self, Unpack, final
 
-from sqlalchemy import select
+from sqlalchemy import Connection, bindparam, exists, select
 
-from accounting.budget.budget import Budget
+from accounting.budget.budget import NOTHING, Budget, Price
+from accounting.budget.price import BudgetExceeded
+from accounting.budget.remaining import shortfall
 from accounting.curves import Curve
+from accounting.errors import InvalidArgument, Unaffordable
+from accounting.guarantee import common_relation
 from accounting.ledger import statements
-from accounting.ledger.charging import expire, follow, open_charges, require_charge, room
-from accounting.ledger.ddl import meta
-from accounting.ledger.errors import LedgerCorrupt
+from accounting.ledger.book import Book, Step, append
+from accounting.ledger.ddl import entries, meta
+from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
 from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Heads, SigningKey, Trust, heads_of
-from accounting.ledger.item import Chargeable, Terms, read_item
-from accounting.ledger.lifecycle import Following, openings, state_of
-from accounting.ledger.model import Clock, Dataset, Entry, Receipt, Total, new_dataset, origin, utc_now
+from accounting.ledger.item import Chargeable, Item, Opening, Request, Terms, binding_of, read_item, read_requests, require_known
+from accounting.ledger.lifecycle import Following, openings, price_in, require_state, returned, state_of
+from accounting.ledger.model import Clock, Dataset, Entry, Origin, Receipt, Total, new_dataset, origin, utc_now
 from accounting.ledger.periods import Window, checked_periods
-from accounting.ledger.quotas import Quotas
-from accounting.ledger.rules import Problem
+from accounting.ledger.quota import Quotas, Who, give_back, in_force, revisions
+from accounting.ledger.statements import Declared, Held, entries_of_keys
 from accounting.ledger.store import Store
-from accounting.ledger.stored_text import checked_name, optional_text
+from accounting.ledger.stored_text import checked_name, optional_name, optional_text
 from accounting.ledger.sums import Summary, summarise
-from accounting.ledger.verification import Verification, stream, verify
+from accounting.ledger.verification import Problem, Verification, stream, verify
 from accounting.relation import Relation
 
 
@@ -123,11 +131,11 @@ class Ledger:
             Unaffordable: no budget of the dataset's form pays for such a curve.
             RelationMismatch, KeyConflict, SharedRows, UnknownDataset, InvalidEntry: as named.
         """
-        return open_charges(self._store, self._clock, "charge", dataset, [(item, terms)])[0]
+        return self._open("charge", dataset, [(item, terms)])[0]
 
     def charge_all(self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]) -> list[Receipt]:
         """Charge several (item, terms) pairs in one transaction, or none; give each a key for retries. Raises as `charge`."""
-        return open_charges(self._store, self._clock, "charge", dataset, charges)
+        return self._open("charge", dataset, charges)
 
     def reserve(
         self, dataset: str, item: Curve | Chargeable, *, expires_in: float | None = None, **terms: Unpack[Terms]
@@ -137,15 +145,21 @@ class Ledger:
         Args:
             expires_in: seconds after which it can no longer be committed, and is given back when somebody needs room (`expire`).
         """
-        return open_charges(self._store, self._clock, "reserve", dataset, [(item, terms)], expires_in)[0]
+        return self._open("reserve", dataset, [(item, terms)], expires_in)[0]
 
     def expire(self, dataset: str, *, actor: str | None = None) -> list[Receipt]:
         """Give back each reservation that was not committed in time. A charge that finds no room does so first."""
-        return expire(self._store, dataset, origin(actor, self._clock))
+        by = origin(actor, self._clock)
+        with self._store.writer_on(dataset) as (connection, declared):
+            return _lapse(connection, declared, by)
 
     def check(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> None:
         """Raise as `charge` would if it were made now, without charging: before a long computation."""
-        require_charge(self._store, self._clock, dataset, item, terms)
+        require_known(terms, Terms)
+        priced = read_item(item, terms.get("count", 1), terms.get("relation"))
+        with self._store.reader_on(dataset) as (connection, declared):
+            periods = checked_periods(declared.dataset.window, terms.get("period"))
+            _Charging(connection, declared).require_room(priced, periods, self._who(terms))
 
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
         """State that data are about to be read for a reservation: from here on it cannot be voided.
@@ -186,7 +200,37 @@ class Ledger:
     ) -> Receipt:
         item, by = None if ran is None else read_item(ran, 1, None), origin(actor, self._clock)
         with self._store.writer_on(dataset) as (connection, declared):
-            return follow(connection, declared, action, checked_name("key", key), label, by, item)
+            return _follow(connection, declared, action, checked_name("key", key), label, by, item)
+
+    def _open(
+        self,
+        action: Opening,
+        dataset: str,
+        charges: Iterable[tuple[Curve | Chargeable, Terms]],
+        expires_in: float | None = None,
+    ) -> list[Receipt]:
+        """All in one transaction, or nothing. What finds no room is tried again once what has lapsed is void."""
+        now = self._clock()
+        by = cache(lambda actor: origin(actor, lambda: now))
+        asked = [(request, by(request.actor)) for request in read_requests(action, charges, expires_in, now)]
+        try:
+            return self._written(dataset, asked)
+        except BudgetExceeded:
+            if not self.expire(dataset):
+                raise
+        return self._written(dataset, asked)
+
+    def _written(self, dataset: str, asked: list[tuple[Request, Origin]]) -> list[Receipt]:
+        with self._store.writer_on(dataset) as (connection, declared):
+            charging = _Charging(connection, declared)
+            charging.book.learn(request.key for request, _ in asked)
+            receipts = [charging.charge(request, by) for request, by in asked]
+            charging.book.close()
+            return receipts
+
+    def _who(self, terms: Terms) -> Who:
+        team, purpose = (optional_name(name, terms.get(name)) for name in ("team", "purpose"))
+        return Who(origin(terms.get("actor"), self._clock).actor, team, purpose)
 
     def quotas(self, dataset: str) -> Quotas:
         """The limits within the dataset's budget: per person, team, purpose, or stretch of the data's time."""
@@ -214,7 +258,10 @@ class Ledger:
 
     def room(self, dataset: str, **terms: Unpack[Terms]) -> list[Total]:
         """Where every account stands that a charge on these terms is held against: its periods', then those of quotas."""
-        return room(self._store, self._clock, dataset, terms)
+        require_known(terms, Terms)
+        with self._store.reader_on(dataset) as (connection, declared):
+            charging, periods = _Charging(connection, declared), checked_periods(declared.dataset.window, terms.get("period"))
+            return [*charging.budgets(periods), *(total for total, _, _ in charging.quotas(periods, self._who(terms)))]
 
     def find(self, dataset: str, key: str) -> Receipt | None:
         """The charge under an idempotency key, in its present state; None if there is none."""
@@ -283,3 +330,190 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         return import_module("accounting.page.dataset").standings(repr(self), self.datasets, self.totals)
+
+
+_SAID = ("action", "key", "label", "item", "fingerprint", "salt", "team", "purpose", "expires")  # of a request, in its entries
+_later = entries.alias("later")
+_LAPSED = (
+    select(entries.c.key, entries.c.expires)
+    .distinct()
+    .where(entries.c.dataset_id == bindparam("mine"), entries.c.expires <= bindparam("now"), entries.c.action == "reserve")
+    .where(
+        ~exists().where(
+            _later.c.dataset_id == entries.c.dataset_id, _later.c.key == entries.c.key, _later.c.action.in_(("commit", "void"))
+        )
+    )
+)
+
+
+class _Charging:
+    """What one transaction charges: the book of a dataset that it has locked, and the quotas in force."""
+
+    def __init__(self, connection: Connection, declared: Declared) -> None:
+        self.book = Book(connection, declared)
+        self._limits = in_force(revisions(connection, declared.id))
+
+    def charge(self, request: Request, origin: Origin) -> Receipt:
+        """Charge, or give back what the same key has charged before.
+
+        Raises:
+            BudgetExceeded, Unaffordable: the budget or a quota does not allow it; nothing is charged.
+            RelationMismatch: the item's guarantee is for another relation than the dataset's, or states none.
+            KeyConflict: the key was used for something else.
+            SharedRows: the rows were charged under another name.
+        """
+        book, dataset = self.book, self.book.dataset
+        periods = checked_periods(dataset.window, request.period)
+        if earlier := book.earlier[request.key]:
+            common_relation(dataset.relation, request.item.relation, begun=True)
+            return _replay(dataset, request, periods, earlier)
+        price, held = self.require_room(request.item, periods, Who(origin.actor, request.team, request.purpose))
+        if request.fingerprint is not None and not book.claims(request.fingerprint, periods):
+            raise SharedRows(
+                f"rows with this fingerprint were charged before, but not to dataset={dataset.name!r} with these periods: the "
+                "same rows have one budget, so charge them under the name and periods they were first charged to"
+            )
+        said = {name: getattr(request, name) for name in _SAID}
+        written = book.append([Step(period=period, price=price, **said) for period in periods], origin)
+        book.hold(held)
+        return Receipt(dataset.name, request.key, state_of(written), tuple(written), replayed=False)
+
+    def require_room(self, item: Item, periods: tuple[str, ...], who: Who) -> tuple[Price, list[Held]]:
+        """The item's price, if every period and quota can pay it, and how the quotas' accounts stand then. Raises as `charge`."""
+        common_relation(self.book.dataset.relation, item.relation, begun=True)
+        price = self.book.price(item)
+        held: list[Held] = []
+        for total in self.budgets(periods):
+            _require_fit(total, price, item)
+        for total, seq, account in self.quotas(periods, who):
+            due = price_in(total.budget, item.curve_json, item.count)
+            _require_fit(total, due, item)
+            held.append(Held(seq, account, total.spent.plus(due)))
+        return price, held
+
+    def budgets(self, periods: tuple[str, ...]) -> Iterator[Total]:
+        """Where the periods stand."""
+        for period in periods:
+            yield Total(self.book.dataset.name, period, self.book.dataset.budget, self.book.spent(period))
+
+    def quotas(self, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Total, int, str]]:
+        """Each account of a quota that limits the charge, with the quota's entry and the account's name."""
+        name, window = self.book.dataset.name, self.book.dataset.window
+        for (seq, quota, _), limit in self._limits:
+            if quota.by is not None and quota.of is None and getattr(who, quota.by) is None:
+                raise InvalidEntry(
+                    f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name whose charge it is"
+                )
+            for account, spent in self.book.held(seq, quota.accounts(window, who, periods)):
+                yield Total(name, quota.account_in_words(account), limit, spent, quota.name), seq, account
+
+
+def _replay(dataset: Dataset, request: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
+    opening = openings(earlier)
+    first, item = opening[0], request.item
+    # Not the mechanism's JSON: a later version writes more into it, and a retry across an upgrade is still the same charge. The
+    # relation is the dataset's, as of every item that comes here.
+    asked = (request.action, item.count, periods, binding_of(item.mechanism_json))
+    stored = (first.action, first.count, tuple(entry.period for entry in opening), binding_of(first.mechanism))
+    if asked != stored or Curve.from_json(first.curve or "") != item.curve:
+        raise KeyConflict(
+            f"key={request.key!r} has already paid for a different charge of dataset={dataset.name!r} (entry {first.seq}): "
+            "give every charge a key of its own, and a retried one the same arguments"
+        )
+    if (state := state_of(earlier)) == "void":
+        raise KeyConflict(f"key={request.key!r} was voided in dataset={dataset.name!r}: charge again under another key")
+    return Receipt(dataset.name, request.key, state, opening, replayed=True)
+
+
+def _require_fit(total: Total, price: Price, item: Item) -> None:
+    budget, spent = total.budget, total.spent
+    if budget.fits(spent, price):
+        return
+    part = f", quota={total.quota!r} ({total.period})" if total.quota else f", period={total.period!r}" if total.period else ""
+    where = f"dataset={total.dataset!r}{part}"
+    left, fit = budget.remaining(spent), _would_fit(budget, spent, item)
+    raise BudgetExceeded(
+        f"{where}: {item.count} run(s) do not fit into what is left, {fit} run(s) would fit. {shortfall(budget, spent, price)}. "
+        "Nothing was charged, nothing may be released.",
+        requested=price,
+        spent=spent,
+        remaining=left,
+        would_fit=fit,
+    )
+
+
+def _would_fit(budget: Budget, spent: Price, item: Item) -> int:
+    try:
+        return min(item.count, budget.how_many(item.curve, spent=spent))
+    except (InvalidArgument, Unaffordable):
+        return 0
+
+
+def _follow(
+    connection: Connection,
+    declared: Declared,
+    action: Following,
+    key: str,
+    label: str | None,
+    origin: Origin,
+    ran: Item | None = None,
+) -> Receipt:
+    """Take the step for every period of the key; one that was taken before is given back. `declared` is locked.
+
+    Args:
+        ran: of a release, the rounds of the reservation that its outcome says were run; the others are given back (F8).
+
+    Raises:
+        InvalidTransition: nothing was charged under the key, or the step may not follow its state.
+        ClaimConflict: another result was released, by its label or by what it used.
+        InvalidEntry: what ran is no part of what was reserved.
+    """
+    earlier = entries_of_keys(connection, declared, [key])[key]
+    if not earlier:
+        raise InvalidTransition(f"key={key!r} has no charge in dataset={declared.dataset.name!r}: reserve or charge it first")
+    if action == "commit" and any(entry.action == "release" and entry.curve is not None for entry in earlier):
+        raise InvalidTransition(f"key={key!r} was settled, and what it did not use given back: nothing more is drawn under it")
+    if done := tuple(entry for entry in earlier if entry.action == action):
+        if action == "release" and not _is_same(done[0], label, ran):
+            raise ClaimConflict(
+                f"key={key!r} has paid for a result that was handed out already (entry {done[0].seq}), and this is another one: "
+                "forget it, and use the first"
+            )
+        return Receipt(declared.dataset.name, key, state_of(earlier), done, replayed=True)
+    require_state(action, state_of(earlier), key)
+    opening, expires = openings(earlier), earlier[0].expires
+    if action == "commit" and expires is not None and origin.at >= expires:
+        raise InvalidTransition(
+            f"key={key!r} was reserved until {expires} and not committed by then: read no data, reserve again"
+        )
+    if ran is not None and opening[0].action != "reserve":
+        raise InvalidTransition(f"key={key!r} was charged for good: what did not run is given back of a reservation only")
+    prices = [_price(declared, action, one, ran, origin.package) for one in opening]
+    steps = [Step(action, key, one.period, due, label, ran, opening=one) for one, due in zip(opening, prices, strict=True)]
+    written = append(connection, declared, steps, origin)
+    if action == "void" or ran is not None:
+        give_back(connection, declared, opening, written[0])
+    return Receipt(declared.dataset.name, key, state_of(written), tuple(written), replayed=False)
+
+
+def _lapse(connection: Connection, declared: Declared, origin: Origin) -> list[Receipt]:
+    """Void every reservation whose time is over. `declared` is locked.
+
+    Nothing was drawn under them: data are read after a commit only, and a commit and a void of one key exclude each other under
+    the lock, whatever the clocks say. A clock that runs ahead refuses a late commit; it never gives back what was drawn.
+    """
+    rows = connection.execute(_LAPSED, {"mine": declared.id, "now": origin.at})
+    return [
+        _follow(connection, declared, "void", row.key, f"it was not committed before {row.expires}", origin)
+        for row in sorted(rows, key=lambda row: (row.expires, row.key))
+    ]
+
+
+def _is_same(done: Entry, label: str | None, ran: Item | None) -> bool:
+    return (label is None or done.label == label) and (ran is None or done.curve == ran.curve_json)
+
+
+def _price(declared: Declared, action: Following, opening: Entry, ran: Item | None, by: str) -> Price:
+    if ran is not None:
+        return returned(declared.dataset.budget, opening, ran.curve_json, by).times(-1)
+    return opening.price.times(-1) if action == "void" else NOTHING

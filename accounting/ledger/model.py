@@ -107,14 +107,14 @@ class Entry:
     host: str
     at: str
     package: str
+    team: str | None
+    purpose: str | None
     fingerprint: str | None
     salt: str | None
+    expires: str | None
+    quota: str | None
     prev: str
     hash: str
-    team: str | None = None
-    purpose: str | None = None
-    expires: str | None = None
-    quota: str | None = None
 
     def expected_hash(self) -> str:
         """The hash of everything else in the entry, its predecessor's hash included."""
@@ -133,13 +133,11 @@ class Entry:
         return Price(self.spent_main, self.spent_failure)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, as they are hashed and exported: those of a later version only where they say something."""
-        return {name: value for name, value in vars(self).items() if value is not None or name not in LATER}
+        """All fields, as they are hashed and exported."""
+        return dict(vars(self))
 
 
 ENTRY_FIELDS = tuple(field.name for field in fields(Entry))
-# Fields that entries of schema versions 1 and 2 have not: left out where they are None, so that old hashes stay what they are.
-LATER = ("team", "purpose", "expires", "quota")
 
 
 @dataclass(frozen=True)

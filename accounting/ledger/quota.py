@@ -1,19 +1,34 @@
-"""`Quota`: a limit within a dataset's budget, for a person, a team, a purpose or a stretch of the data's time."""
+"""Quotas: limits within a dataset's budget, for a person, a team, a purpose or a stretch of the data's time.
+
+A `Quota`, what replaced it (`Revision`), where its accounts stand as the entries say (`Replay`), and its declaration (`Quotas`).
+A charge passes the quotas in `ledger`, in the same transaction as the budget.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, groupby
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
 from pydantic import AfterValidator, Field, model_validator
+from sqlalchemy import Connection, bindparam, literal_column, select
 
-from accounting.budget.budget import Budget
-from accounting.errors import AccountingError
+from accounting.budget.budget import NOTHING, Budget, Price, Remaining
+from accounting.budget.price import MOST
+from accounting.errors import AccountingError, InvalidArgument
 from accounting.frozen import Frozen
+from accounting.ledger.book import Step, append
+from accounting.ledger.ddl import entries
 from accounting.ledger.errors import InvalidEntry
+from accounting.ledger.lifecycle import Openings, doubt, price_in, returned
+from accounting.ledger.model import Clock, Dataset, Entry, origin
 from accounting.ledger.periods import WHOLE, Window, enclosing, ordinal, period_at
+from accounting.ledger.statements import Declared, Held, all_held, blocks, entries_after, held_by, set_held
+from accounting.ledger.store import Store
 from accounting.ledger.stored_text import checked_name
 
 Scope = Literal["actor", "team", "purpose"]
@@ -30,7 +45,7 @@ class Who(NamedTuple):
     purpose: str | None
 
 
-def _name(value: str | None) -> str | None:
+def _checked_name(value: str | None) -> str | None:
     return None if value is None else checked_name("a quota's name", value)
 
 
@@ -62,10 +77,10 @@ class Quota(Frozen):
     """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[str, AfterValidator(_checked_name)]
     limit: Budget | None
     by: Scope | None = None
-    of: Annotated[str | None, AfterValidator(_name)] = None
+    of: Annotated[str | None, AfterValidator(_checked_name)] = None
     window: Window = "whole"
     rolling: Annotated[int, Field(ge=2, le=400)] | None = None
 
@@ -135,3 +150,233 @@ def read_quota(text: str | None) -> Quota:
         return Quota.model_validate_json(text or "")
     except AccountingError:
         raise InvalidEntry("a quota cannot be read: it was edited") from None
+
+
+class Revision(NamedTuple):
+    """A quota as entry `seq` declares it, in force until the entry that replaces it."""
+
+    seq: int
+    quota: Quota
+    until: int | None = None
+
+
+# Written out, as in the index of the quotas: SQLite takes that for no parameter.
+_IS_QUOTA = entries.c.action == literal_column("'quota'")
+_DECLARED = select(entries.c.seq, entries.c.quota).where(entries.c.dataset_id == bindparam("mine"), _IS_QUOTA)
+
+
+def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
+    """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be read."""
+    found: list[Revision] = []
+    latest: dict[str, int] = {}
+    for seq, text in sorted(tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})):
+        quota = read_quota(text)
+        if quota.name in latest:
+            before = latest[quota.name]
+            found[before] = found[before]._replace(until=seq)
+        latest[quota.name] = len(found)
+        found.append(Revision(seq, quota))
+    return found
+
+
+def in_force(declared: Iterable[Revision]) -> list[tuple[Revision, Budget]]:
+    """Those that limit a charge now."""
+    return [(one, one.quota.limit) for one in declared if one.until is None and one.quota.limit is not None]
+
+
+def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, ...], by: Entry) -> None:
+    """Take a voided reservation, or what did not run of one, out of the accounts that it counts to; `by` says which."""
+    periods = [entry.period for entry in opening]
+    for revision, limit in in_force(revisions(connection, declared.id)):
+        accounts = revision.quota.accounts(declared.dataset.window, who_of(opening[0]), periods)
+        spent = held_by(connection, declared.id, revision.seq, accounts)
+        back = _moved(limit, by, opening[0])
+        set_held(connection, declared.id, [Held(revision.seq, account, spent[account].plus(back)) for account in accounts])
+
+
+def who_of(entry: Entry) -> Who:
+    """On whose behalf a charge was made."""
+    return Who(entry.actor, entry.team, entry.purpose)
+
+
+@dataclass
+class _Account:
+    spent: Price = NOTHING
+    doubt: int = 0
+
+    @property
+    def least(self) -> Price:
+        """What it may have stood at when another version of the package charged."""
+        return Price(*(max(0, part - self.doubt) for part in self.spent))
+
+
+@dataclass
+class Replay:
+    """The accounts of all revisions, derived anew from a dataset's entries in order.
+
+    Memory grows with the accounts, not with the entries.
+    """
+
+    dataset: Dataset
+    revisions: list[Revision]
+    accounts: dict[tuple[int, str], _Account] = field(default_factory=lambda: defaultdict(_Account))
+    _step: tuple[str, str] = ("", "")
+    _touched: set[tuple[int, str]] = field(default_factory=set)
+
+    def follow(self, entry: Entry, opening: Entry | None) -> Iterator[str]:
+        """Count the next entry, with the one that opened what it opens or takes back; what does not hold, in words."""
+        if opening is None or not self.revisions:
+            return
+        if (entry.key, entry.action) != self._step:  # a charge of several periods is several entries, and counts once
+            self._step, self._touched = (entry.key, entry.action), set()
+        for revision in self.revisions:
+            if revision.until is None or entry.seq < revision.until:
+                yield from self._count(revision, entry, opening)
+
+    def _count(self, revision: Revision, entry: Entry, first: Entry) -> Iterator[str]:
+        quota, limit = revision.quota, revision.quota.limit
+        if limit is None:
+            return
+        try:
+            new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, who_of(first), [entry.period])]
+            price, unsure = _moved(limit, entry, first), doubt(limit, entry, first)
+        except (AccountingError, ValueError) as error:  # a period that is none, in an entry that was edited
+            yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
+            return
+        for place in set(new) - self._touched:
+            account = self.accounts[place]
+            account.spent, account.doubt = account.spent.plus(price), account.doubt + unsure
+            if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not limit.fits(NOTHING, account.least):
+                yield f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
+        self._touched |= set(new)
+
+    def held(self) -> list[Held]:
+        """The accounts as they stand."""
+        return [Held(seq, name, account.spent) for (seq, name), account in self.accounts.items()]
+
+    def differs(self, stored: Iterable[Held]) -> bool:
+        """Whether what the store holds is something else, beyond what versions of the package may differ by."""
+        given = {(one.seq, one.account): one.spent for one in stored}
+        return given.keys() != self.accounts.keys() or any(
+            abs(have - due) > account.doubt
+            for place, account in self.accounts.items()
+            for have, due in zip(given[place], account.spent, strict=True)
+        )
+
+
+def _moved(limit: Budget, entry: Entry, first: Entry) -> Price:
+    """What an entry adds to an account, as it opens a charge, takes it back, or settles it."""
+    if entry.action in ("void", "release"):
+        return returned(limit, first, entry.curve, entry.package).times(-1)
+    return price_in(limit, first.curve or "", first.count)
+
+
+def replay(connection: Connection, declared: Declared, wanted: list[Revision]) -> Replay:
+    """What the entries make of these revisions; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
+    book, opened = Replay(declared.dataset, wanted), Openings()
+    for entry in chain.from_iterable(blocks(connection, declared)) if wanted else ():
+        for problem in book.follow(entry, opened.of(entry)):
+            raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
+    return book
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One account of a quota: whose or which rows', in words, and what it has been charged.
+
+    `spent` is in the unit of the quota's own limit, whose `remaining` and `capacity` it is held against.
+    """
+
+    quota: Quota
+    account: str
+    spent: Price
+
+    @property
+    def limit(self) -> Budget:
+        """What the account may spend; of a quota that is withdrawn there is no standing."""
+        assert self.quota.limit is not None
+        return self.quota.limit
+
+    @property
+    def remaining(self) -> Remaining:
+        """What is left: nats of the limit's unit, and failure probability."""
+        return self.limit.remaining(self.spent)
+
+
+@final
+class Quotas:
+    """The quotas of one dataset. `Ledger.quotas` makes one.
+
+    Example:
+        >>> import accounting as acc
+        >>> ledger = acc.Ledger.open("sqlite:///example.db")
+        >>> _ = ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
+        >>> quotas = ledger.quotas("visits")
+        >>> _ = quotas.declare(acc.ledger.Quota(name="interns", limit=acc.Budget(epsilon=0.2), by="team", of="interns"))
+        >>> curve = acc.PureDP(epsilon=0.2)
+        >>> _ = ledger.charge("visits", curve, relation="add_remove", team="interns")
+        >>> [(one.account, one.quota.limit.remaining(one.spent).main) for one in quotas.standing()]
+        [('interns', 0.0)]
+    """
+
+    def __init__(self, store: Store, clock: Clock, dataset: str) -> None:
+        self._store, self._clock, self._dataset = store, clock, checked_name("dataset", dataset)
+
+    def declare(self, quota: Quota, *, actor: str | None = None) -> Entry:
+        """Declare a quota, or put another in the place of one of that name; what was charged before counts.
+
+        Reads all entries of the dataset while charges on it wait. The same quota again changes nothing.
+
+        Raises:
+            InvalidArgument: it is no Quota.
+            InvalidEntry: it does not fit the dataset's window, or a charge that was made cannot be counted in its unit.
+        """
+        if not isinstance(quota, Quota):
+            raise InvalidArgument(f"quota must be an accounting.ledger.Quota, not {type(quota).__name__}")
+        by = origin(actor, self._clock)
+        with self._store.writer_on(self._dataset) as (connection, declared):
+            quota.require_for(declared.dataset.window)
+            present = _latest(connection, declared).get(quota.name)
+            if present is not None and present.quota == quota:
+                return entries_after(connection, declared, present.seq - 1, limit=1)[0]
+            seq = declared.seq + 1
+            held = replay(connection, declared, [] if quota.limit is None else [Revision(seq, quota)]).held()
+            if any(part > MOST for one in held for part in one.spent):
+                raise InvalidEntry(f"quota={quota.name!r}: what was charged so far is more than this limit's unit counts")
+            step = Step("quota", f"{quota.name}#{seq}", "", NOTHING, None, quota=quota.model_dump_json())
+            (entry,) = append(connection, declared, [step], by)
+            set_held(connection, declared.id, held)
+        return entry
+
+    def withdraw(self, name: str, *, actor: str | None = None) -> Entry:
+        """Take a quota away, on record. The dataset's budget stays what it is.
+
+        Raises:
+            InvalidEntry: it has no such quota.
+        """
+        known = {quota.name: quota for quota in self.all()}
+        if name not in known:
+            raise InvalidEntry(f"quota={name!r} is not declared for dataset={self._dataset!r}: there is nothing to withdraw")
+        return self.declare(known[name].model_copy(update={"limit": None}), actor=actor)
+
+    def all(self) -> list[Quota]:
+        """Those in force, in the order in which their names were declared first."""
+        with self._store.reader_on(self._dataset) as (connection, declared):
+            found = _latest(connection, declared)
+        return [one.quota for one in found.values() if one.quota.limit is not None]
+
+    def standing(self, most: int | None = None) -> list[Standing]:
+        """Every account of the quotas in force that was charged; with `most`, each quota's fullest ones only."""
+        with self._store.reader_on(self._dataset) as (connection, declared):
+            known = {one.seq: one for one in _latest(connection, declared).values()}
+            held = sorted(one for one in all_held(connection, declared.id) if one.seq in known)
+        found: list[Standing] = []
+        for seq, accounts in groupby(held, lambda one: one.seq):
+            fullest = sorted(accounts, key=lambda one: one.spent, reverse=True)[:most]
+            quota = known[seq].quota
+            found += [Standing(quota, quota.account_in_words(one.account), one.spent) for one in sorted(fullest)]
+        return found
+
+
+def _latest(connection: Connection, declared: Declared) -> dict[str, Revision]:
+    return {one.quota.name: one for one in revisions(connection, declared.id)}

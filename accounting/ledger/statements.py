@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, insert, select, update
 
 from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.errors import AccountingError
-from accounting.ledger.ddl import datasets, entries, fingerprints, meta, totals
+from accounting.ledger.ddl import datasets, entries, fingerprints, meta, scopes, totals
 from accounting.ledger.errors import DatasetExists, InvalidEntry, LedgerCorrupt, UnknownDataset
 from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
 from accounting.ledger.periods import checked_window
@@ -70,7 +70,7 @@ def _check_fields(dataset: Dataset) -> None:
 # Statements that every charge runs are built once: building them costs as much time as running them.
 _DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
 # The dataset's row, held against every other charge. (SQLite has locked the file by then, and ignores FOR UPDATE.)
-LOCKED_DATASET = _DATASET.with_for_update()
+_LOCKED_DATASET = _DATASET.with_for_update()
 _MINE = (totals.c.dataset_id == bindparam("mine")) & (totals.c.period == bindparam("account"))
 _SPENT = select(totals.c.main, totals.c.failure).where(_MINE)
 _SET_HEAD = (
@@ -99,7 +99,7 @@ def insert_dataset(connection: Connection, name: str, declaration: str) -> None:
 
 def lock_dataset(connection: Connection, name: str) -> Declared:
     """The dataset's row under its lock."""
-    return find_dataset(connection, name, LOCKED_DATASET)
+    return find_dataset(connection, name, _LOCKED_DATASET)
 
 
 def find_dataset(connection: Connection, name: str, query: Select[Any] = _DATASET) -> Declared:
@@ -135,6 +135,40 @@ def read_price(main: int, failure: int) -> Price:
 def set_total(connection: Connection, dataset_id: int, period: str, spent: Price) -> None:
     """Write a period's running total."""
     put(connection, totals, [{"dataset_id": dataset_id, "period": period, **spent._asdict()}])
+
+
+class Held(NamedTuple):
+    """What an account of a quota has been charged; `seq` is the entry that declares the quota."""
+
+    seq: int
+    account: str
+    spent: Price
+
+
+_HELD = select(scopes.c.account, scopes.c.main, scopes.c.failure).where(
+    scopes.c.dataset_id == bindparam("mine"),
+    scopes.c.quota == bindparam("seq"),
+    scopes.c.account.in_(bindparam("accounts", expanding=True)),
+)
+
+
+def held_by(connection: Connection, dataset_id: int, seq: int, accounts: list[str]) -> dict[str, Price]:
+    """What the accounts of a quota have been charged so far."""
+    rows = connection.execute(_HELD, {"mine": dataset_id, "seq": seq, "accounts": accounts})
+    found = {row.account: read_price(row.main, row.failure) for row in rows}
+    return {account: found.get(account, NOTHING) for account in accounts}
+
+
+def all_held(connection: Connection, dataset_id: int) -> list[Held]:
+    """Every account of every quota that was ever declared."""
+    rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
+    return [Held(row.quota, row.account, read_price(row.main, row.failure)) for row in rows]
+
+
+def set_held(connection: Connection, dataset_id: int, held: Iterable[Held]) -> None:
+    """Write what accounts of quotas have been charged."""
+    mine = {"dataset_id": dataset_id}
+    put(connection, scopes, [{**mine, "quota": seq, "account": account, **spent._asdict()} for seq, account, spent in held])
 
 
 def put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:

@@ -1,12 +1,11 @@
-"""`Store`: a place that holds a ledger, the steps that build its schema, and the two kinds of transaction on it."""
+"""`Store`: a place that holds a ledger, and the two kinds of transaction on it."""
 
 from __future__ import annotations
 
 import os
-import uuid
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, final
 
@@ -15,10 +14,8 @@ from sqlalchemy import URL, Connection, Engine, inspect, select, text
 from accounting.ledger import ddl
 from accounting.ledger.database import WRITES, checked_url, postgresql_engine, sqlite_engine, translated
 from accounting.ledger.errors import LedgerCorrupt, SchemaMismatch
-from accounting.ledger.model import LATER
-from accounting.ledger.statements import Declared, all_datasets, find_dataset, lock_dataset
+from accounting.ledger.statements import Declared, find_dataset, lock_dataset
 from accounting.ledger.stored_text import checked_name
-from accounting.ledger.sums import rebuild
 
 
 @final
@@ -52,12 +49,15 @@ class Store:
 
     def _prepare(self, *, create: bool) -> None:
         with self.reader() as connection:
-            version = version_of(connection)
-        if version == 0 and not create:
+            if _has_ledger(connection):
+                return
+        if not create:
             raise SchemaMismatch("there is no ledger here: run `dpselect ledger init`, or open it with create=True")
-        if version < len(STEPS):
-            with self._transaction() as connection:
-                migrate(connection)
+        with self._transaction() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+            if not _has_ledger(connection):  # another process may have been first
+                ddl.create(connection)
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
@@ -65,7 +65,7 @@ class Store:
         with self._transaction() as connection:
             if self._url.get_backend_name() == "sqlite":
                 _require_whole(connection, Path(str(self._url.database)))
-            require_current(connection)  # a package that was upgraded meanwhile may have changed what a charge has to do
+            _require_version(connection)  # the file may have been exchanged since it was opened
             yield connection
 
     @contextmanager
@@ -119,87 +119,25 @@ def _dispose(engine: Engine, process: int) -> None:
 
 # Any number, the same for all processes: two of them may open an empty PostgreSQL database at once.
 _ADVISORY_LOCK = 4_105_281_901
-
-
-def _base(connection: Connection) -> None:
-    ddl.metadata.create_all(connection, tables=[ddl.meta, ddl.datasets, ddl.totals, ddl.entries])
-    ddl.append_only_ledger(connection)
-    connection.execute(ddl.meta.insert().values(id=1, schema_version=1, ledger_id=uuid.uuid4().hex))
-
-
-def _shared_rows(connection: Connection) -> None:
-    """Version 2 refuses to charge the same rows under two names."""
-    ddl.metadata.create_all(connection, tables=[ddl.fingerprints])
-
-
-def _quotas(connection: Connection) -> None:
-    """Version 3 has quotas, and reservations that lapse."""
-    there = {column["name"] for column in inspect(connection).get_columns(ddl.entries.name)}
-    for name in (name for name in LATER if name not in there):
-        kind = ddl.entries.c[name].type.compile(connection.dialect)
-        connection.exec_driver_sql(f"ALTER TABLE {ddl.entries.name} ADD COLUMN {name} {kind}")
-    for index in ddl.PARTIAL:
-        connection.exec_driver_sql(f"CREATE INDEX IF NOT EXISTS {index}")
-    ddl.metadata.create_all(connection, tables=[ddl.scopes])
-    ddl.no_deletion(connection, ddl.scopes)
-
-
-def _settled(connection: Connection) -> None:
-    """Version 4 gives back what a reservation did not use, which earlier versions would take for an edited row."""
-
-
-def _sums(connection: Connection) -> None:
-    """Version 5 keeps the sums that reports show. Those of an older ledger are made from its entries, once."""
-    ddl.metadata.create_all(connection, tables=[ddl.sums])
-    ddl.no_deletion(connection, ddl.sums)
-    for declared in all_datasets(connection):
-        # An entry that was edited is for `verify` to name: a ledger that cannot be opened could not be looked at.
-        with suppress(LedgerCorrupt):
-            rebuild(connection, declared)
-
-
-# The schema: a new ledger takes all of these steps, an older one those that it lacks.
-STEPS: tuple[Callable[[Connection], None], ...] = (_base, _shared_rows, _quotas, _settled, _sums)
 _VERSION = select(ddl.meta.c.schema_version)
 
 
-def version_of(connection: Connection) -> int:
-    """The schema version in the store; 0 if it is empty. A store of something else or of a later package is refused."""
+def _has_ledger(connection: Connection) -> bool:
+    """Whether the tables are there; SchemaMismatch if the store holds something else or another version of the schema."""
     names = inspect(connection).get_table_names()
-    if ddl.meta.name not in names:
-        # A PostgreSQL schema is often shared; a file that holds other tables is most likely a mistyped path.
-        if names and connection.dialect.name == "sqlite":
-            raise SchemaMismatch(
-                "this SQLite file holds tables but no ledger: check the URL, or give the ledger a file of its own"
-            )
-        return 0
+    if ddl.meta.name in names:
+        _require_version(connection)
+        return True
+    # A PostgreSQL schema is often shared; a file that holds other tables is most likely a mistyped path.
+    if names and connection.dialect.name == "sqlite":
+        raise SchemaMismatch("this SQLite file holds tables but no ledger: check the URL, or give the ledger a file of its own")
+    return False
+
+
+def _require_version(connection: Connection) -> None:
     version = connection.execute(_VERSION).scalar()
-    if not isinstance(version, int) or not 1 <= version <= len(STEPS):
+    if version != ddl.SCHEMA_VERSION:
         raise SchemaMismatch(
-            f"the ledger has schema version {version!r} and this package knows versions 1 to {len(STEPS)}: "
-            "install the version of dpselect that wrote it, or a later one"
+            f"the ledger has schema version {version!r} and this package reads and writes version {ddl.SCHEMA_VERSION} only: "
+            "nothing was charged; use the version of dpselect that wrote it"
         )
-    return version
-
-
-def require_current(connection: Connection) -> None:
-    """Refuse a store that another package has upgraded since it was opened, or in whose place an older copy was put."""
-    version = connection.execute(_VERSION).scalar()
-    if version != len(STEPS):
-        raise SchemaMismatch(
-            f"the ledger has schema version {version!r} by now, and this package writes {len(STEPS)}: nothing was charged; "
-            "install the version of dpselect that upgraded it, and open it again"
-        )
-
-
-def migrate(connection: Connection) -> None:
-    """Bring the store to the current version, in the transaction of `connection`."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
-    found = version_of(connection)
-    if connection.dialect.name == "postgresql" and 0 < found < len(STEPS):
-        # Every writer has read the version first: those of the old one are waited for, and later ones find the new one.
-        connection.execute(text(f"LOCK TABLE {ddl.meta.name} IN ACCESS EXCLUSIVE MODE"))
-    for version in range(found, len(STEPS)):
-        STEPS[version](connection)
-        connection.execute(ddl.meta.update().values(schema_version=version + 1))

@@ -15,8 +15,7 @@ from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.errors import AccountingError
 from accounting.ledger.model import Dataset, Entry, Total
-from accounting.ledger.quota import read_quota
-from accounting.ledger.quotas import Standing
+from accounting.ledger.quota import Standing, read_quota
 from accounting.ledger.sums import Summary
 from accounting.page.proofs import Proofs, theorems_of
 from accounting.page.spent import Filled, failure_up, filled, main_up, percent_up, shares, spending, unit_of

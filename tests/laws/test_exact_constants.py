@@ -17,7 +17,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget.order import waiting_cost
 from accounting.curves.profile_table import ProfileTable
-from accounting.ledger.rules import _less
+from accounting.ledger.verification import _less
 from accounting.subsampling import _gaussian, _times
 from dpselect import events, pate
 from dpselect.mechanisms.noise_curves import winners_curve

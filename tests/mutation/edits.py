@@ -144,7 +144,7 @@ EDITS = [
         f"{CONSTANTS}::test_the_reader_loads_and_fetches_no_extension",
     ),
     Edit(
-        "accounting/ledger/charging.py",
+        "accounting/ledger/ledger.py",
         "asked = (request.action, item.count, periods,",
         "asked = (request.action, item.count, tuple(entry.period for entry in opening),",
         f"{KILLED}/test_periods.py::test_a_retry_is_of_the_same_periods_and_relation",
@@ -228,7 +228,7 @@ EDITS = [
         f"{BEST}::test_a_number_at_the_boundary_draws_more_bits",
     ),
     Edit(
-        "accounting/ledger/rules.py",
+        "accounting/ledger/verification.py",
         'entry.action in ("charge", "reserve") and not',
         'entry.action == "charge" and not',
         f"{KILLED}/test_tamper.py::test_a_charge_beyond_the_budget_is_found",
@@ -240,7 +240,7 @@ EDITS = [
         "tests/dpselect/pate/data_dependent/test_private.py::test_a_release_that_leaves_no_delta_is_refused_before_it_is_charged",
     ),
     Edit(
-        "accounting/ledger/charging.py",
+        "accounting/ledger/ledger.py",
         "_require_fit(total, due, item)",
         "pass",
         f"{KILLED}/test_quotas.py::test_every_thirty_days_hold_their_limit",
@@ -252,25 +252,25 @@ EDITS = [
         f"{KILLED}/test_quotas.py::test_every_thirty_days_hold_their_limit",
     ),
     Edit(
-        "accounting/ledger/charging.py",
+        "accounting/ledger/ledger.py",
         " and getattr(who, quota.by) is None",
         " and False",
         f"{KILLED}/test_quotas.py::test_who_is_limited_is_named",
     ),
     Edit(
-        "accounting/ledger/charging.py",
+        "accounting/ledger/ledger.py",
         "origin.at >= expires",
         "False",
         f"{KILLED}/test_quotas.py::test_a_reservation_lapses_and_makes_room",
     ),
     Edit(
-        "accounting/ledger/charging.py",
+        "accounting/ledger/ledger.py",
         '_later.c.action.in_(("commit", "void"))',
         '_later.c.action.in_(("void",))',
         f"{KILLED}/test_quotas.py::test_a_reservation_lapses_and_makes_room",
     ),
     Edit(
-        "accounting/ledger/scopes.py",
+        "accounting/ledger/quota.py",
         'if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not',
         "if False and not",
         f"{KILLED}/test_quotas.py::test_a_charge_past_a_quota_is_found",
@@ -312,7 +312,7 @@ EDITS = [
         f"{SETTLED}::test_only_a_part_of_what_was_reserved_is_a_price",
     ),
     Edit(
-        "accounting/ledger/charging.py",
+        "accounting/ledger/ledger.py",
         'if ran is not None and opening[0].action != "reserve":',
         "if False:",
         f"{SETTLED}::test_only_reservations_are_settled_and_only_once",

@@ -17,8 +17,9 @@ from sqlalchemy import create_engine
 
 import accounting as acc
 from accounting.budget.price import BudgetExceeded
-from accounting.ledger import Ledger, LedgerError, charging, statements, store
+from accounting.ledger import Ledger, LedgerError, statements, store
 from accounting.ledger.database import checked_url
+from accounting.ledger.ledger import _Charging
 from accounting.ledger.store import Store
 
 CURVE = acc.PureDP(epsilon=0.01)
@@ -48,9 +49,9 @@ def without_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def opened(url: str, mutant: str) -> Ledger:
     """The ledger at `url`, with the safeguards that `mutant` names taken out."""
-    charging.require_room = linger(charging.require_room)
+    _Charging.require_room = linger(_Charging.require_room)  # type: ignore[method-assign]
     if "unlocked" in mutant and not url.startswith("sqlite"):
-        statements.LOCKED_DATASET = statements._DATASET
+        statements._LOCKED_DATASET = statements._DATASET
     if "unnumbered" in mutant:
         store.lock_dataset = without_sequence(statements.lock_dataset)
     if "unlocked" in mutant and url.startswith("sqlite"):
