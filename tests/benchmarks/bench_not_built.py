@@ -1,11 +1,20 @@
-"""Two ideas for `SparseHistogram` that are not built, and the most that they could find: why docs/unknown-domains.md says no.
+"""Three ideas for vectors of counts that are not built, and the most that they could find: why docs/unknown-domains.md says no.
 
     python tests/benchmarks/bench_not_built.py [--logs gowalla nyc tky] [--k 10 50 100] [--epsilon 0.5 1 4] [--draws 25]
+        [--user user_id] [--item item_id]
 
 `now` is the recall of the histogram as it is, users clipped to an l2 norm of 1, with delta divided between failure and noise.
 `joint` gives all of delta to both, which no joint account of the two (Wilkins et al. 2024) can beat. `adaptive` takes the weight
 that lies more than two deviations above the threshold and hands it to all items in proportion, and takes it from none, which is
 more than weights that adapt (Chen et al. 2025) can move; `above` is the share of all weight there. Same noise for all, seeded.
+
+The last table is of noise that is correlated over a public list of items (2408.06853, 2412.10357) where users are *not* clipped.
+Counts of one user's items all grow together, so a part of the noise may be common to all m items; it moves no item past another.
+With L items of one user at most, the noise of each item has a deviation sqrt(1 - L / m) of independent noise (L at most m / 2).
+`alone` is independent noise, `common` correlated noise at the log's own L, which nobody would know, `clipped` independent
+noise with users clipped to the best of eight l2 norms. A clipped user with one item has the whole norm and nothing in common
+with others: under a clip the gain is sqrt(1 - 1 / m).
+
 The logs are in ../shared/data (see its README) and are not part of the project.
 """
 
@@ -13,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -62,23 +72,48 @@ def cell(log: Log, k: int, epsilon: float, draws: int) -> tuple[float, float, fl
     return first, second, third, above
 
 
+def public(log: Log, k: int, epsilon: float, draws: int) -> tuple[float, float, float, float]:
+    """(ratio of deviations, alone, common, clipped) for a public list: recall of the k largest noisy counts at delta 1e-6."""
+    budget, most = acc.Budget(epsilon=epsilon, delta=1e-6), int(np.bincount(log.users).max())
+    mu = acc.calibrate(lambda mu: acc.GaussianDP(mu=mu), budget, (1e-4, 1e2))
+    ratio = math.sqrt(1 - most / log.size) if 2 * most <= log.size else math.sqrt(log.size / most) / 2
+    counts, right = log.counts.astype(np.float64), log.right(k)
+
+    def found(weights: Floats, scale: float) -> float:
+        rng = np.random.default_rng(1)
+        noisy = (weights + scale * rng.standard_normal(log.size) for _ in range(draws))
+        return float(np.mean([right[np.argpartition(-one, k)[:k]].mean() for one in noisy]))
+
+    scale = math.sqrt(most) / mu
+    clipped = max(found(log.seen(None, clip, "l2"), clip / mu) for clip in 2.0 ** np.arange(8))
+    return ratio, found(counts, scale), found(counts, ratio * scale), clipped
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", nargs="+", default=["gowalla", "nyc", "tky"])
     parser.add_argument("--k", nargs="+", type=int, default=[10, 50, 100])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.5, 1.0, 4.0])
     parser.add_argument("--draws", type=int, default=25)
+    parser.add_argument("--user", default="user_id", help="column of a Parquet or CSV file")
+    parser.add_argument("--item", default="item_id", help="column of a Parquet or CSV file")
     options = parser.parse_args()
     print(f"{'log':>8}{'k':>5}{'epsilon':>9}{'now':>8}{'joint':>8}{'adaptive':>10}{'above':>8}")
     gains = []
     for name in options.logs:
-        log = load(name, "user_id", "item_id")
+        log = load(name, options.user, options.item)
         for k, epsilon in itertools.product(options.k, options.epsilon):
             now, joint, adaptive, above = cell(log, k, epsilon, options.draws)
             gains.append((joint - now, adaptive - now))
             print(f"{log.name[:8]:>8}{k:>5}{epsilon:>9g}{now:>8.3f}{joint:>8.3f}{adaptive:>10.3f}{above:>8.3f}", flush=True)
     for what, found in zip(("joint", "adaptive"), np.array(gains).T, strict=True):
         print(f"{what}: {found.mean():+.3f} on average, {found.max():+.3f} at most, {found.min():+.3f} at least")
+    print(f"\n{'log':>8}{'k':>5}{'epsilon':>9}{'deviation':>11}{'alone':>8}{'common':>8}{'clipped':>9}")
+    for name in options.logs:
+        log = load(name, options.user, options.item)
+        for k, epsilon in itertools.product(options.k, options.epsilon):
+            ratio, alone, common, clipped = public(log, k, epsilon, options.draws)
+            print(f"{log.name[:8]:>8}{k:>5}{epsilon:>9g}{ratio:>11.3f}{alone:>8.3f}{common:>8.3f}{clipped:>9.3f}", flush=True)
 
 
 if __name__ == "__main__":
