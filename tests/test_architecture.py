@@ -101,6 +101,7 @@ TWICE = {
     *("quantile.py", "verify.py", "guarantee.py", "calibration.py"),  # a command or an answer, and what it calls
     *("gaussian.py", "laplace.py", "repeat_and_select.py"),  # a curve, and the noise or the mechanism that has it
     "top_k.py",  # canonical and joint
+    "reading.py",  # of a log, and of ballots
 }
 
 

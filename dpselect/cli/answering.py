@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
 from uuid import uuid4
 
 import accounting as acc
@@ -13,10 +12,9 @@ import dpselect as dps
 from dpselect import Choice, InvalidRequest, Scores, SecondLook, Selection, Sensitivity, events
 from dpselect.cli.payment import charge_of, session_of, told
 from dpselect.cli.question import Answer, Question, catalogue_of, choice_of, groups_of
-from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
-from dpselect.events.doors import standard_input
+from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, Reading, spark
+from dpselect.events.doors import formats
 from dpselect.events.doors.paths import temporary_folder
-from dpselect.events.reader import Options
 from dpselect.rounds import Rounds
 from dpselect.selection import Label
 
@@ -51,11 +49,11 @@ def answer(
 @contextmanager
 def _at_hand(question: Question) -> Iterator[Question]:
     """The question, of a copy of what is on standard input: a log may be looked at twice."""
-    if question.log != standard_input.NAME:
+    if question.log != formats.STANDARD_INPUT:
         yield question
         return
     with temporary_folder() as folder:
-        yield replace(question, log=standard_input.spooled(folder / "standard input", question.format))
+        yield replace(question, log=formats.spooled(folder / "standard input", question.format))
 
 
 def _answered(
@@ -98,9 +96,8 @@ def _kept_where_asked(
     signed = question.value_clip is not None and question.value_clip[0] < 0
     if question.engine == "memory" or (question.engine == "spark" and (signed or question.group is not None)):
         return _read(question, choice, choice.clip, progress, within)
-    options = _options(question, choice, choice.clip, within, bounded=True)
-    options["progress"] = progress
-    return stack.enter_context(events.hold(_source(question), user=question.user, item=question.item, **options))
+    reading = reading_of(question, choice).model_copy(update={"within": within})
+    return stack.enter_context(events.hold(_source(question), reading, progress=progress))
 
 
 def _source(question: Question) -> object:
@@ -119,23 +116,18 @@ def _read(
     bounded: bool = True,
 ) -> EventCounts | GroupCounts:
     """The log; `within` some items only, perhaps with users bounded by the clip alone."""
-    options = _options(question, choice, clip, within, bounded=bounded)
-    options["progress"] = progress
-    if question.group is None:
-        return events.read(_source(question), user=question.user, item=question.item, **options)
-    about: Any = {"groups": groups_of(question), "max_groups_per_user": question.max_groups_per_user}
-    return events.read(_source(question), user=question.user, item=question.item, group=question.group, **about, **options)
+    change = {"within": within, "clip": clip} | ({} if bounded else {"max_items_per_user": None, "salt": None})
+    return events.read(_source(question), reading_of(question, choice).model_copy(update=change), progress=progress)
 
 
-def _options(question: Question, choice: Choice, clip: float | None, within: Sequence[Label] | None, *, bounded: bool) -> Options:
-    names = ["value", "value_clip", "time", "since", "until", "time_zone", "time_unit"]
+def reading_of(question: Question, choice: Choice) -> Reading:
+    """How the log is read for the mechanism that was chosen."""
+    named = ["user", "item", "group", "max_groups_per_user", "salt", "value", "value_clip"]
+    named += ["time", "since", "until", "time_zone", "time_unit"]
     if question.engine != "spark":
-        names += ["format", "header", "table", "query", "buckets", "memory_limit"]
-    options: Any = {name: getattr(question, name) for name in names}
-    options |= {"clip": clip, "clip_norm": choice.norm, "within": within}
-    if bounded:
-        options |= {"max_items_per_user": choice.max_items_per_user, "salt": question.salt}
-    return options
+        named += ["format", "header", "table", "query", "buckets", "memory_limit"]
+    bounds = {"max_items_per_user": choice.max_items_per_user, "clip": choice.clip, "clip_norm": choice.norm}
+    return Reading(groups=groups_of(question), **{name: getattr(question, name) for name in named}, **bounds)
 
 
 def _looked_at_twice(scores: Scores | HeldScores, question: Question, choice: Choice, clip: float) -> Scores | HeldScores:

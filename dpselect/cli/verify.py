@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,8 +20,8 @@ from dpselect.cli import options, out
 from dpselect.cli.config import Config, read
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.cli.topk.request import item_columns, value_clip
-from dpselect.events import Format
-from dpselect.events.doors.base import SHORT, Given, asked_for
+from dpselect.events import Format, Reading
+from dpselect.events.doors.base import SHORT
 from dpselect.events.time_window import Unit
 
 app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
@@ -120,36 +120,37 @@ def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
     from dpselect.events.replayed import replayed
     from dpselect.verify.log_replay import replay  # the help does without an engine
 
-    columns = asked_for(*(asked[role] for role in ("user", "item", "group", "value", "time")))
     source = asked["events"][0] if len(asked["events"]) == 1 else asked["events"]
-    given = Given(source, columns, asked["format"], asked["header"], table=asked["table"], query=asked["query"])
-    pipeline, names = _pipeline(asked, columns.columns), asked["name_salt"] or secrets.token_hex(16)
-    with replayed(given, asked["memory_limit"]) as log, out.counted("replaying users") as shown:
+    reading = _reading(asked)
+    pipeline, names = _pipeline(asked, reading), asked["name_salt"] or secrets.token_hex(16)
+    with replayed(source, reading) as log, out.counted("replaying users") as shown:
         found = replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=shown)
     return found, _declared(asked)
 
 
-def _pipeline(asked: dict[str, Any], columns: Iterable[str]) -> Callable[[Path], Any]:
+def _reading(asked: dict[str, Any]) -> Reading:
+    """How the log is read; what chooses the items and groups that are kept is the same for all logs."""
+    stated = {name: asked[name] for name in Reading.model_fields if name in asked and name not in ("groups", "buckets")}
+    if asked["groups"] is not None:
+        stated["groups"] = events.read_catalogue(asked["groups"], asked["groups_column"], item=asked["group"])
+    if asked["salt"] is None and (asked["group"] is not None or asked["max_items_per_user"] is not None):
+        stated["salt"] = secrets.token_hex(16)
+    return Reading(**stated)
+
+
+def _pipeline(asked: dict[str, Any], reading: Reading) -> Callable[[Path], Any]:
     """The reading, as `topk` does it, of the log's columns under their short names."""
     catalogue = asked["domain"] and events.read_catalogue(asked["domain"], asked["domain_column"], item=asked["item"])
-    options = {name: asked[name] for name in _READING}
-    if asked["group"] is not None:
-        listed = asked["groups"] and events.read_catalogue(asked["groups"], asked["groups_column"], item=asked["group"])
-        options |= {"groups": listed, "max_groups_per_user": asked["max_groups_per_user"]}
-    if options["salt"] is None and (asked["group"] is not None or asked["max_items_per_user"] is not None):
-        options["salt"] = secrets.token_hex(16)  # the same for all logs
-    options |= {role: SHORT[role] for role in ("group", "value", "time") if asked[role] is not None}
-    item = [short for role, short in SHORT.items() if role in columns and role.startswith("item")]
-    within = None if asked["clip"] is None else catalogue  # users are clipped within the catalogue
+    items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
+    within = None if reading.clip is None else catalogue  # users are clipped within the catalogue
+    columns: dict[str, Any] = {role: SHORT[role] for role in ("user", "group", "value", "time") if role in reading.asked.columns}
+    file = {"format": "auto", "header": None, "table": None, "query": None, "memory_limit": None}
+    short = reading.model_copy(update={**columns, **file, "item": items, "within": within})
 
     def scores(log: Path) -> Any:
-        counted: Any = events.read(log, user="u", item=item[0] if len(item) == 1 else item, within=within, **options)
-        return counted.scores(None if within else catalogue, relation=asked["relation"], clip=asked["clip"])
+        return events.read(log, short).scores(None if within else catalogue, relation=asked["relation"], clip=asked["clip"])
 
     return scores
-
-
-_READING = (*("max_items_per_user", "clip", "clip_norm", "salt", "value_clip"), *("since", "until", "time_zone", "time_unit"))
 
 
 def _declared(asked: dict[str, Any]) -> dict[str, float | None]:

@@ -1,11 +1,12 @@
 from .catalogue import read_catalogue as read_catalogue
-from .doors.paths import Format as Format
+from .doors.formats import Format as Format
 from .held import HeldCounts as HeldCounts
 from .held import HeldScores as HeldScores
 from .held import hold as hold
 from .private import ReadReport as ReadReport
 from .reader import read as read
-from .staging import ProgressCallback as ProgressCallback
+from .reading import ProgressCallback as ProgressCallback
+from .reading import Reading as Reading
 from .user_counts import EventCounts as EventCounts
 from .user_counts import GroupCounts as GroupCounts
 from .values import UserValues as UserValues

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import place_of
-from dpselect.events.doors.delimited import DELIMITERS, QUOTING, Delimited, first_record
+from dpselect.events.doors.delimited import CSV, TSV, Delimited, first_record
 from dpselect.events.doors.paths import checked, plain, temporary_folder
 from dpselect.selection import Label
 
@@ -34,7 +34,7 @@ def named(catalogue: Labels, *, integers: bool, what: str = "catalogue") -> list
     What is released is written as the public list has it, whatever was read: else its type would tell whether anything was.
     `integers` says that the log's type, not its values, is of integers; one that is none is refused, as is one named twice.
     """
-    names = _listed(catalogue, what)
+    names = listed(catalogue, what)
     if integers:
         for name in names:
             _require_integer(name, what)
@@ -80,7 +80,8 @@ def require_distinct(names: Sequence[Label], what: str) -> None:
         seen.add(name)
 
 
-def _listed(catalogue: Labels, what: str) -> list[Label]:
+def listed(catalogue: Labels, what: str) -> list[Label]:
+    """The labels of a public list as it writes them, each int or str; a tuple is one label of several parts."""
     if isinstance(catalogue, str):
         raise EventLogError(f"{what}={catalogue!r} is text, not labels: read a file of them with events.read_catalogue")
     given = catalogue.tolist() if isinstance(catalogue, np.ndarray) else catalogue
@@ -140,7 +141,7 @@ def read_catalogue(path: str | os.PathLike[str], column: Names | None = None, *,
 
 def _kind(path: Path) -> Delimited | None:
     suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
-    return {".csv": "csv", ".tsv": "tsv"}.get(suffix)  # type: ignore[return-value]
+    return next((kind for kind in (CSV, TSV) if suffix == f".{kind.name}"), None)
 
 
 def _read(path: Path, kind: Delimited, column: Names | None, item: Names | None, what: str) -> list[Label]:
@@ -174,13 +175,13 @@ def _is_header(first: str, rest: list[Label], item: str | None) -> bool:
 def _records(path: Path, kind: Delimited, place: int, width: int, what: str) -> list[Label]:
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            records = csv.reader(stream, delimiter=DELIMITERS[kind], quoting=QUOTING[kind], strict=True)
+            records = csv.reader(stream, delimiter=kind.delimiter, quoting=kind.quoting, strict=True)
             next(records)
             return [_label(record, place, width, what, records.line_num) for record in records if record]
     except UnicodeDecodeError:
         failure = "is not valid UTF-8: convert it to UTF-8 first"
     except csv.Error:
-        failure = f"is not well-formed {kind.upper()}: check its quotes and separators"
+        failure = f"is not well-formed {kind.name.upper()}: check its quotes and separators"
     raise EventLogError(f"{what} {failure}")
 
 

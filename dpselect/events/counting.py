@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from dpselect.events.contributions import PRESENT, Bound, Contributions
 from dpselect.events.doors.base import SHORT, Kinds
 from dpselect.events.engine import Engine
 from dpselect.events.private import reported
-from dpselect.events.staging import ProgressCallback, Staged, told
+from dpselect.events.reading import ProgressCallback, Reading
+from dpselect.events.staging import Staged, told
 from dpselect.events.tally import Tally
 from dpselect.selection import Label
 
@@ -56,10 +57,10 @@ class CountedGroups:
     pairs: int
 
 
-def among(allowed: Contributions, within: Any, groups: Any, kinds: Kinds) -> Contributions:
-    """What users may contribute to these items and groups alone, public lists of labels; None for all."""
-    names = None if within is None else named(within, integers=kinds["item"] == "int")
-    listed = None if groups is None else named(groups, integers=kinds["group"] == "int", what="groups")
+def among(allowed: Contributions, reading: Reading, kinds: Kinds) -> Contributions:
+    """What users may contribute to the items and groups that are looked at alone."""
+    names = None if reading.within is None else named(reading.within, integers=kinds["item"] == "int")
+    listed = None if reading.groups is None else named(reading.groups, integers=kinds["group"] == "int", what="groups")
     return replace(allowed, within=names, listed=listed)
 
 

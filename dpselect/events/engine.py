@@ -152,7 +152,8 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
     """An engine with a temporary folder that only this user can read; both are gone afterwards."""
     import duckdb
 
-    memory = _memory(memory_limit)
+    require_memory(memory_limit)
+    memory = _DEFAULT_MEMORY if memory_limit is None else memory_limit.strip()
     with temporary_folder() as folder:
         connection = duckdb.connect(":memory:", config=_configuration(memory, folder))
         try:
@@ -176,12 +177,10 @@ def _configuration(memory: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _memory(limit: str | None) -> str:
-    if limit is None:
-        return _DEFAULT_MEMORY
-    if not isinstance(limit, str) or not _MEMORY.fullmatch(limit):
+def require_memory(limit: object) -> None:
+    """Refuse a limit that is not a size."""
+    if limit is not None and (not isinstance(limit, str) or not _MEMORY.fullmatch(limit)):
         raise EventLogError(f"memory_limit={limit!r} is not a size: give a number and a unit such as '2GiB' or '800MB'")
-    return limit.strip()
 
 
 def _is_interrupt(error: Exception) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self, Unpack, cast, final
@@ -17,13 +17,12 @@ from dpselect.choose.second_look import SecondLook
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events import counting, spark, staging
 from dpselect.events.catalogue import Labels, named
-from dpselect.events.contributions import Contributions, Measure, bounds, measures, summed
-from dpselect.events.doors.base import Given, asked_for
+from dpselect.events.contributions import Contributions, Measure
+from dpselect.events.doors.base import Column
 from dpselect.events.engine import opened
 from dpselect.events.private import ReadReport
-from dpselect.events.reader import Options
+from dpselect.events.reading import Options, ProgressCallback, Reading, reading_of, require_items
 from dpselect.events.tally import Listed, Table, Tally
-from dpselect.events.time_window import window
 from dpselect.events.user_counts import Measured, signed
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
@@ -162,6 +161,11 @@ class HeldScores(Rounds):
         return f"HeldScores(<hidden>, domain={self.domain!r}, sensitivity={self.sensitivity!r})"
 
 
+class _Options(Options, total=False):
+    user: Column
+    item: Column | Sequence[Column]
+
+
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class HeldCounts(Measured):
@@ -233,7 +237,11 @@ class HeldCounts(Measured):
 
 
 def hold(
-    source: str | os.PathLike[str] | object, *, user: str | int, item: str | int | Sequence[str | int], **options: Unpack[Options]
+    source: str | os.PathLike[str] | object,
+    reading: Reading | None = None,
+    *,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[_Options],
 ) -> HeldCounts:
     """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
 
@@ -242,7 +250,6 @@ def hold(
 
     Raises:
         EventLogError: as for `read`; or groups, or sums that may be negative, are asked for.
-        TypeError: there is no such argument.
 
     Example:
         >>> from pathlib import Path
@@ -253,40 +260,21 @@ def hold(
         ...     mechanism.select(held.scores()).labels
         ('zoo',)
     """
-    _require_known(options)
-    said = options.get("format", "auto"), options.get("header"), options.get("table"), options.get("query")
-    value, time = options.get("value"), options.get("time")
-    weights = measures(options.get("clip"), options.get("clip_norm", "l2"), value, options.get("value_clip"))
-    if signed(weights):
+    reading = reading_of(reading, dict(options))
+    require_items(reading)
+    if reading.group is not None:
+        raise EventLogError("group= is for events.read: a release of groups needs the counts of all of them in memory")
+    if signed(reading.measures):
         raise EventLogError("sums that may be negative are for events.read: what stays in the engine is counted from 0 up")
-    zone, unit = options.get("time_zone", "UTC"), options.get("time_unit")
-    stretch = window(time, options.get("since"), options.get("until"), zone, unit)
-    given = Given(source, asked_for(user, item, None, value, time), *said, amount=summed(weights), window=stretch)
-    limited, _ = bounds(options.get("max_items_per_user"), None, options.get("salt"))
-    allowed = Contributions(limited, weights)
-    if spark.accepts(given):
-        held, allowed = spark.tally(given, allowed, options.get("within"))
-    else:
-        held, allowed = _embedded(given, allowed, options)
-    limit, salt = (None, None) if limited is None else (limited.limit, limited.salt)
-    return HeldCounts(held, weights, limit, salt, allowed.within)
+    held, allowed = spark.tally(source, reading) if spark.accepts(source) else _embedded(source, reading, progress)
+    limit, salt = (None, None) if allowed.bound is None else (allowed.bound.limit, allowed.bound.salt)
+    return HeldCounts(held, allowed.clips, limit, salt, allowed.within)
 
 
-def _require_known(options: Mapping[str, object]) -> None:
-    if about := [name for name in ("group", "groups", "max_groups_per_user") if name in options]:
-        raise EventLogError(
-            f"{about[0]}= is for events.read, which counts groups in memory: a release of groups needs the counts of all of them"
-        )
-    if unknown := options.keys() - Options.__annotations__.keys():
-        raise TypeError(f"hold() got an unexpected keyword argument {min(unknown)!r}")
-
-
-def _embedded(given: Given, allowed: Contributions, options: Options) -> tuple[Tally, Contributions]:
-    buckets, progress = options.get("buckets"), options.get("progress")
-    staging.number_of_buckets(buckets, 0)
+def _embedded(source: object, reading: Reading, progress: ProgressCallback | None) -> tuple[Tally, Contributions]:
     with ExitStack() as stack:
-        engine = stack.enter_context(opened(options.get("memory_limit")))
-        staged, kinds = staging.prepared(engine, given, buckets, progress)
-        asked = counting.among(allowed, options.get("within"), None, kinds)
+        engine = stack.enter_context(opened(reading.memory_limit))
+        staged, kinds = staging.prepared(engine, source, reading, progress)
+        asked = counting.among(reading.contributions(), reading, kinds)
         held = counting.held(engine, staged, kinds, asked, progress)
         return replace(held, drop=stack.pop_all().close), asked

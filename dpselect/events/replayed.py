@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, final
 
 from dpselect.errors import InvalidRequest
-from dpselect.events.doors.base import SHORT, Given, Kind, literal
+from dpselect.events.doors.base import SHORT, Kind, literal
 from dpselect.events.engine import Engine, opened
+from dpselect.events.reading import Reading
 from dpselect.events.staging import rows
 from dpselect.selection import Label
 from dpselect.verify.log_replay import EVERYBODY
@@ -41,9 +42,10 @@ class ReplayedLog:
 
 
 @contextmanager
-def replayed(given: Given, memory_limit: str | None = None) -> Iterator[ReplayedLog]:
-    """The log as `read` would read it, for as long as the block lasts."""
-    with opened(memory_limit) as engine:
+def replayed(source: object, reading: Reading) -> Iterator[ReplayedLog]:
+    """The columns of the log as `read` would read them, for as long as the block lasts."""
+    given = reading.given(source)
+    with opened(reading.memory_limit) as engine:
         log = rows(engine, given)
         engine.run(f"CREATE TABLE loaded AS {log.sql}", what=log.what)
         short = {role: SHORT[role] for role in given.asked.columns}

@@ -19,9 +19,10 @@ from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Contributions
 from dpselect.events.counting import Counted, CountedGroups, among
 from dpselect.events.doors.base import SHORT, Given
-from dpselect.events.doors.paths import Format
+from dpselect.events.doors.formats import Format
 from dpselect.events.engine import T, guarded
 from dpselect.events.private import ReadReport, reported
+from dpselect.events.reading import Reading
 from dpselect.events.spark_log import WHAT, SparkLog, fine
 from dpselect.events.staging import refuse_malformed, require_events
 from dpselect.events.tally import Tally
@@ -35,9 +36,9 @@ _SEPARATORS = {"csv": ",", "tsv": "\t", "parquet": ""}
 _MOST = 10_000_000  # items that are collected
 
 
-def accepts(given: Given) -> bool:
+def accepts(source: object) -> bool:
     """A Spark DataFrame, also one of a session elsewhere (Spark Connect); pyspark is not imported to tell."""
-    kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(given.source).__mro__)
+    kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(source).__mro__)
     return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
 
 
@@ -134,28 +135,30 @@ class Cluster:
             self._session.catalog.dropTempView(self._views.pop())
 
 
-def tally(given: Given, allowed: Contributions, within: Any, groups: Any = None) -> tuple[Tally, Contributions]:
-    """Count a frame, and hold the totals on the cluster; and what users may contribute, with the lists `within` and `groups`."""
+def tally(source: object, reading: Reading) -> tuple[Tally, Contributions]:
+    """Count a frame, and hold the totals on the cluster; and what users may contribute."""
+    given = reading.given(source)
     given.require_no_file("a Spark table")
-    frame: Any = given.source
+    frame: Any = source
     if frame.isStreaming:
         raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
     cluster = Cluster(frame.sparkSession)
     with ExitStack() as stack:
         stack.callback(cluster.close)
-        held = _tallied(cluster, given, allowed, within, groups)
+        held = _tallied(cluster, given, reading)
         stack.pop_all()
     return held
 
 
-def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any, groups: Any) -> tuple[Tally, Contributions]:
+def _tallied(cluster: Cluster, given: Given, reading: Reading) -> tuple[Tally, Contributions]:
     frame: Any = given.source
+    allowed = reading.contributions()
     numbered = cluster.view(frame.toDF(*(f"c{place}" for place in range(len(frame.columns)))))
     log = SparkLog(given, frame, numbered)
     salt = next((bound.salt for bound in (allowed.bound, allowed.groups) if bound is not None), "")
     item = log.stored["item"]
     integers = item != "STRING"
-    asked = among(allowed, within, groups, {role: "str" if kind == "STRING" else "int" for role, kind in log.stored.items()})
+    asked = among(allowed, reading, {role: "str" if kind == "STRING" else "int" for role, kind in log.stored.items()})
     views = {
         column: cluster.listing(labels, log.stored[role])
         for column, labels, role in (("i", asked.within, "item"), ("g", asked.listed, "group"))
@@ -177,9 +180,9 @@ def _tallied(cluster: Cluster, given: Given, allowed: Contributions, within: Any
     return held, asked
 
 
-def count(given: Given, allowed: Contributions, within: Any, groups: Any) -> tuple[Tally, Contributions, Counted | CountedGroups]:
+def count(source: object, reading: Reading) -> tuple[Tally, Contributions, Counted | CountedGroups]:
     """`tally`, and all counts in this process; the table is closed."""
-    held, asked = tally(given, allowed, within, groups)
+    held, asked = tally(source, reading)
     try:
         return held, asked, _collected(held, asked)
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,22 +11,19 @@ from typing import Final, final
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import Amount
-from dpselect.events.doors import parts, postgresql, several, standard_input, tables
+from dpselect.events.doors import formats, parts, postgresql, tables
 from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, Rows, Settle, Source, literal, parquet_in
 from dpselect.events.engine import Engine, opened
+from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.time_window import Window
 
-ProgressCallback = Callable[[int, int], None]
-"""Called with (steps done, steps in all); nothing else about the data is handed over."""
-
-# The narrower before the wider: paths are told apart by what they are called, and by format=.
-SOURCES: Final[tuple[Source, ...]] = (parts, tables, postgresql, standard_input, several, *several.FILES)
+# The narrower before the wider: an address is text, as a path is. A new kind of file goes into `formats.FORMATS` instead.
+SOURCES: Final[tuple[Source, ...]] = (parts, tables, postgresql, formats)
 
 REFUSED = "refused"  # a column: the role whose value is none, for events that make the log malformed
 # At 5*10^7 events and 10^6 items: about 4*10^6 events, 0.5 GiB for integers and 0.9 GiB for 32-character texts.
 _BYTES_PER_BUCKET = 64 * 2**20
 _MOST_CHOSEN = 256
-_MOST_ASKED = 1024
 _LEFT_OUT, _OUTSIDE = -1, -2
 
 
@@ -78,11 +75,11 @@ class Staged:
         return parquet_in(self.folder, "*/*.parquet")
 
 
-def prepared(engine: Engine, given: Given, buckets: int | None, progress: ProgressCallback | None) -> tuple[Staged, Kinds]:
+def prepared(engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None) -> tuple[Staged, Kinds]:
     """The log in buckets on disk, and what its labels are."""
-    asked = given.asked
+    given, asked = reading.given(source), reading.asked
     log = shaped(rows(engine, given), asked, given.amount, given.window)
-    number = number_of_buckets(buckets, log.size)
+    number = number_of_buckets(reading.buckets, log.size)
     told(progress, 0, number)
     staged = stage(engine, log, asked.roles, number)
     aside = staged.aside()
@@ -102,11 +99,10 @@ def prepared(engine: Engine, given: Given, buckets: int | None, progress: Progre
 
 
 @contextmanager
-def split(
-    given: Given, periods: Sequence[tuple[str, datetime, datetime]], memory_limit: str | None = None
-) -> Iterator[dict[str, parts.Part]]:
+def split(source: object, reading: Reading, periods: Sequence[tuple[str, datetime, datetime]]) -> Iterator[dict[str, parts.Part]]:
     """The events of each period, from one pass over the log, to be read while the block lasts."""
-    with opened(memory_limit) as engine:
+    given = reading.given(source)
+    with opened(reading.memory_limit) as engine:
         yield parts.cut(engine, rows(engine, given), given, periods)
 
 
@@ -118,11 +114,7 @@ def told(progress: ProgressCallback | None, done: int, buckets: int) -> None:
 
 def number_of_buckets(asked: int | None, size: int) -> int:
     """How many buckets to cut; a function of size only, so that it does not change what is counted."""
-    if asked is None:
-        return min(max(1, -(-size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
-    if type(asked) is not int or not 1 <= asked <= _MOST_ASKED:
-        raise EventLogError(f"buckets={asked!r} must be a whole number from 1 to {_MOST_ASKED}, or None to choose by size")
-    return asked
+    return min(max(1, -(-size // _BYTES_PER_BUCKET)), _MOST_CHOSEN) if asked is None else asked
 
 
 def stage(engine: Engine, log: Rows, roles: Collection[str], buckets: int) -> Staged:

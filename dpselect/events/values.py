@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import dataclass
-from typing import Final, Literal, final, get_args
+from typing import Final, Literal, TypedDict, Unpack, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import Bound
-from dpselect.events.doors.base import Asked, Given
-from dpselect.events.doors.paths import Format
+from dpselect.events.doors.base import Column
+from dpselect.events.doors.formats import Format
 from dpselect.events.engine import Engine, opened
 from dpselect.events.private import NotPickled
-from dpselect.events.staging import ProgressCallback, Staged, number_of_buckets, rows, stage, told
+from dpselect.events.reading import ProgressCallback, Reading, reading_of
+from dpselect.events.staging import Staged, number_of_buckets, rows, stage, told
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
@@ -55,30 +56,36 @@ class UserValues(NotPickled):
         return f"UserValues(<private numbers hidden>, rule={self.rule!r})"
 
 
+class _Options(TypedDict, total=False):
+    user: Column
+    value: Column | None
+    salt: str | None
+    format: Format
+    header: bool | None
+    table: str | None
+    query: str | None
+    buckets: int | None
+    memory_limit: str | None
+
+
 def read_values(
     source: str | os.PathLike[str] | object,
+    reading: Reading | None = None,
     *,
-    user: str | int,
-    value: str | int | None = None,
     rule: Rule = "pick",
-    salt: str | None = None,
-    format: Format = "auto",
-    header: bool | None = None,
-    table: str | None = None,
-    query: str | None = None,
-    buckets: int | None = None,
-    memory_limit: str | None = None,
     progress: ProgressCallback | None = None,
+    **options: Unpack[_Options],
 ) -> UserValues:
     """One number per user of a log with one row per event, in any order: a map of that user's events alone.
 
     Args:
-        source, user, format, header, table, query, buckets, memory_limit, progress: as for `read`.
-        value: the column of numbers: integers, fractions, or text that says one; None for the rule "events".
+        source, progress: as for `read`.
+        reading: how the log is read, without an item; or its fields as keywords: user, value, salt and what is said about a file.
+            `value` is the column of numbers: integers, fractions, or text that says one; None for the rule "events". `salt` makes
+            the choice of "pick" repeatable; a fresh random one if None.
         rule: "pick" keeps of a user's distinct numbers the one with the smallest sha256(user, number, salt), as `read` keeps
             items; "sum" and "mean" are exact sums of multiples of 2^-32 (numbers are rounded down to one, beyond 2^53 cut);
             "min" and "max"; "events" is how many events the user has.
-        salt: text that makes the choice of "pick" repeatable; a fresh random one if None.
 
     Events without a user or a value (in CSV and TSV: an empty one) are left out, and a user who has no others too. A log with a
     value that is no finite number is refused whole.
@@ -95,12 +102,13 @@ def read_values(
         >>> len(median.values(median.select(median.scores(paid.numbers))))
         1
     """
-    given = Given(source, Asked(user, None, value=value), format, header, table, query)
-    chosen = _checked(rule, value, salt)
-    number_of_buckets(buckets, 0)
-    with opened(memory_limit) as engine:
+    reading = reading_of(reading, dict(options))
+    if reading.item is not None:
+        raise EventLogError(f"item={reading.item!r} is for events.read: a number per user needs a reading without it")
+    given, chosen = reading.given(source), _checked(rule, reading.value, reading.salt)
+    with opened(reading.memory_limit) as engine:
         log = rows(engine, given)
-        parts = number_of_buckets(buckets, log.size)
+        parts = number_of_buckets(reading.buckets, log.size)
         told(progress, 0, parts)
         staged = stage(engine, log, given.asked.columns, parts)
         if callable(log.kinds):

@@ -14,11 +14,10 @@ from rich.text import Text
 import accounting as acc
 from dpselect import InvalidRequest
 from dpselect.cli import out
-from dpselect.cli.answering import answer
+from dpselect.cli.answering import answer, reading_of
 from dpselect.cli.question import Question, chosen
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.events import ProgressCallback
-from dpselect.events.doors.base import Given, asked_for
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, periods
 
@@ -104,11 +103,7 @@ def _standing(todo: Sequence[_Period], question: Question) -> dict[str, State]:
 
 def _release(question: Question, todo: Sequence[_Period], states: dict[str, State], progress: ProgressCallback | None) -> None:
     choice = chosen(question)
-    item = question.item if isinstance(question.item, str) else list(question.item)
-    columns = asked_for(question.user, item, question.group, question.value, question.time)
-    source = question.log, columns, question.format, question.header, question.table, question.query
-    given = Given(*source, window=question.window)
-    with split(given, [(period.name, *period.ends) for period in todo], question.memory_limit) as parts:
+    with split(question.log, reading_of(question, choice), [(period.name, *period.ends) for period in todo]) as parts:
         for period in [period for period in todo if period.name not in states]:
             if progress is not None:
                 progress(len(states), len(todo))

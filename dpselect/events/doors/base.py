@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import Amount
-from dpselect.events.doors.paths import Format
 from dpselect.events.time_window import Window
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class Given:
 
     source: object
     asked: Asked
-    format: Format = "auto"
+    format: str = "auto"
     header: bool | None = None
     table: str | None = None
     query: str | None = None
@@ -138,6 +137,21 @@ class Source(Protocol):
         Raises:
             EventLogError: it cannot be read, or does not have these columns.
         """
+
+
+class FileFormat(Protocol):
+    """A kind of file. `formats.FORMATS` lists them: what `format=` may say, what its messages and help name, come from there."""
+
+    @property
+    def name(self) -> str:
+        """What `format=` calls it."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Endings of file names, with their dot, in lower case; each may be followed by .gz."""
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns of the one file `given.source`, as `Source.rows`."""
 
 
 @final

@@ -5,50 +5,55 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, Rows, literal, located, no_column
-from dpselect.events.doors.paths import checked, format_of, plain
+from dpselect.events.doors.paths import checked, plain
 from dpselect.events.engine import Engine
 
 _KINDS: dict[str, Kind] = {"UBIGINT": "digits", "BIGINT": "digits", "VARCHAR": "str"}
 _VALUES: dict[str, Kind] = dict.fromkeys((*_KINDS, "DOUBLE", "HUGEINT", "UHUGEINT"), "str")
 
 
-def accepts(given: Given) -> bool:
-    return format_of(given.source, given.format) == "jsonl"
+@final
+@dataclass(frozen=True, slots=True)
+class JsonLines:
+    """One JSON object on each line."""
 
+    name: str = "jsonl"
+    suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
 
-def rows(engine: Engine, given: Given) -> Rows:
-    """The fields as text, beside the JSON type of each value (uk, ik, ...)."""
-    original, asked = checked(given.source), given.asked
-    what = given.called("jsonl")
-    given.require_no_header("jsonl")
-    path = plain(original, engine.unused("source"))
-    names = {role: _name(role, column, what) for role, column in asked.columns.items()}
-    _require_told_apart(names, what)
-    if path.stat().st_size == 0:
-        raise EventLogError(f"{what} is empty: it needs at least one event")
-    fields = ", ".join(f"{literal(name)}: 'JSON'" for name in names.values())
-    short = [SHORT[role] for role in names]
-    source = (
-        f"read_json({located(path)}, columns = {{{fields}}}, format = 'newline_delimited', records = true, "
-        f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(short)})"
-    )
-    columns = ", ".join(f"{name} ->> '$' AS {name}, json_type({name}) AS {name}k" for name in short)
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The fields as text, beside the JSON type of each value (uk, ik, ...)."""
+        original, asked = checked(given.source), given.asked
+        what = given.called("jsonl")
+        given.require_no_header("jsonl")
+        path = plain(original, engine.unused("source"))
+        names = {role: _name(role, column, what) for role, column in asked.columns.items()}
+        _require_told_apart(names, what)
+        if path.stat().st_size == 0:
+            raise EventLogError(f"{what} is empty: it needs at least one event")
+        fields = ", ".join(f"{literal(name)}: 'JSON'" for name in names.values())
+        short = [SHORT[role] for role in names]
+        source = (
+            f"read_json({located(path)}, columns = {{{fields}}}, format = 'newline_delimited', records = true, "
+            f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(short)})"
+        )
+        columns = ", ".join(f"{name} ->> '$' AS {name}, json_type({name}) AS {name}k" for name in short)
 
-    labels = [role for role in names if role != "time"]
+        labels = [role for role in names if role != "time"]
 
-    def settle(engine: Engine, relation: str, missing: frozenset[str]) -> Kinds:
-        _require_fields(path, asked, missing, what)
-        kinds = [f"{SHORT[role]}k" for role in labels]
-        distinct = ", ".join(f"list(DISTINCT {kind}) FILTER (WHERE {kind} IS NOT NULL)" for kind in kinds)
-        found = engine.run(f"SELECT {distinct} FROM {relation}", what=what)[0]
-        return {role: _kind_of(role, names[role], types, what) for role, types in zip(labels, found, strict=True)}
+        def settle(engine: Engine, relation: str, missing: frozenset[str]) -> Kinds:
+            _require_fields(path, asked, missing, what)
+            kinds = [f"{SHORT[role]}k" for role in labels]
+            distinct = ", ".join(f"list(DISTINCT {kind}) FILTER (WHERE {kind} IS NOT NULL)" for kind in kinds)
+            found = engine.run(f"SELECT {distinct} FROM {relation}", what=what)[0]
+            return {role: _kind_of(role, names[role], types, what) for role, types in zip(labels, found, strict=True)}
 
-    return Rows(sql=f"SELECT {columns} FROM {source}", size=path.stat().st_size, what=what, kinds=settle)
+        return Rows(sql=f"SELECT {columns} FROM {source}", size=path.stat().st_size, what=what, kinds=settle)
 
 
 def _require_told_apart(names: dict[str, str], what: str) -> None:

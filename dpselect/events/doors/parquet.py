@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import BYTES_PER_ROW, Given, Rows, by_name, described, located, quoted, selected
-from dpselect.events.doors.paths import checked, format_of, plain
+from dpselect.events.doors.paths import checked, plain
 from dpselect.events.engine import Engine
 
 _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
 
-def accepts(given: Given) -> bool:
-    return format_of(given.source, given.format) == "parquet"
+@final
+@dataclass(frozen=True, slots=True)
+class Parquet:
+    """A file of columns that have types."""
+
+    name: str = "parquet"
+    suffixes: tuple[str, ...] = (".parquet", ".pq")
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns of a Parquet file, by their names or positions."""
+        source = checked(given.source)
+        what = given.called("parquet")
+        given.require_no_header("parquet")
+        path = plain(source, engine.unused("source"))
+        with path.open("rb") as stream:
+            if stream.read(len(_MAGIC)) != _MAGIC:
+                raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
+        relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
+        names = _names(engine, path, what)
+        known = _known_as(engine, relation, names, by_name(given.asked, names, what), what)
+        types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, known.values()))} FROM {relation}", what=what)
+        kinds = described(types, given.asked, what)
+        count = engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0]
+        sql = selected(relation, known, kinds)
+        return Rows(sql=sql, size=int(count) * BYTES_PER_ROW, what=what, kinds=kinds)
 
 
-def rows(engine: Engine, given: Given) -> Rows:
-    source = checked(given.source)
-    what = given.called("parquet")
-    given.require_no_header("parquet")
-    path = plain(source, engine.unused("source"))
-    with path.open("rb") as stream:
-        if stream.read(len(_MAGIC)) != _MAGIC:
-            raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
-    relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
-    names = _names(engine, path, what)
-    known = _known_as(engine, relation, names, by_name(given.asked, names, what), what)
-    types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, known.values()))} FROM {relation}", what=what)
-    kinds = described(types, given.asked, what)
-    count = engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0]
-    sql = selected(relation, known, kinds)
-    return Rows(sql=sql, size=int(count) * BYTES_PER_ROW, what=what, kinds=kinds)
+PARQUET = Parquet()
 
 
 def _names(engine: Engine, path: Path, what: str) -> list[str]:

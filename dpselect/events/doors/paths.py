@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import shutil
 import tempfile
@@ -11,22 +10,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import cast
 
 from dpselect.errors import EventLogError
 
-Format = Literal["auto", "csv", "tsv", "jsonl", "parquet"]
-KnownFormat = Literal["csv", "tsv", "jsonl", "parquet"]
-
-_SUFFIXES: dict[str, KnownFormat] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -49,29 +36,6 @@ def checked(source: object) -> Path:
     if failure is not None:
         raise EventLogError(f"{str(source)!r} {failure}")
     return path
-
-
-def format_of(source: object, asked: Format) -> KnownFormat | None:
-    """The format of a file, from the name unless it is stated; None for what is no path."""
-    if not isinstance(source, str | os.PathLike):
-        return None
-    path = checked(source)
-    if asked not in get_args(Format):
-        raise EventLogError(f"format={asked!r} is unknown: it must be one of {', '.join(get_args(Format))}")
-    if asked != "auto":
-        return asked
-    known = suffix_format(path)
-    if known is None:
-        raise EventLogError(
-            f"format='auto' cannot tell what {str(path)!r} is: the name must end in {', '.join(_SUFFIXES)} (and may add .gz); "
-            "or pass format='csv', 'tsv', 'jsonl' or 'parquet'"
-        )
-    return known
-
-
-def suffix_format(path: Path) -> KnownFormat | None:
-    """The format that a name tells; None if it tells none."""
-    return _SUFFIXES.get((path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower())
 
 
 def plain(path: Path, target: Path) -> Path:

@@ -19,8 +19,9 @@ import pytest
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import staging
-from dpselect.events.doors import delimited
+from dpselect.events.doors import formats
 from dpselect.events.doors.base import Given, Rows
+from dpselect.events.doors.delimited import CSV, Delimited
 from dpselect.events.engine import Engine, guarded
 
 SECRET = "SECRET42"
@@ -270,7 +271,7 @@ class Door:
         """Its pairs, which must be two by two; the error of a library that quotes one is not passed on."""
         path = engine.path("pairs.csv")
         guarded("the list", lambda: path.write_text("".join(f"{user},{item}\n" for user, item in given.source)))  # type: ignore[attr-defined]
-        return delimited.rows(engine, Given(path, given.asked, "csv"))
+        return CSV.rows(engine, Given(path, given.asked, "csv"))
 
 
 def test_a_door_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +286,30 @@ def test_a_door_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: py
         assert caught.value.__cause__ is caught.value.__context__ is None
     with pytest.raises(KeyboardInterrupt):
         guarded("the list", partial(_raise, RuntimeError("Query interrupted")))
+
+
+class Pairs:
+    """A kind of file of one's own: pairs with a semicolon between."""
+
+    name, suffixes = "pairs", (".pairs", ".psv")
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """As CSV with another delimiter."""
+        return Delimited("pairs", self.suffixes, delimiter=";", quote="").rows(engine, given)
+
+
+def test_a_kind_of_file_is_added_by_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By name, stated, packed, among several, in a folder; messages name it."""
+    monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, Pairs()))
+    log = written(tmp_path, "a.psv", "u;i\n1;x\n")
+    other = written(tmp_path, "b.pairs.gz", gzip.compress(b"u;i\n2;x\n"))
+    plain = written(tmp_path, "c.txt", "u;i\n3;x\n")
+    for source, form, count in ((log, "auto", 1), (other, "auto", 1), (plain, "pairs", 1), ([log, other], "auto", 2)):
+        assert events.read(source, user="u", item="i", format=form).counts.tolist() == [count]
+    assert events.read(tmp_path, user="u", item="i", format="pairs").counts.tolist() == [2]
+    refused(plain, r"\.psv .* 'parquet', 'pairs'")
+    refused(plain, "one of auto, csv, tsv, jsonl, parquet, pairs", format="orc")
+    refused([plain], r"must end in .*\.pairs")
 
 
 def _raise(error: Exception) -> None:

@@ -16,7 +16,6 @@ from event_oracle import AROUND_A_DAY, INSIDE
 import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import Given, asked_for
 from dpselect.events.staging import split
 from dpselect.events.time_window import periods, window
 
@@ -184,18 +183,18 @@ def test_periods_are_named_as_a_ledger_names_them() -> None:
 def test_a_value_that_is_none_stops_the_log_before_any_day() -> None:
     """Whichever day it is of."""
     table = frame(["2024-01-01", "2024-01-02"]).with_columns(v=pl.Series(["1", "nan"]))
-    stretch = window("t", "2024-01-01", "2024-01-03", "UTC", None)
-    assert stretch is not None
-    asked = Given(table, asked_for("u", "i", None, "v", "t"), window=stretch)
-    with pytest.raises(EventLogError, match="finite"), split(asked, list(periods(stretch, "day"))):
+    reading = events.Reading(user="u", item="i", value="v", value_clip=1, time="t", since="2024-01-01", until="2024-01-03")
+    assert reading.window is not None
+    with pytest.raises(EventLogError, match="finite"), split(table, reading, list(periods(reading.window, "day"))):
         pass
 
 
 def cut_by_day(source: Any, since: str, until: str, zone: str = "UTC", group: str | None = None) -> Any:
     """The parts of a log, a day each."""
-    stretch = window("t", since, until, zone, None)
-    assert stretch is not None
-    return split(Given(source, asked_for("u", "i", group, None, "t"), window=stretch), list(periods(stretch, "day")))
+    about = {} if group is None else {"group": group, "max_groups_per_user": 1}
+    reading = events.Reading(user="u", item="i", **about, time="t", since=since, until=until, time_zone=zone)
+    assert reading.window is not None
+    return split(source, reading, list(periods(reading.window, "day")))
 
 
 def test_a_day_that_a_zone_skipped_is_no_period() -> None:

@@ -1,41 +1,109 @@
-"""Several files as one log: a list of paths, a pattern, or a folder. Names of folders may hold columns (day=2024-07-14)."""
+"""Files: one, several (a list of paths, a pattern, a folder), or what is on standard input. Names of folders may hold columns
+(day=2024-07-14).
+"""
 
 from __future__ import annotations
 
 import glob
 import os
+import shutil
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import unquote
 
 from dpselect.errors import EventLogError
-from dpselect.events.doors import delimited, jsonl, parquet
-from dpselect.events.doors.base import SHORT, Given, Kinds, Rows, Source, literal
-from dpselect.events.doors.paths import suffix_format
-from dpselect.events.engine import Engine
+from dpselect.events.doors.base import SHORT, FileFormat, Given, Kinds, Rows, literal
+from dpselect.events.doors.delimited import CSV, TSV
+from dpselect.events.doors.jsonl import JsonLines
+from dpselect.events.doors.parquet import PARQUET
+from dpselect.events.doors.paths import checked
 
-FILES: Final[tuple[Source, ...]] = (delimited, jsonl, parquet)
+if TYPE_CHECKING:
+    from dpselect.events.engine import Engine
+
+FORMATS: Final[tuple[FileFormat, ...]] = (CSV, TSV, JsonLines(), PARQUET)
+
+if TYPE_CHECKING:
+    Format = str
+else:
+    Format = Literal["auto", *(known.name for known in FORMATS)]
+    """What `format=` may say: a format by its name, or "auto" for the one that the name of the file tells."""
+
+STANDARD_INPUT = "-"
 _MOST_FILES = 10_000
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def accepts(given: Given) -> bool:
-    """A list or tuple of paths, a pattern that is not itself the name of a file, or a folder."""
+    """A path, a list or tuple of paths, a pattern that is not itself the name of a file, a folder, or the text "-"."""
     source = given.source
     if isinstance(source, list | tuple):
         return all(isinstance(path, str | os.PathLike) for path in source)
-    return isinstance(source, str | os.PathLike) and "\0" not in str(source) and (Path(source).is_dir() or _is_pattern(source))
+    return isinstance(source, str | os.PathLike)
 
 
 def rows(engine: Engine, given: Given) -> Rows:
+    """All rows of all files."""
+    source = given.source
+    given.require_no_query()
+    if source == STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
+        copied = spooled(engine.path("standard input"), given.format)
+        given = replace(given, source=copied, name=f"{given.format} on standard input")
+    elif isinstance(source, list | tuple) or (
+        "\0" not in str(source) and (Path(cast(str, source)).is_dir() or _is_pattern(source))
+    ):
+        return _several(engine, given)
+    return _format_of(given).rows(engine, given)
+
+
+def _is_several(source: Any) -> bool:
+    return isinstance(source, list | tuple) or ("\0" not in str(source) and (Path(source).is_dir() or _is_pattern(source)))
+
+
+def suffix_format(path: Path) -> FileFormat | None:
+    """The format that a name tells; None if it tells none."""
+    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    return next((known for known in FORMATS if suffix in known.suffixes), None)
+
+
+def spooled(target: Path, format: Format) -> Path:
+    """`target`, with what standard input holds; it is read to its end: to tell malformed rows, and to be looked at twice."""
+    if format == "auto":
+        names = ", ".join(f"'{known.name}'" for known in FORMATS)
+        raise EventLogError(f"format='auto' cannot tell what is on standard input: state format= as one of {names} (--format)")
+    stream: Any = sys.stdin
+    if stream is None:
+        raise EventLogError("standard input is closed: name a file in place of '-'")
+    with target.open("xb") as copy:
+        shutil.copyfileobj(stream.buffer, copy, 1 << 20)
+    return target
+
+
+def _format_of(given: Given) -> FileFormat:
+    """The format of a file, from the name unless it is stated."""
+    path = checked(given.source)
+    names = {known.name: known for known in FORMATS}
+    if given.format != "auto" and given.format not in names:
+        raise EventLogError(f"format={given.format!r} is unknown: it must be one of auto, {', '.join(names)}")
+    known = suffix_format(path) if given.format == "auto" else names[given.format]
+    if known is None:
+        suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
+        raise EventLogError(
+            f"format='auto' cannot tell what {str(path)!r} is: the name must end in {suffixes} (and may add .gz); "
+            f"or pass format= as one of {', '.join(map(repr, names))}"
+        )
+    return known
+
+
+def _several(engine: Engine, given: Given) -> Rows:
     """All rows of all files, which must have these columns and agree on their kinds; in the order of the files' names.
 
     Of a folder the Parquet files are read, at any depth, or those of the format stated; what begins with a dot or an underscore
     is left alone. For a file in a folder or found by a pattern, key=value in the name of a folder on its way is a column of text.
     """
-    given.require_no_query()
     found = _found(given)
     if not found:
         raise EventLogError(f"{_shown(given.source)} holds no file to read: a folder of other files than Parquet needs format=")
@@ -64,8 +132,8 @@ def _found(given: Given) -> list[tuple[Path, dict[str, str | None]]]:
         return [(Path(path), {}) for path in source]
     root = Path(cast(str, source))
     if root.is_dir():
-        kind = "parquet" if given.format == "auto" else given.format
-        found = (path for path in root.rglob("*") if suffix_format(path) == kind)
+        kind = PARQUET.name if given.format == "auto" else given.format
+        found = (path for path in root.rglob("*") if (known := suffix_format(path)) is not None and known.name == kind)
         files = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)]
     else:
         pattern, fixed = root, next(at for at, part in enumerate(root.parts) if glob.has_magic(part))
@@ -101,7 +169,7 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
 def _opened(engine: Engine, given: Given, shown: str) -> Rows:
     """The rows of one file, which messages call `shown`: the values in folders' names are data."""
     try:
-        part = next(door for door in FILES if door.accepts(given)).rows(engine, given)
+        part = _format_of(given).rows(engine, given)
         return replace(part, what=part.what.replace(str(given.source), shown))
     except EventLogError as error:
         failure = str(error).replace(str(given.source), shown)

@@ -1,0 +1,234 @@
+"""`Reading`: how a log is read, all of it in one frozen object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypedDict, final
+
+from pydantic import Field, SkipValidation, field_validator, model_validator
+
+from accounting.frozen import Frozen
+from dpselect.errors import EventLogError
+from dpselect.events.catalogue import Labels, listed, read_catalogue
+from dpselect.events.contributions import Contributions, Measure, Norm, bounds, measures, summed
+from dpselect.events.doors.base import Asked, Column, Given, asked_for
+from dpselect.events.doors.formats import Format
+from dpselect.events.engine import require_memory
+from dpselect.events.time_window import Moment, Unit, Window, window
+from dpselect.selection import Label
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with (steps done, steps in all); nothing else about the data is handed over."""
+
+_MOST_BUCKETS = 1024
+
+
+class Options(TypedDict, total=False):
+    """The fields of `Reading` as keywords, but those that decide what is returned."""
+
+    max_items_per_user: int | None
+    salt: str | None
+    clip: float | Sequence[float] | None
+    clip_norm: Norm
+    value: Column | None
+    value_clip: float | tuple[float, float] | None
+    time: Column | None
+    since: Moment | None
+    until: Moment | None
+    time_zone: str
+    time_unit: Unit | None
+    within: Labels | None
+    format: Format
+    header: bool | None
+    table: str | None
+    query: str | None
+    buckets: int | None
+    memory_limit: str | None
+
+
+@final
+class Reading(Frozen):
+    """How a log is read: its columns, which events and items are looked at, what one user may contribute. Frozen, and public.
+
+    Make it once and pass it on: `events.read(log, reading)`, `events.hold(log, reading)` and `events.read_values(log, reading)`
+    take it in place of their keywords, which are its fields. Change it by `model_copy(update={"clip": 2.0})`, which checks
+    everything again. All checks that need no log are made here; an unknown field is refused. It does not hold the log itself, nor
+    what is told while it is read (`progress`), nor anything that was read.
+
+    Attributes:
+        user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
+        item: the column of items, likewise. Several columns (at most 8) make up one item: its label is a record of CSV,
+            "DE,Berlin", with quotes where a part has a comma, a quote or a line end, or is empty; an event needs all parts. None
+            for `read_values`, which looks at users alone.
+        group: the column of groups, likewise; None to count the log as a whole.
+        groups: the groups to look at, a public list, or a file of them for `read_catalogue`; what is elsewhere takes no place
+            under the bound. None takes those of the log, which are private: `PerGroup` then needs a `discovery`.
+        max_groups_per_user: keep at most this many groups of each user, chosen as items are, with the group in place of the item;
+            needed with `group`. `max_items_per_user` and `clip` then hold within each of a user's groups.
+        max_items_per_user: keep at most this many distinct items of each user: those with the smallest
+            sha256(length(user) ":" user ":" length(item) ":" item ":" salt), lengths in code points, integers in decimal; ties
+            by item. The choice for one user depends on no other user, nor on the order of the log.
+        salt: text that makes that choice repeatable; a fresh random one for each reading if None. The result records it.
+        clip: also sum up clipped counts, in the same reading: a user with t items (kept under the bound) adds
+            min(1, clip/sqrt(t)) to each, so that all of a heavy user's items count in part and its vector has an l2 norm of at
+            most `clip`; a number from 2^-10 to 2^11, or several. Weights are rounded down to multiples of 2^-20, sums are exact.
+        clip_norm: "l2", or "l1" for weights min(1, clip/t), which pure budgets need.
+        value: a column of numbers to sum up in place of counting users: a user's values of an item are added up, the sum is cut
+            to `value_clip`, and these are added up over users. Numbers are read as doubles and become whole multiples of 2^-40
+            of the largest power of two within the clip, a user's sum one of 2^-24, to the nearest; sums of these are exact.
+            NaN, infinities and text that is not a number are refused; single numbers beyond 2^40 times that power are cut to it.
+        value_clip: C for sums from 0 to C (a user's negative sum counts as 0), or (low, high) with low <= 0 < high, score units.
+        time: the column of times, of which only those in [since, until) are read: timestamps, dates, or ISO 8601 text. Those with
+            an offset are instants; those without are what a clock in `time_zone` showed. A window without events is read like any
+            other, since a refusal would tell: no item has a user. Events outside it are still checked for what is malformed.
+        since, until: dates or times; in `time_zone` unless they have an offset. They must be public.
+        time_zone: "UTC", "Europe/Berlin" and so on.
+        time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
+        within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
+            place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
+        format: what a file is; "auto" goes by its name.
+        header: whether the first line of CSV or TSV has names. None: it has, unless user and item are both positions.
+        table, query: what to read of a database: a table (perhaps schema.table), or an SQL query.
+        buckets: into how many parts, by user, the log is cut, 1 to 1024; None goes by size. Changes memory, never the result.
+        memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 1 GiB.
+
+    Raises:
+        EventLogError: a value is refused, fields contradict each other, or there is no such field.
+
+    Example:
+        >>> reading = Reading(user="who", item="where", max_items_per_user=5, clip=1.0)
+        >>> reading.model_copy(update={"clip": None}).contributions().bound.limit
+        5
+    """
+
+    error_class: ClassVar[type[EventLogError]] = EventLogError
+
+    # Validated below, so that messages name field, value, rule and remedy in the words of a log.
+    user: SkipValidation[Column] = Field(description="column of users: its name, or its number from 1")
+    item: SkipValidation[Column | tuple[Column, ...] | None] = Field(default=None, description="column of items, or several")
+    group: SkipValidation[Column | None] = Field(default=None, description="column of groups")
+    groups: SkipValidation[tuple[Label, ...] | None] = Field(default=None, description="public list of groups", repr=False)
+    max_groups_per_user: SkipValidation[int | None] = Field(default=None, description="groups of each user to keep at most")
+    max_items_per_user: SkipValidation[int | None] = Field(default=None, description="items of each user to keep at most")
+    salt: SkipValidation[str | None] = Field(default=None, description="text: salt of that choice")
+    clip: SkipValidation[float | tuple[float, ...] | None] = Field(default=None, description="norms to clip counts to")
+    clip_norm: SkipValidation[Norm] = Field(default="l2", description="'l2' or 'l1'")
+    value: SkipValidation[Column | None] = Field(default=None, description="column of numbers to sum up")
+    value_clip: SkipValidation[float | tuple[float, float] | None] = Field(default=None, description="what a sum is cut to")
+    time: SkipValidation[Column | None] = Field(default=None, description="column of times")
+    since: SkipValidation[Moment | None] = Field(default=None, description="read events from this time on")
+    until: SkipValidation[Moment | None] = Field(default=None, description="read events before this time")
+    time_zone: SkipValidation[str] = Field(default="UTC", description="zone of times that state none")
+    time_unit: SkipValidation[Unit | None] = Field(default=None, description="'s', 'ms' or 'us', of times that are numbers")
+    within: SkipValidation[tuple[Label, ...] | None] = Field(default=None, description="the only items to look at", repr=False)
+    format: SkipValidation[Format] = Field(default="auto", description="format of a file")
+    header: SkipValidation[bool | None] = Field(default=None, description="whether a CSV or TSV file has a header")
+    table: SkipValidation[str | None] = Field(default=None, description="table of a database")
+    query: SkipValidation[str | None] = Field(default=None, description="query of a database")
+    buckets: SkipValidation[int | None] = Field(default=None, description="parts to cut the log into")
+    memory_limit: SkipValidation[str | None] = Field(default=None, description="memory of the engine, such as '2GiB'")
+
+    @field_validator("item", "clip", "value_clip", mode="before")
+    @classmethod
+    def _frozen(cls, given: Any) -> Any:
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        return tuple(given) if several else given
+
+    @field_validator("within", mode="before")
+    @classmethod
+    def _items(cls, given: Any) -> tuple[Label, ...] | None:
+        return None if given is None else tuple(listed(given, "catalogue"))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _groups(cls, given: Any) -> Any:
+        groups = given.get("groups") if isinstance(given, dict) else None
+        if groups is None:
+            return given
+        known = read_catalogue(groups, item=str(given.get("group"))) if isinstance(groups, str | os.PathLike) else groups
+        return given | {"groups": tuple(listed(known, "groups"))}
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        require_buckets(self.buckets)
+        require_memory(self.memory_limit)
+        if self.item is None:
+            self._require_for_users()
+        else:
+            self._require_bound()
+            self.contributions()
+        self.given(None)
+        return self
+
+    def _require_bound(self) -> None:
+        if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
+            raise EventLogError("groups and max_groups_per_user are about the column group=: name it, or leave them out")
+        if self.group is not None and self.max_groups_per_user is None:
+            raise EventLogError(
+                "group= needs max_groups_per_user: a release costs that many times what it costs for one group, and a user in "
+                "any number of groups could not be hidden"
+            )
+
+    def _require_for_users(self) -> None:
+        """Without an item there is one number for each user, and nothing about items."""
+        used = ("user", "item", "value", "salt", "format", "header", "table", "query", "buckets", "memory_limit")
+        if other := [name for name, field in type(self).model_fields.items() if self._states(name, field.default, used)]:
+            raise EventLogError(
+                f"{other[0]}= is about items: name their column, item=, or leave it out to read a number per user"
+            )
+
+    def _states(self, name: str, default: object, used: tuple[str, ...]) -> bool:
+        return name not in used and getattr(self, name) != default
+
+    @cached_property
+    def asked(self) -> Asked:
+        """The columns."""
+        if self.item is None:
+            return Asked(self.user, None, value=self.value)
+        return asked_for(self.user, self.item, self.group, self.value, self.time)
+
+    @cached_property
+    def window(self) -> Window | None:
+        """The stretch of time that is read; None for all."""
+        return window(self.time, self.since, self.until, self.time_zone, self.time_unit)
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """What is added up of each user beside the count."""
+        return () if self.item is None else measures(self.clip, self.clip_norm, self.value, self.value_clip)
+
+    def contributions(self) -> Contributions:
+        """What one user may contribute, under `salt` or a fresh one. Its lists of labels are this reading's, not matched yet."""
+        items, groups = bounds(self.max_items_per_user, self.max_groups_per_user, self.salt)
+        return Contributions(items, self.measures, groups=groups)
+
+    def given(self, source: object) -> Given:
+        """What a door is given to read `source` this way."""
+        amount = summed(self.measures)
+        said = self.format, self.header, self.table, self.query
+        return Given(source, self.asked, *said, amount=amount, window=self.window)
+
+
+def require_buckets(asked: object) -> None:
+    """Refuse a number of buckets that is not one."""
+    if asked is not None and (type(asked) is not int or not 1 <= asked <= _MOST_BUCKETS):
+        raise EventLogError(f"buckets={asked!r} must be a whole number from 1 to {_MOST_BUCKETS}, or None to choose by size")
+
+
+def reading_of(reading: Reading | None, options: dict[str, Any]) -> Reading:
+    """The reading that a function was given, as one object or as keywords."""
+    if reading is None:
+        return Reading(**options)
+    if options:
+        raise EventLogError(
+            f"{min(options)}= is a field of the reading that was given: state it there, by model_copy(update=...)"
+        )
+    return reading
+
+
+def require_items(reading: Reading) -> None:
+    """Refuse a reading that is for `read_values`."""
+    if reading.item is None:
+        raise EventLogError("item= is missing: name the column of items, or use events.read_values for a number per user")
