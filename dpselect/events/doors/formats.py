@@ -52,9 +52,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     if source == STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
         copied = spooled(engine.path("standard input"), given.format)
         given = replace(given, source=copied, name=f"{given.format} on standard input")
-    elif isinstance(source, list | tuple) or (
-        "\0" not in str(source) and (Path(cast(str, source)).is_dir() or _is_pattern(source))
-    ):
+    elif _is_several(source):
         return _several(engine, given)
     return _format_of(given).rows(engine, given)
 

@@ -70,5 +70,5 @@ def test_each_door_says_which_reading_it_needs() -> None:
         events.read("log.csv", Reading(user="u"))
     with pytest.raises(EventLogError, match="item= is missing"):
         events.hold("log.csv", Reading(user="u"))
-    with pytest.raises(EventLogError, match="is for events.read"):
+    with pytest.raises(EventLogError, match=r"is for events\.read"):
         events.read_values("log.csv", Reading(user="u", item="i"), rule="events")
