@@ -17,6 +17,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidRequest
+from dpselect.pate.ballots import votes as reading
 from dpselect.pate.ballots.votes import Cut, flags
 from dpselect.pate.budgets import adaptive_epsilon
 from dpselect.pate.voting import draws
@@ -75,13 +76,13 @@ def test_counts_are_those_that_were_checked(monkeypatch: Patch) -> None:
 
 def test_votes_are_those_that_were_checked(monkeypatch: Patch) -> None:
     """The number of votes on a ballot is taken from the votes that were counted, whatever happens to the caller's array."""
-    votes, nonzero = VOTES.copy(), np.count_nonzero
+    votes, sizes = VOTES.copy(), reading._sizes
 
-    def overwrite_and_count(*arguments: Any, **more: Any) -> Any:
+    def overwrite_and_count(block: Any) -> Any:
         votes[:] = False
-        return nonzero(*arguments, **more)
+        return sizes(block)
 
-    monkeypatch.setattr(np, "count_nonzero", overwrite_and_count)
+    monkeypatch.setattr(reading, "_sizes", overwrite_and_count)
     held = pate.Ballots(votes)
     monkeypatch.undo()
     assert not votes.any()
@@ -96,6 +97,9 @@ def test_booleans_of_other_bytes_are_one_vote() -> None:
     ballots = pate.Ballots(odd)
     assert np.array_equal(ballots.counts, COUNTS)
     assert np.array_equal(ballots.cut(1).counts, pate.Ballots(VOTES).cut(1).counts)
+    assert ballots.cut(1).cut_count == np.count_nonzero(VOTES.sum(axis=2) > 1)
+    assert ballots._tally.most is not None
+    assert np.array_equal(ballots._tally.most, VOTES.sum(axis=2).max(axis=1))
 
 
 def test_more_teachers_than_counts_hold_are_refused() -> None:
