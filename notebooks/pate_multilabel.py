@@ -73,7 +73,7 @@ def mechanism(row: Row, task: Task, labels: int, epsilon: float) -> Any:
     if row.name.startswith("StableVoting"):
         regularizer = target(task) if row.regularised else None
         return pate.StableVoting(**stable_noise(epsilon, task.rounds), labels=labels, regularizer=regularizer)
-    settings: dict[str, Any] = {"labels": labels, "threshold": task.share * task.teachers, "teachers": task.teachers}
+    settings: dict[str, Any] = {"labels": labels, "threshold": task.share * task.teachers}
     budget = acc.Budget(epsilon=epsilon, delta=DELTA)
     if row.cut is None:
         return pate.fitted(pate.BinaryVoting, budget, rounds=task.rounds, **settings)

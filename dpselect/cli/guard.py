@@ -19,6 +19,7 @@ FAILED: Final = 1
 USAGE: Final = 2
 INTERNAL: Final = 70
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 # Its tracebacks show local variables, and those are private data.
 PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -38,6 +39,10 @@ _ASKED_WRONGLY = (
 def printable(text: object) -> str:
     """`text` without anything that a terminal would obey: control characters and their like are shown by their code."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, and the command says where it stands before it ends."""
 
 
 class Note(str):
@@ -75,6 +80,9 @@ class GuardedGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except Terminated as error:
+            _complain(_noted("terminated", error))
+            raise typer.Exit(TERMINATED) from None
         except KeyboardInterrupt as error:
             _complain(_noted("interrupted", error))
             raise typer.Exit(INTERRUPTED) from None

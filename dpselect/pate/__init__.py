@@ -5,6 +5,7 @@ from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.budgets import Prices, calibrated, fitted, prices, rounds_for
 from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease
 from dpselect.pate.data_dependent.unsanitised import UnsanitisedPrivacy, data_dependent
+from dpselect.pate.outlook import Outlook, PoorOutlook, Prediction, SimulatedVotes, VotesModel, outlook, predicted, simulated
 from dpselect.pate.voting.binary_voting import BinaryVoting
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax
@@ -17,15 +18,23 @@ __all__ = [
     "ConfidentGNMax",
     "GNMax",
     "InvalidBallots",
+    "Outlook",
+    "PoorOutlook",
+    "Prediction",
     "Prices",
     "SanitisedEpsilon",
+    "SimulatedVotes",
     "SmoothRelease",
     "StableVoting",
     "TauVoting",
     "UnsanitisedPrivacy",
+    "VotesModel",
     "calibrated",
     "data_dependent",
     "fitted",
+    "outlook",
+    "predicted",
     "prices",
     "rounds_for",
+    "simulated",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
@@ -18,6 +19,7 @@ from dpselect.mechanisms.base import Mechanism, members
 from dpselect.mechanisms.traits import RHO, SIGMA
 from dpselect.noise import by_name
 from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.outlook import PoorOutlook, outlook
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.stable_voting import StableVoting
 
@@ -80,6 +82,7 @@ def fitted(
     rounds: int = 600,
     ratio: float | None = None,
     adaptive: bool = False,
+    teachers: int | None = None,
     **settings: Any,
 ) -> Mechanism:
     """`calibrated` for a mechanism of this package: "label 600 items at (2, 1e-6)".
@@ -87,7 +90,7 @@ def fitted(
     The noise is `sigma`, and `rho` for StableVoting. ConfidentGNMax takes sigma_threshold = ratio * sigma unless that is among
     the settings. StableVoting has the rounds' failures and the conversion share the budget's delta: of a few splits the one is
     kept that lets the narrowest gaps pass, unless failure_delta (of one round) is among the settings. Nothing but configuration
-    is looked at.
+    is looked at. Where `teachers` is stated and the budget leaves little but noise, it says so: a `PoorOutlook` warning.
 
     Args:
         member: a class, or its kind or name.
@@ -96,6 +99,7 @@ def fitted(
         ratio: of the two noises of ConfidentGNMax; None for 2.
         adaptive: whether StableVoting is priced by the adaptive programme in the true order of its steps, which takes seconds to
             minutes and saves a little noise. A ledger prices for any order, a little more than `budget`, and refuses such a plan.
+        teachers: how many teachers vote, which is public; None where it is not known yet.
         settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what is sought.
 
     Raises:
@@ -105,6 +109,8 @@ def fitted(
         InvalidMechanism: the settings are not fields of the mechanism, or are outside their domain.
     """
     kind, budget = _member(member), checked_budget(budget)
+    if teachers is not None and "teachers" in kind.model_fields:
+        settings = {**settings, "teachers": teachers}
     if (sought := knob_of(kind).field) in settings:
         raise InvalidRequest(f"{sought} is what fitted finds for the budget: leave it out, or make {kind.__name__} with it")
     if ratio is not None and (kind is not ConfidentGNMax or "sigma_threshold" in settings):
@@ -113,8 +119,16 @@ def fitted(
         raise InvalidRequest("adaptive=True is for StableVoting: the other mechanisms have an exact composition already")
     if adaptive and budget.form != "approximate":
         raise InvalidRequest("adaptive=True finds an epsilon at a delta: give the budget as Budget(epsilon=, delta=)")
-    if kind is not StableVoting:
-        return calibrated(_by_sigma(kind, 2.0 if ratio is None else ratio, settings), budget, rounds=rounds, bracket=_SIGMAS)
+    if kind is StableVoting:
+        found = _stable(budget, rounds, settings, adaptive=adaptive)
+    else:
+        found = calibrated(_by_sigma(kind, 2.0 if ratio is None else ratio, settings), budget, rounds=rounds, bracket=_SIGMAS)
+    if teachers is not None and not (expected := outlook(found, teachers=teachers)).works:
+        warnings.warn(f"this budget leaves little but noise. {expected}", PoorOutlook, stacklevel=2)
+    return found
+
+
+def _stable(budget: acc.Budget, rounds: int, settings: dict[str, Any], *, adaptive: bool) -> Mechanism:
     rest = settings if "failure_delta" in settings else {**settings, "failure_delta": _failure(budget, _checked(rounds))}
     found = calibrated(lambda rho: StableVoting(**rest, rho=rho), budget, rounds=rounds, bracket=_RHOS)
     assert isinstance(found, StableVoting)

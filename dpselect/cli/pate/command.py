@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
@@ -20,10 +22,11 @@ from accounting.budget.remaining import left_in_words
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
 from dpselect.cli.guarantee import finite, rounded_up
-from dpselect.cli.guard import FAILED, Note, printable
+from dpselect.cli.guard import FAILED, Note, Terminated, printable
 from dpselect.cli.pate.request import Kind, PateAnswer, PateRequest, labelled
-from dpselect.pate.ballots.ballots import Missing
+from dpselect.pate.ballots.ballots import Ballots, Missing
 from dpselect.pate.labelling import ProgressCallback, Spool
+from dpselect.pate.outlook import Outlook
 
 _CUSTOMARY_DELTA = 1e-6
 _SETTINGS = ("sigma", "threshold", "sigma_threshold", "tau", "rho", "failure_delta", "kbar")
@@ -69,13 +72,15 @@ def pate(
     resume: Annotated[
         bool, Option("--resume", help="Continue a job that was interrupted. Nothing is charged or drawn twice.")
     ] = False,
+    anyway: Annotated[bool, Option("--anyway", help="Label although the noise leaves little of the votes.")] = False,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
     """Label public items by the votes of teachers, and tell the price.
 
     Each round is one item. A budget (--epsilon and --delta) is that of all rounds together; without one, the noise of a round is
-    stated. The guarantee protects one private record, which changes one teacher's ballots in all rounds.
+    stated. The guarantee protects one private record, which changes one teacher's ballots in all rounds. What the noise does to a
+    unanimous label, and to one without votes, is said before anything is charged.
     """
     stated = locals()
     request = PateRequest(
@@ -84,8 +89,9 @@ def pate(
         budget=_budget(epsilon, delta),
         pay="spent" if pay_for_what_came_out else "curve",
     )
-    with _kept(request), labelling() as progress:
-        answer = labelled(request, progress)
+    announce = None if json else _announce
+    with _kept(request), _terminable(), labelling() as progress:
+        answer = labelled(request, progress, announce)
     told = _facts_of(answer, delta)
     try:
         out.emit(out.json_text(told) + "\n" if json else _shown(told))
@@ -94,8 +100,43 @@ def pate(
             f"{error}; the labels lie in {str(output)!r} and are paid for under the keys {answer.job.key}/..."
         ) from None
     if answer.progress.stopped is not None:
-        echo(f"error: {printable(answer.progress.stopped)}", err=True)
+        echo(f"error: {printable(_stopped(answer))}", err=True)
         raise Exit(FAILED)
+
+
+def _announce(ballots: Ballots, expected: Outlook) -> None:
+    """Two lines before the first charge."""
+    axes = f"{ballots.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels"
+    out.emit(f"{axes}; {expected}\n\n")
+
+
+def _stopped(answer: PateAnswer) -> str:
+    """A job that ran out of budget on the way: what it has charged and written."""
+    done, job = answer.progress.rounds, answer.job
+    written = (
+        f"{done} of {job.rounds} rounds are labelled, charged and in {answer.request.output}" if done else "nothing was charged"
+    )
+    return (
+        f"the budget was spent meanwhile: {written}; the other {job.rounds - done} were neither charged nor drawn. Raise the "
+        f"budget of dataset={answer.payer.dataset!r} and give --resume to label them"
+    )
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a job as Ctrl-C does: with a line that says where it stands."""
+
+    def end(*_: object) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -149,6 +190,14 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
             "labelled": done.rounds,
             "answered": done.answered,
             "abstained": done.rounds - done.answered,
+        },
+        "outlook": {
+            "noise": answer.outlook.noise,
+            "threshold": answer.outlook.threshold,
+            "unanimous_label": answer.outlook.unanimous,
+            "label_without_votes": answer.outlook.unvoted,
+            "wrong_labels_an_item": answer.outlook.wrong_labels,
+            "works": answer.outlook.works,
         },
         "guarantee": {"relation": job.mechanism.relation, "epsilon": finite(epsilon), "delta": at},
         "mechanism": json.loads(job.mechanism.to_json()),

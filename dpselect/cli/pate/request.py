@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from accounting import Budget, Ledger
 from accounting.files import require_new
@@ -59,6 +59,7 @@ class PateRequest:
     period: str | None = None
     key: str | None = None
     resume: bool = False
+    anyway: bool = False
     pay: Pay = "curve"
 
     @property
@@ -83,24 +84,68 @@ class PateAnswer:
 
     request: PateRequest
     job: Job
+    outlook: pate.Outlook
     progress: Progress
     payer: Payer
 
 
-def labelled(request: PateRequest, progress: ProgressCallback | None = None) -> PateAnswer:
-    """Label the rounds, or what is left of them, and write the labels."""
+def labelled(
+    request: PateRequest,
+    progress: ProgressCallback | None = None,
+    announce: Callable[[Ballots, pate.Outlook], None] | None = None,
+) -> PateAnswer:
+    """Label the rounds, or what is left of them, and write the labels. `announce` is called before anything is charged."""
     check_format(request.output)
     _check_payer(request)
     votes = read_votes(request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing)
     mechanism = _mechanism(request, votes.ballots)
     ballots = _fit(votes, mechanism, request)
     _check_start(request)
+    expected = pate.outlook(mechanism, teachers=ballots.teachers)
+    if not (expected.works or request.anyway or request.resume):
+        raise InvalidRequest(_hopeless(request, ballots, expected))
+    if announce is not None:
+        announce(ballots, expected)
     with Spool.held(request.folder):
-        return _run(request, votes, ballots, ballots.settled(mechanism), progress)
+        return _run(request, votes, ballots, ballots.settled(mechanism), expected, progress)
+
+
+def _hopeless(request: PateRequest, ballots: Ballots, expected: pate.Outlook) -> str:
+    """What would be bought, and what else could be done."""
+    remedy = "state less noise"
+    if request.budget is not None:
+        fitting = _rounds_that_work(request, ballots)
+        fewer = f"label at most {fitting} rounds" if fitting else "no number of rounds works at this budget"
+        remedy = f"{fewer}, raise --epsilon, or train more teachers (`dpselect plan --pate`)"
+    described = str(expected).replace("\n", "; ")
+    return (
+        f"--mechanism {request.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
+        f"teachers: {described}. Remedy: {remedy}; --anyway labels them all the same"
+    )
+
+
+def _rounds_that_work(request: PateRequest, ballots: Ballots) -> int:
+    """The most rounds, up to 1 in 100, of which the outlook is no longer poor; 0 if there are none."""
+    member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels}
+
+    def works(rounds: int) -> bool:
+        fitting = pate.fitted(member, cast(Budget, request.budget), rounds=rounds, **settings)
+        return pate.outlook(fitting, teachers=ballots.teachers).works
+
+    low, high = 0, ballots.rounds
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        low, high = (middle, high) if works(middle) else (low, middle)
+    return low
 
 
 def _run(
-    request: PateRequest, votes: VotesFile, ballots: Ballots, mechanism: Mechanism, progress: ProgressCallback | None
+    request: PateRequest,
+    votes: VotesFile,
+    ballots: Ballots,
+    mechanism: Mechanism,
+    expected: pate.Outlook,
+    progress: ProgressCallback | None,
 ) -> PateAnswer:
     _check_start(request)  # again, now that nobody else can begin
     with _payer(request, mechanism, ballots.rounds) as payer:
@@ -121,7 +166,7 @@ def _run(
         done = Labelling(spool, payer, ballots).run(progress)
         if done.rounds:
             write_output(request.output, finished(spool, done.rounds), ballots.names, request.record)
-        return PateAnswer(request, job, done, payer)
+        return PateAnswer(request, job, expected, done, payer)
 
 
 def _check_start(request: PateRequest) -> None:

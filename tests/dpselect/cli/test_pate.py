@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,7 +133,7 @@ def test_formats_of_labels(label: Run, run: Run, tmp_path: Path) -> None:
     assert [json.loads(row["labels"]) for row in rows][:3] == [["a"], ["b"], ["c, d"]]
     assert _labels(tmp_path / "o.jsonl")[3] == ["e"]
     flags = ("--mechanism", "confident", "--sigma", 1, "--sigma-threshold", 1, "--threshold", 90)
-    result = run("pate", tmp_path / "v.npz", "--output", tmp_path / "none.npz", *flags)
+    result = run("pate", tmp_path / "v.npz", "--output", tmp_path / "none.npz", *flags, "--anyway")
     assert "0 answered, 7 abstained" in " ".join(result.stdout.split())
     with np.load(tmp_path / "none.npz", allow_pickle=False) as file:
         assert file["labels"].tolist() == [[-1]] * 7
@@ -379,3 +381,97 @@ def test_resealed_files_are_refused(label: Run, votes: Path, tmp_path: Path, nam
     assert result.exit_code in (1, 2)
     assert "internal" not in result.stderr
     assert name in result.stderr or "were changed" in result.stderr
+
+
+def test_axes_and_chances_come_before_the_charge(label: Run, votes: Path, tmp_path: Path) -> None:
+    """Two lines: how much is labelled, and what the noise does; as text and, under the same numbers, as JSON."""
+    first, second = label(votes).stdout.splitlines()[:2]
+    assert first == "7 rounds x 50 teachers x 4 labels; noise of 1 votes"
+    assert second.startswith("a unanimous label is released with probability 1, one without votes with ")
+    (tmp_path / "labels.jsonl").unlink()
+    told = json.loads(label(votes, "--resume", "--json").stdout)["outlook"]
+    assert told["unanimous_label"] == pytest.approx(1.0)
+    assert told["works"] is True
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("tau", "--tau", 1, "--epsilon", 1, "--delta", 1e-6),
+        ("binary", "--sigma", 13),
+        ("stable", "--epsilon", 4, "--delta", 1e-6),
+        ("confident", "--sigma", 1, "--sigma-threshold", 1, "--threshold", 51),
+    ],
+)
+def test_a_job_that_cannot_work_is_refused_before_it_is_charged(
+    run: Run, votes: Path, tmp_path: Path, flags: tuple[object, ...]
+) -> None:
+    """Noise above half the threshold, or a unanimous label that fails every other time: refused, unless asked for anyway."""
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("teachers", acc.Budget(rho=1e4, delta=0.5), "replace_one")
+    arguments = ("pate", votes, "--output", tmp_path / "o.csv", "--ledger", url, "--dataset", "teachers", "--mechanism", *flags)
+    refused = run(*arguments)
+    assert refused.exit_code == 2
+    assert "--anyway" in refused.stderr
+    assert not (tmp_path / "o.csv.job").exists()
+    with acc.Ledger.open(url) as ledger:
+        assert list(ledger.entries("teachers")) == []
+    assert run(*arguments, "--anyway").exit_code == 0
+
+
+def test_the_rounds_that_would_work_are_named(run: Run, votes: Path, tmp_path: Path) -> None:
+    """The remedy of a refusal is true: so many rounds are labelled at the same budget, and twice as many are not."""
+    flags = ("--mechanism", "tau", "--tau", 1, "--epsilon", 1, "--delta", 1e-6)
+    refused = run("pate", votes, "--output", tmp_path / "o.csv", *flags)
+    assert refused.exit_code == 2
+    found = re.search(r"label at most (\d+) rounds", refused.stderr)
+    assert found is not None
+    rounds = int(found[1])
+    assert 1 <= rounds < ROUNDS
+    for count, status in ((rounds, 0), (min(2 * rounds, ROUNDS), 2)):
+        np.savez(tmp_path / f"{count}.npz", votes=BALLOTS[:count])
+        assert run("pate", tmp_path / f"{count}.npz", "--output", tmp_path / f"{count}.csv", *flags).exit_code == status
+
+
+def test_a_job_that_runs_out_of_budget_says_what_it_has(
+    label: Run, votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else spends the budget meanwhile: what is charged and written is told, and that nothing else is."""
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    curve = dps.pate.GNMax(sigma=1.0, labels=LABELS).curve
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("teachers", acc.Budget(rho=7.5 * curve.rho), "replace_one")
+    select = dps.pate.GNMax.select_many
+
+    def spend_and_select(self: dps.pate.GNMax, *arguments: object) -> object:
+        with acc.Ledger.open(url) as ledger:
+            if len(list(ledger.entries("teachers"))) < 3:
+                ledger.charge("teachers", self, count=3)
+        return select(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dps.pate.GNMax, "select_many", spend_and_select)
+    result = label(votes, "--ledger", url, "--dataset", "teachers", "--batch-size", 3)
+    assert result.exit_code == 1
+    assert "3 of 7 rounds are labelled, charged and in" in result.stderr
+    assert "the other 4 were neither charged nor drawn" in result.stderr
+    assert "othing was charged" not in result.stderr
+    assert _labels(tmp_path / "labels.jsonl") == WINNERS[:3]
+
+
+def test_a_signal_to_terminate_explains_resume(label: Run, votes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM ends the job with status 143 and the line that an interrupt has; --resume goes on, and the handler is restored."""
+    before, select = signal.getsignal(signal.SIGTERM), dps.pate.GNMax.select_many
+
+    def end_the_process(self: dps.pate.GNMax, *arguments: object) -> object:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return select(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dps.pate.GNMax, "select_many", end_the_process)
+    result = label(votes, "--batch-size", 3)
+    assert result.exit_code == 143
+    assert "terminated" in result.stderr
+    assert "--resume goes on" in result.stderr
+    assert signal.getsignal(signal.SIGTERM) is before
+    monkeypatch.undo()
+    assert label(votes, "--batch-size", 3, "--resume").exit_code == 0

@@ -1,0 +1,305 @@
+"""Will labelling work? What can be said of it before a vote is cast: from public numbers, and from votes that are made up.
+
+`outlook` needs the mechanism and the number of teachers. `predicted` gives the labels and the F1 to expect of votes whose true
+labels are known: made up by `simulated`, or cast on public items whose labels are known. Nothing here is random beyond a seed,
+nothing is released and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
+
+from accounting.arguments import checked_integer
+from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import Mechanism
+from dpselect.noise import argmax_probabilities_many, by_name
+from dpselect.pate.ballots.ballots import Ballots, Vote
+from dpselect.pate.voting.binary_voting import LevelVote
+from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
+from dpselect.pate.voting.stable_voting import StableVoting
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+_CELLS = 20_000_000  # votes made up at a time
+_FEWEST, _MOST = 20, 400  # items that are made up
+_GAUSSIAN = by_name("gaussian")
+
+
+class PoorOutlook(UserWarning):
+    """Labels would be noise: see `Outlook.works`."""
+
+
+@final
+@dataclass(frozen=True)
+class Outlook:
+    """What a mechanism does with the two clearest votes there are. All of it is public: it follows from configuration alone.
+
+    Attributes:
+        noise: standard deviation of the noise that decides whether something is released, in votes.
+        threshold: what a noisy count has to exceed, in votes; None where counts compete with each other instead.
+        unanimous: the chance that a label is released that every teacher votes for, in a round where nobody votes otherwise.
+        unvoted: the chance that a given label is released that no teacher votes for, in the same round.
+        labels: how many labels there are.
+    """
+
+    noise: float
+    threshold: float | None
+    unanimous: float
+    unvoted: float
+    labels: int
+
+    @property
+    def wrong_labels(self) -> float:
+        """Labels an item to expect that no teacher votes for."""
+        return (self.labels - 1) * self.unvoted
+
+    @property
+    def works(self) -> bool:
+        """Whether a unanimous label is released in half of the rounds, by noise of at most half the threshold."""
+        return self.unanimous >= 0.5 and (self.threshold is None or self.noise <= self.threshold / 2)
+
+    def __str__(self) -> str:
+        against = "" if self.threshold is None else f" against a threshold of {self.threshold:.4g}"
+        return (
+            f"noise of {self.noise:.3g} votes{against}\n"
+            f"a unanimous label is released with probability {self.unanimous:.3g}, one without votes with {self.unvoted:.3g}: "
+            f"{self.wrong_labels:.3g} wrong labels an item"
+        )
+
+
+def outlook(mechanism: Mechanism, *, teachers: int) -> Outlook:
+    """What `mechanism` does with a unanimous vote of this many teachers. Exact up to quadrature.
+
+    Args:
+        mechanism: one of `dpselect.pate`.
+        teachers: how many teachers vote, >= 1; a public number.
+
+    Raises:
+        InvalidRequest: the mechanism does not count votes, or `teachers` is not an integer >= 1.
+        InvalidBallots: the mechanism is configured for another number of teachers.
+    """
+    teachers = checked_integer("teachers", teachers, "how many teachers vote", error=InvalidRequest)
+    settled = _vote(mechanism).with_teachers(teachers)
+    counts = np.zeros((1, settled.labels), dtype=np.int64)
+    counts[0, 0] = teachers
+    chances = _chances(settled, counts)[0]
+    unvoted = float(chances[1:].mean()) if settled.labels > 1 else 0.0
+    return Outlook(*_decision(settled), float(chances[0]), unvoted, settled.labels)
+
+
+@final
+@dataclass(frozen=True)
+class Prediction:
+    """What to expect of rounds like these, on average over the noise, which is not drawn.
+
+    Attributes:
+        labels: released labels an item.
+        right: those of them that are true.
+        true: labels that are true of an item.
+        answered: the share of items with at least one released label, of a mechanism that may stay silent; 1 for another one.
+    """
+
+    labels: float
+    right: float
+    true: float
+    answered: float
+
+    @property
+    def f1(self) -> float:
+        """Micro-F1 of expectations: twice the right labels over those released and those true."""
+        together = self.labels + self.true
+        return 2 * self.right / together if together else 0.0
+
+
+def predicted(mechanism: Mechanism, ballots: Ballots, truth: ArrayLike) -> Prediction:
+    """The labels and the F1 to expect of a mechanism on votes whose true labels are known.
+
+    The answer is as private as the votes are. For planning, make votes up (`simulated`) or use teachers of public data.
+
+    Args:
+        mechanism: one of `dpselect.pate`.
+        ballots: cut as the mechanism needs it.
+        truth: (rounds, labels) whether a label is true of an item.
+
+    Raises:
+        InvalidRequest: the mechanism does not count votes, or `truth` has another shape than the counts.
+        InvalidBallots: the mechanism's guarantee does not cover the ballots.
+    """
+    settled = _vote(mechanism)
+    ballots.check(settled)
+    true = np.asarray(truth, dtype=np.bool_)
+    if true.shape != ballots.counts.shape:
+        raise InvalidRequest(f"truth has shape {true.shape} and the counts have {ballots.counts.shape}: one row for every round")
+    return prediction(settled.with_teachers(ballots.teachers), np.asarray(ballots.counts, dtype=np.int64), true)
+
+
+def prediction(mechanism: Vote, counts: NDArray[np.int64], true: Flags) -> Prediction:
+    """`predicted` for counts that are known to be the mechanism's."""
+    chances = _chances(mechanism, counts)
+    answered = 1.0
+    if isinstance(mechanism, ConfidentGNMax):
+        answered = float(chances.sum(axis=1).mean())
+    elif isinstance(mechanism, StableVoting):
+        answered = float(chances.max(axis=1).mean())
+    items = len(counts)
+    return Prediction(float(chances.sum()) / items, float(chances[true].sum()) / items, float(true.sum()) / items, answered)
+
+
+@final
+class VotesModel(Frozen):
+    """Teachers and labels in public numbers, from which votes are made up for planning.
+
+    A true label is voted for by a share of the teachers whose mean is `agreement`; what it is for one item and label follows a
+    Beta distribution, because some labels are easier than others. Stray votes are spread over the other labels likewise.
+
+    Args:
+        teachers: how many, >= 1.
+        labels: how many there are, >= 2.
+        votes_per_item: labels that are true of an item on average, from above 0 to `labels`.
+        agreement: the share of teachers who vote for a true label, in (0, 1).
+        stray_votes: votes of a ballot for labels that are not true, on average; None for 2 (1 - agreement) votes_per_item.
+        correlation: of two teachers' votes on one label, in [0, 1); 0 where all labels are equally hard. Between .14 and .44 for
+            true labels on five public data sets.
+        stray_correlation: the same for labels that are not true; None for `correlation`.
+    """
+
+    error_class = InvalidRequest
+    teachers: Count = Field(description="an integer >= 1")
+    labels: Count = Field(ge=2, description="an integer >= 2")
+    votes_per_item: Positive = Field(description="a number above 0, at most the number of labels")
+    agreement: Real = Field(gt=0, lt=1, description="a share above 0 and below 1")
+    stray_votes: NonNegative | None = Field(default=None, description="a number of votes >= 0, or None")
+    correlation: Real = Field(default=0.25, ge=0, lt=1, description="a number from 0 to below 1")
+    stray_correlation: Annotated[Real, Field(ge=0, lt=1)] | None = Field(default=None, description="a number from 0 to below 1")
+
+    @property
+    def stray_share(self) -> float:
+        """The share of teachers who vote for a label that is not true."""
+        usual = 2 * (1 - self.agreement) * self.votes_per_item
+        votes = usual if self.stray_votes is None else self.stray_votes
+        return min(votes / max(self.labels - self.votes_per_item, 1.0), 0.95)
+
+
+@final
+@dataclass(frozen=True)
+class SimulatedVotes:
+    """Votes that were made up, and what is true of their items. Public.
+
+    Attributes:
+        ballots: of `items` rounds; ballots may hold any number of votes.
+        truth: (items, labels).
+    """
+
+    ballots: Ballots
+    truth: Flags
+
+
+def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> SimulatedVotes:
+    """Votes as `model` describes them, for planning. The seed makes a plan repeatable; nothing is released.
+
+    Args:
+        model: public numbers.
+        items: how many rounds, >= 1; None for 20 to 400, fewer where there are many teachers and labels.
+        seed: of NumPy's generator.
+
+    Raises:
+        InvalidRequest: more labels are true of an item than there are.
+    """
+    if model.votes_per_item > model.labels:
+        raise InvalidRequest(f"votes_per_item={model.votes_per_item:g} is more than labels={model.labels}: give at most that")
+    fitting = int(np.clip(_CELLS // (model.teachers * model.labels), _FEWEST, _MOST))
+    count = fitting if items is None else checked_integer("items", items, "how many items are made up", error=InvalidRequest)
+    rng = np.random.default_rng(seed)
+    truth = _true_labels(model, count, rng)
+    stray = model.correlation if model.stray_correlation is None else model.stray_correlation
+    agreeing = _shares(rng, model.agreement, model.correlation, truth.shape)
+    shares = np.where(truth, agreeing, _shares(rng, model.stray_share, stray, truth.shape))
+    votes = np.stack([rng.random((model.teachers, model.labels)) < share for share in shares])
+    return SimulatedVotes(Ballots(votes, missing="allow"), truth)
+
+
+def simulated_choices(model: VotesModel, *, items: int = _MOST, seed: int = 0) -> tuple[NDArray[np.int64], Flags]:
+    """(items, labels) counts of teachers who vote once each, and which label is right: for GNMax and ConfidentGNMax."""
+    rng = np.random.default_rng(seed)
+    right = rng.integers(model.labels, size=items)
+    truth = np.zeros((items, model.labels), dtype=np.bool_)
+    truth[np.arange(items), right] = True
+    agreeing = _shares(rng, model.agreement, model.correlation, (items, 1))
+    others = np.where(truth, 0.0, rng.gamma(_beta_total(model.correlation) / (model.labels - 1), size=truth.shape) + 1e-12)
+    chances = np.where(truth, agreeing, (1 - agreeing) * others / others.sum(axis=1, keepdims=True))
+    return np.asarray(rng.multinomial(model.teachers, chances), dtype=np.int64), truth
+
+
+def _true_labels(model: VotesModel, items: int, rng: np.random.Generator) -> Flags:
+    """(items, labels): every item has the mean number of true labels, rounded up or down at random."""
+    sizes = math.floor(model.votes_per_item) + (rng.random(items) < model.votes_per_item % 1)
+    ranks = np.argsort(rng.random((items, model.labels)), axis=1).argsort(axis=1)
+    return np.asarray(ranks < sizes[:, None])
+
+
+def _shares(rng: np.random.Generator, mean: float, correlation: float, shape: tuple[int, ...]) -> Floats:
+    if mean in (0.0, 1.0) or correlation == 0:
+        return np.full(shape, mean)
+    total = _beta_total(correlation)
+    return rng.beta(mean * total, (1 - mean) * total, size=shape)
+
+
+def _beta_total(correlation: float) -> float:
+    """The two parameters of the Beta distribution together: its variance is mean * (1 - mean) * correlation."""
+    return (1 - correlation) / max(correlation, 1e-9)
+
+
+def _vote(mechanism: Mechanism) -> Vote:
+    if not isinstance(mechanism, Vote):
+        raise InvalidRequest("a mechanism on votes is needed, pate.GNMax(sigma=40, labels=10) for example")
+    return mechanism
+
+
+def _decision(mechanism: Vote) -> tuple[float, float | None]:
+    """The noise, and the threshold that it is held against."""
+    if isinstance(mechanism, LevelVote):
+        return mechanism.sigma, mechanism._level
+    if isinstance(mechanism, ConfidentGNMax):
+        return mechanism.sigma_threshold, mechanism.threshold
+    if isinstance(mechanism, StableVoting):
+        rule = mechanism.stable.rule
+        return rule.scale, rule.least_gap(0.5)
+    return float(mechanism.sigma), None  # type: ignore[attr-defined]  # of GNMax
+
+
+def _chances(mechanism: Vote, counts: NDArray[np.int64]) -> Floats:
+    """(rounds, labels) the exact chance that a label is released."""
+    if isinstance(mechanism, LevelVote):
+        with np.errstate(over="ignore"):
+            return np.asarray(_GAUSSIAN.sf((mechanism._level - counts) / mechanism.sigma), dtype=np.float64)
+    if isinstance(mechanism, StableVoting):
+        return _stable_chances(mechanism, counts)
+    behind = counts - counts.max(axis=1, keepdims=True)
+    sigma = mechanism.sigma  # type: ignore[attr-defined]  # of GNMax and ConfidentGNMax
+    winners = argmax_probabilities_many(_GAUSSIAN, sigma, behind.astype(np.float64))
+    if not isinstance(mechanism, ConfidentGNMax):
+        return winners
+    passes = _GAUSSIAN.sf((mechanism.threshold - counts.max(axis=1)) / mechanism.sigma_threshold)
+    return np.asarray(winners * passes[:, None], dtype=np.float64)
+
+
+def _stable_chances(mechanism: StableVoting, counts: NDArray[np.int64]) -> Floats:
+    """A label is released where the chosen number of labels reaches it and its gap passes."""
+    stable = mechanism.stable
+    order = np.argsort(-counts, axis=1, kind="stable")
+    ranked = np.take_along_axis(counts, order, axis=1).astype(np.float64)
+    gaps = -np.diff(ranked, axis=1, append=0.0)[:, : stable.kbar]
+    passed = np.array([stable.rank_law(row) * stable.rule.pass_probability(row) for row in gaps])
+    reached = np.zeros(counts.shape)
+    reached[:, : passed.shape[1]] = np.cumsum(passed[:, ::-1], axis=1)[:, ::-1]
+    chances = np.zeros(counts.shape)
+    np.put_along_axis(chances, order, reached, axis=1)
+    return chances

@@ -1,0 +1,126 @@
+"""What is said before labels are paid for: exact chances, and what to expect of votes whose true labels are known."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import accounting as acc
+from dpselect import pate
+
+BUDGET = acc.Budget(epsilon=8.0, delta=1e-6)
+MODEL = pate.VotesModel(teachers=60, labels=8, votes_per_item=1.5, agreement=0.7)
+
+
+def test_level_votes_pass_with_the_chance_of_their_noise() -> None:
+    """A unanimous label passes a threshold with the Gaussian's chance, one without votes with its complement at half."""
+    found = pate.outlook(pate.TauVoting(tau=3, sigma=147.0, labels=100), teachers=200)
+    assert (found.noise, found.threshold) == (147.0, 100.0)
+    assert found.unanimous == pytest.approx(norm.sf(-100 / 147))
+    assert found.unvoted == pytest.approx(norm.sf(100 / 147))
+    assert found.wrong_labels == pytest.approx(99 * norm.sf(100 / 147))
+    assert not found.works
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "works"),
+    [
+        (pate.BinaryVoting(sigma=25.0, labels=3), True),
+        (pate.BinaryVoting(sigma=25.1, labels=3), False),
+        (pate.BinaryVoting(sigma=5.0, labels=3, threshold=101.0), False),
+        (pate.GNMax(sigma=40.0, labels=10), True),
+        (pate.GNMax(sigma=4000.0, labels=10), False),
+        (pate.ConfidentGNMax(sigma=4.0, sigma_threshold=31.0, threshold=60.0, labels=3), False),
+        (pate.ConfidentGNMax(sigma=4.0, sigma_threshold=29.0, threshold=60.0, labels=3), True),
+        (pate.StableVoting(rho=0.01, failure_delta=1e-9, labels=5), False),
+        (pate.StableVoting(rho=0.1, failure_delta=1e-9, labels=5), True),
+    ],
+)
+def test_what_works(mechanism: Any, works: bool) -> None:
+    """Noise of at most half the threshold, and a unanimous label that is released in half of the rounds, of 100 teachers."""
+    assert pate.outlook(mechanism, teachers=100).works is works
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pate.GNMax(sigma=6.0, labels=4),
+        pate.ConfidentGNMax(sigma=6.0, sigma_threshold=9.0, threshold=10.0, labels=4),
+        pate.BinaryVoting(sigma=6.0, labels=4),
+        pate.StableVoting(rho=0.3, failure_delta=0.01, labels=4, kbar=3),
+    ],
+)
+def test_chances_are_those_of_the_law(mechanism: Any) -> None:
+    """Labels and right labels to expect are sums over the mechanism's exact law, round by round."""
+    counts = np.array([[11, 3, 2, 4], [6, 6, 5, 3], [0, 20, 0, 0]])
+    truth = np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=bool)
+    ballots = pate.Ballots(counts, teachers=20)
+    labels = right = 0.0
+    for row in range(3):
+        for outcome, chance in mechanism.probabilities(ballots[row : row + 1]).items():
+            chosen = {outcome} if isinstance(outcome, int) else set(outcome)
+            labels += chance * len(chosen) / 3
+            right += chance * sum(bool(truth[row, label]) for label in chosen) / 3
+    found = pate.predicted(mechanism, ballots, truth)
+    assert found.labels == pytest.approx(labels, rel=1e-6)
+    assert found.right == pytest.approx(right, rel=1e-6)
+    assert found.f1 == pytest.approx(2 * right / (labels + 5 / 3), rel=1e-6)
+
+
+def test_predicted_agrees_with_what_is_drawn() -> None:
+    """F1 and labels an item of draws lie around the prediction: five standard deviations of the labels, a chance below 1e-6."""
+    votes = pate.simulated(MODEL, items=400)
+    mechanism = pate.TauVoting(tau=2, sigma=12.0, labels=8)
+    ballots = votes.ballots.cut(2)
+    expected = pate.predicted(mechanism, ballots, votes.truth)
+    drawn = mechanism.select_many(ballots, rng=np.random.default_rng(1))
+    released = sum(int((row >= 0).sum()) for row in drawn.indices) / 400
+    # Each of 3,200 labels is an independent coin: its variance is at most a quarter.
+    assert abs(released - expected.labels) < 5 * np.sqrt(3200 / 4) / 400
+
+
+def test_simulated_votes_have_the_stated_means() -> None:
+    """Labels an item, agreement, stray votes and their correlation are those of the model, which a seed repeats."""
+    model = pate.VotesModel(teachers=300, labels=40, votes_per_item=2.5, agreement=0.6, stray_votes=3.0, correlation=0.2)
+    votes = pate.simulated(model, items=1000)
+    shares = votes.ballots.counts / 300
+    assert votes.truth.sum(axis=1).mean() == pytest.approx(2.5, abs=0.1)
+    assert shares[votes.truth].mean() == pytest.approx(0.6, abs=0.03)
+    assert shares[~votes.truth].sum() / 1000 == pytest.approx(3.0, abs=0.15)
+    assert shares[votes.truth].var() == pytest.approx(0.6 * 0.4 * 0.2, rel=0.15)
+    assert np.array_equal(pate.simulated(model, items=1000).ballots.counts, votes.ballots.counts)
+    alike = pate.simulated(model.model_copy(update={"correlation": 0.0}), items=200)
+    assert (alike.ballots.counts / 300)[alike.truth].std() < 0.04
+
+
+def test_a_budget_that_leaves_noise_is_warned_of() -> None:
+    """`fitted` with the number of teachers says in two lines what the noise does, where it leaves little; else it is silent."""
+    with pytest.warns(pate.PoorOutlook, match=r"against a threshold of 100\na unanimous label"):
+        mechanism = pate.fitted(pate.TauVoting, BUDGET, rounds=10_000, tau=3, labels=100, teachers=200)
+    assert mechanism.teachers == 200  # type: ignore[attr-defined]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pate.fitted(pate.GNMax, BUDGET, rounds=100, labels=10, teachers=200).kind == "gnmax"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: pate.outlook(pate.GNMax(sigma=1.0, labels=3), teachers=0),
+        lambda: pate.outlook(acc.PureDP(epsilon=1.0), teachers=3),  # type: ignore[arg-type]
+        lambda: pate.outlook(pate.BinaryVoting(sigma=1.0, labels=3, teachers=4), teachers=3),
+        lambda: pate.VotesModel(teachers=3, labels=1, votes_per_item=1, agreement=0.5),
+        lambda: pate.VotesModel(teachers=3, labels=4, votes_per_item=1, agreement=1.0),
+        lambda: pate.VotesModel(teachers=3, labels=4, votes_per_item=1, agreement=0.5, correlation=1.0),
+        lambda: pate.simulated(pate.VotesModel(teachers=3, labels=4, votes_per_item=5, agreement=0.5)),
+        lambda: pate.predicted(pate.GNMax(sigma=1.0, labels=2), pate.Ballots([[1, 2]], teachers=3), [[True]]),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(ask: Any) -> None:
+    """Every refusal is one of the library's errors."""
+    with pytest.raises(acc.AccountingError):
+        ask()
