@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, final
+from functools import cached_property
+from typing import Literal, Self, final
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.base import Floats, Undoubted
@@ -17,28 +18,42 @@ from accounting.frozen import Count, Positive
 _CELLS = 256
 _PAD = 16 * 2.0**-52  # of the larger term: two logarithms, good to a few ulps each, are subtracted
 _LEAST_SHIFT, _MOST_SHIFT = 1e-150, 30.0  # below, squares underflow; above, epsilon2 is as good
+_RHO_ORDERS = 1 + np.geomspace(1e-6, 1e6, 2000)
+_AT_ONCE = 64  # orders that are bounded together
+_MOST_SHARE = 0.99  # of a chance: beyond it a bound is worth nothing, and its roundings grow
 
 
 @final
 class SparseVectorDP(Undoubted):
-    """Comparisons with one noisy threshold, up to a stated number of them answered "above". Theorems V1, V8 and N7.
+    """Comparisons with one noisy threshold, up to a stated number of them answered "above". Theorems V1, V8, V10 and N7.
 
     A Laplace guarantee of epsilon1 + epsilon2, and at every order also that of the threshold's Laplace noise plus what the
-    answers add: epsilon2 at most, and if their noise is Laplace and their number stated, little where they are many.
+    answers add: epsilon2 at most, and if their noise is Laplace and their number stated, little where they are many. Where
+    they are very many, the answers alone cost less than either, whatever the threshold's noise.
 
     Args:
         epsilon1: shift of the threshold over the scale of its noise, nats, > 0.
         epsilon2: nats spent on all the answers "above" together, > 0.
         positives: how many answers "above" share epsilon2 equally, all with Laplace noise; None if that is not known.
+        alone: the most that one answer moves, up or down, over the scale of its noise, nats; None for epsilon2/positives, which
+            it is for answers that all move in one direction, and twice what it is for others.
     """
 
     kind: Literal["sparse_vector_dp"] = "sparse_vector_dp"
     epsilon1: Positive = Field(description="a finite epsilon1 > 0, in nats")
     epsilon2: Positive = Field(description="a finite epsilon2 > 0, in nats")
     positives: Count | None = Field(default=None, description="an integer >= 1, or None")
+    alone: Positive | None = Field(default=None, description="a finite number > 0 of nats, or None")
+
+    @model_validator(mode="after")
+    def _is_one_answer(self) -> Self:
+        if self.alone is not None and (self.positives is None or self.alone > self._shift):
+            raise ValueError(f"alone={self.alone:g} must come with positives and be at most epsilon2/positives")
+        return self
 
     def _rdp(self, orders: Floats) -> Floats:
-        return np.minimum(self._whole._rdp(orders), self._threshold._rdp(orders) + self._answers(orders))
+        shared = self._threshold._rdp(orders) + self._answers(orders)
+        return np.minimum(np.minimum(self._whole._rdp(orders), shared), self._without_threshold(orders))
 
     @property
     def _whole(self) -> LaplaceDP:
@@ -49,14 +64,18 @@ class SparseVectorDP(Undoubted):
         return LaplaceDP(epsilon=self.epsilon1)
 
     def _answers(self, orders: Floats) -> Floats:
-        """What all answers "above" add at each order, given the threshold. Theorem V8."""
+        """What all answers "above" add at each order once the neighbour's threshold is moved along. Theorem V8."""
         if not self._is_counted:
             return np.full_like(orders, self.epsilon2)
-        gain, loss, odds = (part[:, None] for part in self._comparisons)
-        rest = orders - 1
-        up, down = gain * rest, np.log1p(-odds * np.expm1(-loss * rest))
-        excess = (up - down + _PAD * (up + down)).max(axis=0) / rest
-        return np.minimum(self.epsilon2, self._count * excess)
+        return np.minimum(self.epsilon2, self._count * _falling(_cells(self._shift), orders - 1))
+
+    def _without_threshold(self, orders: Floats) -> Floats:
+        """What the answers cost beside one threshold for both neighbours; inf where nothing is proved. Theorem V10."""
+        if not self._is_counted:
+            return np.full_like(orders, np.inf)
+        cells = _cells(self._shift if self.alone is None else max(self.alone, _LEAST_SHIFT))
+        parts = [orders[start : start + _AT_ONCE] - 1 for start in range(0, len(orders), _AT_ONCE)]
+        return self._count * np.concatenate([np.maximum(_falling(cells, rest), _rising(cells, rest)) for rest in parts])
 
     @property
     def _is_counted(self) -> bool:
@@ -71,28 +90,22 @@ class SparseVectorDP(Undoubted):
         """Most that one answer moves, over the scale of its noise, rounded up."""
         return float(np.nextafter(self.epsilon2 / float(self.positives or 1), np.inf))
 
-    @property
-    def _comparisons(self) -> tuple[Floats, Floats, Floats]:
-        """Of each cell, bounded from above: ln S/S', ln F'/F and F/S."""
-        ends = np.linspace(0.0, self._shift, _CELLS + 1)
-        # S from the right end, S' from the left: the ratio rises with the former and falls with the latter.
-        below = np.exp(-ends[1:]) / 2
-        above = 1 - below
-        change = (-np.expm1(-ends[1:]) - np.expm1(ends[:-1] - self._shift)) / 2
-        near = -np.log1p(-np.minimum(change / above, 0.5))
-        gain = np.where(change < above / 2, near, np.log(2 * above) + self._shift - ends[:-1])
-        return gain, np.log1p(change / below), below / above
-
-    @property
+    @cached_property
     def rho(self) -> float:
-        # Both bounds over the order are largest as the order goes to 1 (C4, V8), so their minimum is too.
-        return min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self._answers_rho)]))
+        # V1's and V8's bounds over the order are largest as the order goes to 1 (C4, V8), so their minimum is too.
+        # Renyi divergence does not decrease with the order: between neighbours of a grid V10's is at most that of the larger.
+        limit = min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self._answers_rho)]))
+        if not self._is_counted:
+            return limit
+        values = self._rdp(_RHO_ORDERS)
+        between = float(np.max(values / np.append(1.0, _RHO_ORDERS[:-1])))
+        return min(limit, max(between, self.core_epsilon / float(_RHO_ORDERS[-1])))
 
     @property
     def _answers_rho(self) -> float:
         if not self._is_counted:
             return self.epsilon2
-        gain, loss, odds = self._comparisons
+        gain, loss, odds = _cells(self._shift)
         return min(self.epsilon2, self._count * float((gain - odds * loss + _PAD * (gain + odds * loss)).max()))
 
     @property
@@ -112,3 +125,40 @@ class SparseVectorDP(Undoubted):
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         return self._whole.pld(interval)
+
+
+Cells = tuple[Floats, Floats, Floats]
+
+
+def _cells(shift: float) -> Cells:
+    """(cells,) ln S/S', ln F'/F and F/S at the worst places of a comparison that becomes less likely to pass, from above.
+
+    Exchange S with S' and F with F', and they are those of one that becomes more likely: the cells of [0, shift] are the same.
+    """
+    ends = np.linspace(0.0, shift, _CELLS + 1)
+    # S from the right end, S' from the left: the ratio rises with the former and falls with the latter.
+    below = np.exp(-ends[1:]) / 2
+    above = 1 - below
+    change = (-np.expm1(-ends[1:]) - np.expm1(ends[:-1] - shift)) / 2
+    near = -np.log1p(-np.minimum(change / above, 0.5))
+    gain = np.where(change < above / 2, near, np.log(2 * above) + shift - ends[:-1])
+    return gain, np.log1p(change / below), below / above
+
+
+def _falling(cells: Cells, rest: Floats) -> Floats:
+    """(orders,) kappa over the order less 1, for an answer that may become less likely."""
+    gain, loss, odds = (part[:, None] for part in cells)
+    up, down = gain * rest, np.log1p(-odds * np.expm1(-loss * rest))
+    return np.asarray((up - down + _PAD * (up + down)).max(axis=0) / rest)
+
+
+def _rising(cells: Cells, rest: Floats) -> Floats:
+    """The same for an answer that may become more likely; inf where a run of them has no bound."""
+    gain, loss, odds = (part[:, None] for part in cells)
+    # F/S of the exchanged comparison is F'/S' of the cell's.
+    with np.errstate(over="ignore"):
+        share = odds * np.exp(loss + gain) * np.expm1(loss * rest)  # of S that the chances to fail grow by: below 1, or no bound
+    kept = np.where(share < _MOST_SHARE, 1 - share, 1.0)
+    up, down = -np.log1p(-np.minimum(share, _MOST_SHARE)), gain * rest
+    excess = up - down + _PAD * (up + down) / kept
+    return np.asarray(np.where(share < _MOST_SHARE, excess, np.inf).max(axis=0) / rest)

@@ -13,7 +13,7 @@ from accounting.curves import Composed
 from dpselect import mechanisms
 from dpselect.choose.request import TopKRequest
 from dpselect.mechanisms import Mechanism
-from dpselect.mechanisms.noise_curves import fresh_values
+from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.traits import SCALE, fields_of
 from dpselect.sensitivity import Sensitivity
 
@@ -60,10 +60,10 @@ class Counted:
         bracket = (SCALE.low * sensitivity.linf, SCALE.high * sensitivity.linf)
         if separately:
             most, charges = max(k for _, k in parts), sum(count for count, _ in parts)
-            whole = calibrate(lambda scale: fresh_values(scale, sensitivity, most, noise), budget, bracket, charges=charges)
+            whole = calibrate(lambda scale: vector(noise, scale, sensitivity, most), budget, bracket, charges=charges)
         else:
             whole = calibrate(
-                lambda scale: Composed.of([(count, fresh_values(scale, sensitivity, k, noise)) for count, k in parts]),
+                lambda scale: Composed.of([(count, vector(noise, scale, sensitivity, k)) for count, k in parts]),
                 budget,
                 bracket,
             )

@@ -1,10 +1,11 @@
-"""What the largest of noisy scores costs, for every noise. Theorems C8, C9, C10, H2, M2 and N7."""
+"""What noisy scores cost, for every noise that declares by which theorem. Theorems C8, C9, C10, H2, H10, M2, N7 and N8."""
 
 from __future__ import annotations
 
 import math
 import sys
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from accounting import BoundedRange, Curve, GaussianDP, GaussianMax, LaplaceDP, 
 from accounting.curves.profile_table import ProfileTable
 from dpselect.errors import InvalidMechanism
 from dpselect.noise import NoiseName, by_name
-from dpselect.sensitivity import Sensitivity, sqrt_up
+from dpselect.noise.base import WinnerPrice
+from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up
 
 # Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
 _FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
@@ -43,15 +45,27 @@ def rate_down(epsilon: float, span: float) -> float:
 
 def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """The index of the largest of scores + scale * noise."""
-    if noise == "gaussian":
+    price = _declared(noise)
+    if price == "gaussian":
         union = [] if candidates is None else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
-        return tighter(*union, _projection(scale, sensitivity, candidates))
+        return tighter(*union, centred_gaussian(scale, sensitivity, candidates))
     epsilon = ratio_up(sensitivity.range, scale)
-    return BoundedRange(epsilon=epsilon) if noise == "gumbel" else LaplaceDP(epsilon=epsilon)
+    return BoundedRange(epsilon=epsilon) if price == "bounded_range" else LaplaceDP(epsilon=epsilon)
+
+
+def _declared(noise: NoiseName) -> WinnerPrice:
+    """The theorem that the noise itself declares; there is no default."""
+    price = by_name(noise).winner_price
+    if price is None or price not in get_args(WinnerPrice):
+        raise InvalidMechanism(
+            f"noise={noise!r} declares no winner_price, so no theorem says what the largest of scores with it costs: prove one "
+            "and declare it in the noise's class, or use another noise"
+        )
+    return price
 
 
 def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
-    """All of scores + scale * noise, values and order included. Theorem H2."""
+    """Noise on all scores, or fresh noise on `candidates` of them: values and order included. Theorems H2, H3 and H10."""
     norms = {"gaussian": sensitivity.l2_of, "laplace": sensitivity.l1_of}
     if noise not in norms:
         raise InvalidMechanism(f"noise={noise!r} cannot show the values it was added to: use gaussian or laplace noise")
@@ -62,26 +76,50 @@ def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates:
             f"nothing bounds how far a user moves the scores in {norm}, which noise={noise!r} pays for: state {norm}= or l0= in "
             "the sensitivity, or candidates="
         )
-    ratio = ratio_up(shift, scale)
-    return GaussianDP(mu=ratio) if noise == "gaussian" else LaplaceDP(epsilon=ratio)
+    return (
+        GaussianDP(mu=ratio_up(shift, scale)) if noise == "gaussian" else _laplace_vector(shift, scale, sensitivity, candidates)
+    )
+
+
+def _laplace_vector(l1: float, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+    """As many scores as the l1 norm lets move by linf, and one that moves by what is left of it. Theorem H10."""
+    whole, rest = divmod(Fraction(l1), Fraction(sensitivity.linf))
+    moved = [number for number in (candidates, sensitivity.l0) if number is not None]
+    if moved and whole >= min(moved):  # what is left then is a rounding of l1
+        whole, rest = min(moved), Fraction(0)
+    parts: list[Curve] = [int(whole) * LaplaceDP(epsilon=ratio_up(sensitivity.linf, scale))] if whole else []
+    parts += [LaplaceDP(epsilon=ratio_up(fraction_up(rest), scale))] if rest else []
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 def shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int) -> bool:
-    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10 and H2."""
-    if noise != "laplace":
-        return noise in ("gumbel", "gaussian")
-    return sensitivity.l1_of(None) <= _times(noise, candidates, k) * sensitivity.range
+    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10, H2 and N8.
+
+    The order costs what the set does under smooth noise, unless the complement or the family of Theorem M2 makes the set cheaper.
+    """
+    law, times = by_name(noise), _times(noise, candidates, k)
+    if law.winner_price in ("bounded_range", "gaussian"):
+        return True
+    if noise == "laplace" and sensitivity.l1_of(None) <= times * sensitivity.range:
+        return True
+    family = noise == "laplace" and candidates is not None and times > 16 * math.log(candidates / _FAMILY_DELTA)
+    return law.smooth and times == k and not family
 
 
 def winners_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
     """The k largest of scores + scale * noise drawn once: with their order where `shows_order`, as a set otherwise."""
-    if noise == "gaussian":
-        return _projection(scale, sensitivity, candidates)
-    if noise == "gumbel":
+    price = _declared(noise)
+    if price == "gaussian":
+        return centred_gaussian(scale, sensitivity, candidates)
+    if price == "bounded_range":
         return k * winner_curve(noise, scale, sensitivity, candidates)
-    if noise == "laplace" and shows_order(noise, sensitivity, candidates, k):
-        return LaplaceDP(epsilon=ratio_up(sensitivity.l1_of(None), scale))
-    return _top_set(noise, scale, sensitivity, candidates, k)
+    chosen = _top_set(noise, scale, sensitivity, candidates, k)
+    if noise != "laplace" or sensitivity.l1_of(None) == math.inf:
+        return chosen
+    shown = vector(noise, scale, sensitivity, None)
+    if sensitivity.l1_of(None) <= _times(noise, candidates, k) * sensitivity.range:  # never more than the set (Theorem H10)
+        return shown
+    return tighter(shown, chosen)
 
 
 def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
@@ -116,16 +154,6 @@ def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) ->
     return tighter(whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0)))
 
 
-def fresh_values(scale: float, sensitivity: Sensitivity, k: int | None, noise: NoiseName = "laplace") -> Curve:
-    """Fresh noise on the scores of at most k candidates that are released already; k None for any number. Theorem H3."""
-    whole = vector(noise, scale, sensitivity, k)
-    moved = [number for number in (k, sensitivity.l0) if number is not None]
-    if not isinstance(whole, LaplaceDP) or not moved:
-        return whole
-    one_by_one = min(moved) * LaplaceDP(epsilon=ratio_up(sensitivity.linf, scale))
-    return one_by_one if whole.epsilon0 >= one_by_one.pure_epsilon else tighter(one_by_one, whole)
-
-
 def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:
     """Refuse Gaussian noise whose cost nothing bounds."""
     if noise == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
@@ -135,8 +163,8 @@ def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidate
         )
 
 
-def _projection(scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
-    """The Gaussian mechanism on the scores, and without their mean, which rankings do not see."""
+def centred_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+    """Any function of the ranking of scores + scale * N(0, 1): the vector, with or without its mean. Theorem C9."""
     squares: list[Fraction] = []
     if candidates is not None:
         squares.append(Fraction(sensitivity.range) ** 2 * candidates / 4)

@@ -16,6 +16,7 @@ FloatArray = NDArray[np.float64]
 NoiseName = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 LN2 = float(np.log(2.0))
 NATS_TO_BITS = 1.4426  # 1/ln 2 rounded down by 7e-5 of itself, which leaves room for rounding
+WinnerPrice = Literal["bounded_range", "laplace", "gaussian"]
 _Formula = Callable[[FloatArray], FloatArray]
 _ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error that the inverses below are documented to have
 
@@ -55,8 +56,11 @@ class Noise(ABC):
     name: ClassVar[NoiseName]
     symmetric: ClassVar[bool] = False
     """The law of -Z equals the law of Z."""
-    lipschitz: ClassVar[bool]
-    """log sf is 1-Lipschitz, that is, the hazard rate pdf / sf is at most one (theory sheet, section 3)."""
+    winner_price: ClassVar[WinnerPrice | None] = None
+    """The theorem that prices the largest of noisy scores: "bounded_range" (C8 ii), "laplace" (C8 i and N7: the hazard rate is at
+    most one) or "gaussian" (C9, C10). None: no theorem covers this law, and every mechanism refuses it."""
+    smooth: ClassVar[bool] = False
+    """log pdf is 1-Lipschitz on the whole line. Theorem N8 relies on it."""
     lower: ClassVar[float] = -np.inf
     """Infimum of the support."""
     kinks: ClassVar[tuple[float, ...]] = ()

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from flint import arb
 
-from dpselect.noise.base import NATS_TO_BITS, FloatArray, NoiseName, SymmetricNoise, as_floats
+from dpselect.noise.base import NATS_TO_BITS, FloatArray, NoiseName, SymmetricNoise, WinnerPrice, as_floats
 
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _INVERSE_ROOT_2PI = 1.0 / float(np.sqrt(2.0 * np.pi))
@@ -23,7 +23,7 @@ class Gaussian(SymmetricNoise):
     """Standard normal; its hazard rate is unbounded, so it is not a Lipschitz member."""
 
     name: ClassVar[NoiseName] = "gaussian"
-    lipschitz: ClassVar[bool] = False
+    winner_price: ClassVar[WinnerPrice | None] = "gaussian"
 
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         draws: FloatArray = scipy.special.ndtri(u, out=out)

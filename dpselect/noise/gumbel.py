@@ -11,7 +11,7 @@ from typing import ClassVar, final
 import numpy as np
 from flint import arb
 
-from dpselect.noise.base import LN2, NATS_TO_BITS, FloatArray, Noise, NoiseName
+from dpselect.noise.base import LN2, NATS_TO_BITS, FloatArray, Noise, NoiseName, WinnerPrice
 
 _FAR = 700.0  # exp(-700) is a normal double, and far below an ulp of one
 _NULL = -40.0  # from -6.7 down the cdf is zero in doubles
@@ -24,7 +24,7 @@ class Gumbel(Noise):
     """cdf exp(-exp(-z)) on the real line."""
 
     name: ClassVar[NoiseName] = "gumbel"
-    lipschitz: ClassVar[bool] = True
+    winner_price: ClassVar[WinnerPrice | None] = "bounded_range"
 
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         z = np.log(u, out=out)

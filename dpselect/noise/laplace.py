@@ -7,7 +7,7 @@ from typing import ClassVar, final
 import numpy as np
 from flint import arb
 
-from dpselect.noise.base import LN2, NATS_TO_BITS, FloatArray, Noise, NoiseName, SymmetricNoise, log1mexp
+from dpselect.noise.base import LN2, NATS_TO_BITS, FloatArray, Noise, NoiseName, SymmetricNoise, WinnerPrice, log1mexp
 
 
 @final
@@ -15,7 +15,8 @@ class Laplace(SymmetricNoise):
     """Density exp(-|z|) / 2 on the real line."""
 
     name: ClassVar[NoiseName] = "laplace"
-    lipschitz: ClassVar[bool] = True
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    smooth: ClassVar[bool] = True
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
 
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
@@ -53,7 +54,7 @@ class Exponential(Noise):
     """sf exp(-z) for z >= 0."""
 
     name: ClassVar[NoiseName] = "exponential"
-    lipschitz: ClassVar[bool] = True
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
     lower: ClassVar[float] = 0.0
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from flint import arb
 
-from dpselect.noise.base import LN2, NATS_TO_BITS, FloatArray, Noise, NoiseName, SymmetricNoise, log1mexp
+from dpselect.noise.base import LN2, NATS_TO_BITS, FloatArray, Noise, NoiseName, SymmetricNoise, WinnerPrice, log1mexp
 
 
 @final
@@ -16,7 +16,8 @@ class Logistic(SymmetricNoise):
     """cdf 1 / (1 + exp(-z)) on the real line."""
 
     name: ClassVar[NoiseName] = "logistic"
-    lipschitz: ClassVar[bool] = True
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    smooth: ClassVar[bool] = True
 
     def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
         draws: FloatArray = scipy.special.logit(u, out=out)
@@ -55,7 +56,7 @@ class HalfLogistic(Noise):
     """sf 2 / (1 + exp(z)) for z >= 0; its hazard rate is 1 / (1 + exp(-z))."""
 
     name: ClassVar[NoiseName] = "half_logistic"
-    lipschitz: ClassVar[bool] = True
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
     lower: ClassVar[float] = 0.0
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from case import COUNTS, HALF, REPLACED, TWO_ITEMS, TWO_ITEMS_TWO_SIDED, TWO_SIDED, Case
 
 import dpselect as dps
+from dpselect.noise import NoiseName
 
 
 def _noises() -> list[dps.Mechanism]:
     return [
         dps.ReportNoisyMax(noise=noise, scale=0.7, sensitivity=sensitivity)
-        for noise in ("gumbel", "laplace", "logistic", "half_logistic")
+        for noise in get_args(NoiseName)
+        if noise not in ("gaussian", "exponential")  # which have cases of their own
         for sensitivity in (COUNTS, REPLACED, TWO_SIDED, TWO_ITEMS, HALF)
     ]
 
@@ -33,7 +37,7 @@ def _oneshots() -> list[Case]:
             tuple(box for box in boxes[k] if box[0] <= 3 or noise not in ("gaussian", "laplace")),
         )
         for k in (1, 2, 3)
-        for noise in ("gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian")
+        for noise in get_args(NoiseName)
         for sensitivity in (COUNTS, REPLACED)
     ]
 
@@ -55,7 +59,7 @@ def _peelings() -> list[Case]:
             ((k, 2), (3, 2)),
         )
         for k in (1, 2, 3)
-        for noise in ("gumbel", "exponential", "laplace", "gaussian")
+        for noise in get_args(NoiseName)
         for sensitivity in (COUNTS, REPLACED)
     ]
 

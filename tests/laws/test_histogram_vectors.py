@@ -1,15 +1,17 @@
-"""Theorems H2 and H3: what noisy vectors cost, against exact divergences of Laplace and Gaussian vectors."""
+"""Theorems H2, H3, H10 and N8: what noisy vectors and orders cost, against exact divergences of Laplace and Gaussian vectors."""
 
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.noise_curves import fresh_values, vector, winners_curve
+from dpselect.mechanisms.noise_curves import vector, winners_curve
+from dpselect.noise import by_name, ordered_probabilities
 
 EPSILONS = (0.0, 0.2, 0.5, 0.9)
 
@@ -48,12 +50,12 @@ def test_the_oracle_is_the_closed_form_of_one_coordinate() -> None:
 def test_values_after_selection_cost_what_a_vector_costs(l0: int | None, linf: float, l1: float | None) -> None:
     """H3 covers every split of the allowed change among two values, and 5 % less would not."""
     sensitivity = dps.Sensitivity(linf=linf, l0=l0, l1=l1)
-    curve = fresh_values(1.0, sensitivity, 2)
+    curve = vector("laplace", 1.0, sensitivity, 2)
     most = min(sensitivity.l1_of(2), 2 * linf)
     splits = [(a, min(most - a, linf)) for a in np.linspace(max(0.0, most - linf), min(linf, most), 7)]
     exact = {e: max(laplace_hockey_stick(a, b, e) for a, b in splits) for e in EPSILONS}
     assert all(exact[e] <= acc.best_delta(curve, e).value + 1e-9 for e in EPSILONS)
-    cheaper = fresh_values(1.0 / 0.95, sensitivity, 2)
+    cheaper = vector("laplace", 1.0 / 0.95, sensitivity, 2)
     renyi = max(acc.LaplaceDP(epsilon=a).rdp([2.0])[0] + acc.LaplaceDP(epsilon=b).rdp([2.0])[0] for a, b in splits)
     assert renyi <= curve.rdp([2.0])[0] * (1 + 1e-12)
     seen = [exact[e] > acc.best_delta(cheaper, e).value + 1e-9 for e in EPSILONS]
@@ -87,11 +89,74 @@ def test_the_price_of_an_order_is_attained() -> None:
     assert 0.99 * mechanism.curve.pure_epsilon < ratio <= mechanism.curve.pure_epsilon
 
 
+@pytest.mark.parametrize(("linf", "l0", "l1"), [(1.0, 2, 1.4), (0.6, 3, 1.0), (0.5, 2, 1.0), (1.0, 5, 1.2), (0.7, None, 1.0)])
+@pytest.mark.parametrize("delta_side", [0.0, 0.2, 0.5, 0.9])
+def test_a_laplace_vector_is_attained(linf: float, l0: int | None, l1: float, delta_side: float) -> None:
+    """H10: the price is the divergence of the most concentrated change, to 1e-4 of it, at every epsilon below the l1 norm."""
+    curve = vector("laplace", 1.0, dps.Sensitivity(linf=linf, l0=l0, l1=l1), None)
+    epsilon = delta_side * l1
+    exact = laplace_hockey_stick(linf, l1 - linf, epsilon)
+    assert exact <= acc.best_delta(curve, epsilon).value <= exact * (1 + 1e-4)
+    assert curve.core_epsilon == pytest.approx(l1, rel=1e-12)
+
+
+def test_concentrated_changes_are_the_worst() -> None:
+    """H10's lemma: with the sum fixed, the hockey-stick divergence of two coordinates does not fall as they move apart."""
+    for total in (0.3, 1.0, 2.5, 6.0):
+        for epsilon in np.linspace(0, total, 9)[:-1]:
+            spread = [laplace_hockey_stick(total - low, low, float(epsilon)) for low in np.linspace(0, total / 2, 13)]
+            assert np.all(np.diff(spread) <= 1e-12)
+
+
+def test_many_scores_of_one_user_are_many_small_draws() -> None:
+    """Ten releases of vectors of which a user changes L scores, 1 in total: 9.999 nats at 1e-6 as one draw, less as L grows."""
+    prices = {l0: (10 * vector("laplace", 1.0, dps.Sensitivity(linf=1 / l0, l0=l0), None)).epsilon(1e-6) for l0 in (1, 10, 30)}
+    assert prices[1] == pytest.approx(9.999, abs=1e-3)
+    assert prices[10] == pytest.approx(4.693, abs=1e-3)
+    assert prices[30] == pytest.approx(2.609, abs=1e-3)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "logistic"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_order_costs_what_the_set_does_under_smooth_noise(noise: Any, k: int) -> None:
+    """N8: no ordered top k moves by more than LaplaceDP(k R/b), which is reached far out: 5 % less would not be enough."""
+    covers = dps.Sensitivity(monotone=False, linf=0.5)
+    mechanism = dps.OneshotTopK(k=k, noise=noise, scale=1.0, sensitivity=covers)
+    assert mechanism.ordered
+    assert mechanism.curve == acc.LaplaceDP(epsilon=float(k))
+    worst = dps.verify.worst_case(mechanism, candidates=k + 1, highest=3, epsilons=EPSILONS)
+    assert worst.pure_epsilon <= k
+    assert all(d <= mechanism.curve.delta(e) for e, d in zip(worst.epsilons, worst.delta, strict=True))
+
+    def chance(top: float, rest: float) -> float:
+        law = mechanism.probabilities(dps.Scores([*[top] * k, *[rest] * (k + 2)], sensitivity=covers, kind="utilities"))
+        return float(law[tuple(range(k))])
+
+    ratio = float(np.log(chance(-20.0, 20.0) / chance(-20.5, 20.5)))  # the k rise by 1/2 each and the others fall by 1/2
+    assert 0.95 * k < ratio <= k * (1 + 1e-9)
+
+
+def test_one_sided_noise_shows_no_order_at_the_price_of_the_set() -> None:
+    """N8 fails for exponential noise: an order of two, of which the lower is out of reach, costs more than the set."""
+    noise, covers = by_name("exponential"), dps.Sensitivity(monotone=False, linf=0.5)
+    assert not dps.OneshotTopK(k=2, noise="exponential", scale=1.0, sensitivity=covers).ordered
+    near, far = (np.array([0.0, gap, gap - 0.5]) for gap in (0.0, 1.0))
+    first, second = (ordered_probabilities(noise, 1.0, values, 2) for values in (near, far))
+    assert max(abs(np.log(first[order] / second[order])) for order in first) > 1.0
+
+
 def test_order_is_shown_exactly_where_it_is_paid_for() -> None:
-    """Laplace noise shows the order where l1 is no more than what the set costs, and charges for the set elsewhere."""
-    few, many = dps.Sensitivity(l0=4), dps.Sensitivity(l0=6)
-    assert dps.OneshotTopK(k=5, noise="laplace", scale=10.0, sensitivity=few).curve == acc.LaplaceDP(epsilon=0.4)
-    assert dps.OneshotTopK(k=5, noise="laplace", scale=10.0, sensitivity=few).ordered
-    assert dps.OneshotTopK(k=5, noise="laplace", scale=10.0, sensitivity=many).curve == acc.LaplaceDP(epsilon=0.5)
-    assert not dps.OneshotTopK(k=5, noise="laplace", scale=10.0, sensitivity=many).ordered
-    assert not dps.OneshotTopK(k=5, noise="logistic", scale=10.0, sensitivity=few).ordered
+    """Smooth noise shows the order unless its complement, or the family of Theorem M2, makes the set alone cheaper."""
+
+    def made(noise: Any, l0: int | None, candidates: int | None = None, k: int = 5) -> dps.OneshotTopK:
+        return dps.OneshotTopK(k=k, noise=noise, scale=10.0, sensitivity=dps.Sensitivity(l0=l0), candidates=candidates)
+
+    tenth, half = 4 * acc.LaplaceDP(epsilon=0.1), acc.LaplaceDP(epsilon=0.5)
+    assert made("laplace", 4).curve == tenth
+    assert made("laplace", 6).curve == acc.tighter(6 * acc.LaplaceDP(epsilon=0.1), half)
+    assert made("laplace", None).curve == made("logistic", 4).curve == half
+    assert all(made(*given).ordered for given in (("laplace", 4), ("laplace", 6), ("laplace", None), ("logistic", 4)))
+    assert not made("laplace", 6, candidates=8).ordered  # the complement of 3
+    assert made("laplace", 2, candidates=8).ordered  # a vector that costs less than any set
+    assert not made("laplace", None, candidates=10_000, k=400).ordered  # the family
+    assert not any(made(noise, 4).ordered for noise in ("exponential", "half_logistic"))

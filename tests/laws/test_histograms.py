@@ -237,7 +237,7 @@ def test_wider_users_are_refused() -> None:
 def test_one_shot_values_are_those_of_the_noise_that_chose(noise: str) -> None:
     """OneshotTopK(values=True) costs the vector, releases order and values, and shows the values in that order."""
     mechanism = dps.OneshotTopK(k=3, noise=noise, scale=2.0, sensitivity=dps.Sensitivity(l0=2), values=True)  # type: ignore[arg-type]
-    expected = acc.GaussianDP(mu=0.7071067811865476) if noise == "gaussian" else acc.LaplaceDP(epsilon=1.0)
+    expected = acc.GaussianDP(mu=0.7071067811865476) if noise == "gaussian" else 2 * acc.LaplaceDP(epsilon=0.5)
     assert mechanism.curve.rdp([2.0])[0] == pytest.approx(expected.rdp([2.0])[0], rel=1e-12)
     released = mechanism.select(dps.Scores(np.arange(30) % 5, sensitivity=mechanism.covers))
     assert released.ordered

@@ -15,6 +15,7 @@ from accounting.conversion.pld import normal as gaussian
 from accounting.conversion.pld.banded import Atoms, Banded
 from accounting.conversion.pld.compose import pld_delta, pld_epsilon
 from accounting.conversion.pld.loss import Losses
+from accounting.curves import sparse_vector
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect.mechanisms.queries.large_margin import LargeMargin
 from dpselect.verify.exhaustive import hockey_stick
@@ -42,6 +43,27 @@ def _many_answers(patch: Patch, cut: float) -> bool:
     run = above**order * above_too ** (1 - order) / (1 - (1 - above) ** order * (1 - above_too) ** (1 - order))
     curve = SparseVectorDP(epsilon1=1e-12, epsilon2=c * shift, positives=c)
     return c * math.log(run) / (order - 1) <= float(curve.rdp(order)) * (1 + 1e-9)
+
+
+def _answers_alone(rising: bool) -> Callable[[Patch, float], bool]:
+    """The same beside a threshold that tells nothing (Theorem V10), for answers that fall and for answers that rise."""
+
+    def holds(patch: Patch, cut: float) -> bool:
+        for name in ("_falling", "_rising"):
+            honest = getattr(sparse_vector, name)
+            patch.setattr(sparse_vector, name, lambda cells, rest, honest=honest: cut * honest(cells, rest))
+        c, order, shift = 50, 3.0, 0.002
+        curve = SparseVectorDP(epsilon1=50.0, epsilon2=2 * c * shift, positives=c, alone=shift)
+        runs = []
+        for place in (0.0, 0.25, 0.5, 0.75, 1.0):
+            above, above_too = 1 - math.exp(-place * shift) / 2, math.exp((place - 1) * shift) / 2
+            if rising:
+                above, above_too = above_too, above
+            stop, go = above**order * above_too ** (1 - order), (1 - above) ** order * (1 - above_too) ** (1 - order)
+            runs.append(c * math.log(stop / (1 - go)) / (order - 1))
+        return max(runs) <= float(curve.rdp(order)) * (1 + 1e-9)
+
+    return holds
 
 
 def _margin(patch: Patch, cut: float) -> bool:
@@ -89,7 +111,10 @@ def _sampled(patch: Patch, cut: float) -> bool:
     return pld_delta.__wrapped__(Losses(((1, way),)), 0.1).value >= exact * (1 - 1e-6)
 
 
-@pytest.mark.parametrize("holds", [_noisy_max, _many_answers, _margin, _atoms, _levels, _sampled])
+@pytest.mark.parametrize(
+    "holds",
+    [_noisy_max, _many_answers, _answers_alone(rising=False), _answers_alone(rising=True), _margin, _atoms, _levels, _sampled],
+)
 def test_five_per_cent_less_breaks_the_law(holds: Callable[[Patch, float], bool], monkeypatch: Patch) -> None:
     """The honest constant keeps the law, one of 95 % does not."""
     assert holds(monkeypatch, 1.0)

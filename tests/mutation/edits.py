@@ -54,10 +54,28 @@ EDITS = [
         "tests/laws/test_mutants_prices.py::test_a_gaussian_threshold_costs_its_closed_form",
     ),
     Edit(
-        "dpselect/mechanisms/queries/above_threshold.py",
-        "self.sensitivity.l0 * LaplaceDP",
-        "max(1, self.sensitivity.l0 - 1) * LaplaceDP",
+        "dpselect/mechanisms/noise_curves.py",
+        "parts: list[Curve] = [int(whole) * LaplaceDP",
+        "parts: list[Curve] = [max(1, int(whole) - 1) * LaplaceDP",
         "tests/laws/test_mutants_prices.py::test_few_answers_of_a_user_cost_that_many_laplace_draws",
+    ),
+    Edit(
+        "dpselect/mechanisms/noise_curves.py",
+        "LaplaceDP(epsilon=ratio_up(fraction_up(rest), scale))",
+        "LaplaceDP(epsilon=0.9 * ratio_up(fraction_up(rest), scale))",
+        "tests/laws/test_histogram_vectors.py::test_a_laplace_vector_is_attained",
+    ),
+    Edit(
+        "dpselect/mechanisms/queries/above_threshold.py",
+        "alone=alone if alone",
+        "alone=0.95 * alone if alone",
+        "tests/laws/test_sparse_vector_proofs.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves",
+    ),
+    Edit(
+        "dpselect/mechanisms/queries/first_stable.py",
+        "alone=self.epsilon2 / 2",
+        "alone=0.95 * self.epsilon2 / 2",
+        "tests/laws/test_sparse_vector_proofs.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves",
     ),
     Edit(
         "dpselect/events/contributions.py",

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Positive
 from dpselect.mechanisms.base import AnyMechanism, Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import fresh_values
+from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
@@ -60,8 +60,8 @@ class WithValues(Around):
     """Selects as `mechanism` does, and releases the scores of what it selected with fresh noise.
 
     The noise that chose is never shown, so values are not biased towards the large, and a `margin` holds for each of them.
-    Guarantee: mechanism.curve plus GaussianDP(l2/scale), or the better of min(k, l0) * LaplaceDP(linf/scale) and
-    LaplaceDP(l1/scale), with the norms of what a user changes among at most k scores. Theorem W1.
+    Guarantee: mechanism.curve plus GaussianDP(l2/scale), or what Theorem H10 says of laplace noise, with the norms of what a user
+    changes among at most k scores. Theorem W1.
 
     Args:
         mechanism: what selects: a top k, or one item, by scores, without values of its own.
@@ -120,7 +120,7 @@ class WithValues(Around):
     def _price(self) -> Curve:
         """What the values alone cost."""
         released, there = self.mechanism.most_released, self.mechanism.most_candidates
-        return fresh_values(self.scale, self.covers, there if released is None else released, self.noise)
+        return vector(self.noise, self.scale, self.covers, there if released is None else released)
 
     def margin(self, confidence: float = 0.95) -> float:
         """Half the width, score units, of an interval around each value that holds the score with this probability.

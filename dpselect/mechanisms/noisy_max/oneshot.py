@@ -13,7 +13,7 @@ from accounting import Curve
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import enumerable
-from dpselect.mechanisms.noise_curves import fresh_values, shows_order, vector, winners_curve
+from dpselect.mechanisms.noise_curves import shows_order, vector, winners_curve
 from dpselect.mechanisms.noisy_max.bases import NoisyTopK, noisy_traits
 from dpselect.mechanisms.noisy_max.positions import expanded, largest
 from dpselect.mechanisms.ranks import centred
@@ -31,10 +31,11 @@ class OneshotTopK(NoisyTopK):
 
     Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). gaussian
     releases the order and costs GaussianDP(l2/scale) whatever k, l2 being that of the change or, where it is less, of the change
-    without its mean (Theorems C9 and H2). The others release the set: LaplaceDP(k R/scale), for laplace and logistic
-    min(k, candidates - k) in place of k (Theorems C10 and N7). laplace with `candidates` stated also has the sqrt(k) family of
-    Qiao, Su and Zhang (2021), which joins the Laplace bound where it says more (Theorem M2). Where a stated l1 is no more than
-    those k R, laplace costs LaplaceDP(l1/scale) and releases the order (Theorem H2): users with few items in a long list.
+    without its mean (Theorems C9 and H2). exponential and half_logistic release the set for LaplaceDP(k R/scale); laplace and
+    logistic its order too (Theorems C10, N7 and N8). Where `candidates` is stated and makes the set cheaper, laplace and logistic
+    release it without order: min(k, candidates - k) in place of k, and for laplace the sqrt(k) family of Qiao, Su and Zhang
+    (2021), which joins the Laplace bound where it says more (Theorem M2). Of users with few items laplace costs the whole noisy
+    vector at most, order included (Theorem H10).
 
     Args:
         k: how many candidates to release, >= 1.
@@ -43,10 +44,9 @@ class OneshotTopK(NoisyTopK):
         sensitivity: what one user may change.
         candidates: the public number of candidates at most, where the guarantee uses it.
         value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
-            score units, and adds min(k, l0) * LaplaceDP(linf/value_scale), or LaplaceDP(l1/value_scale) where it is less, to the
-            price (Theorem H3): the noise that chose is never shown.
+            score units, and adds the price of a vector of k scores (Theorems H3 and H10): the noise that chose is never shown.
         values: whether each selected score is released with the noise that chose it, for gaussian and laplace noise: then order
-            and values cost the vector, GaussianDP(l2/scale) or LaplaceDP(l1/scale), and no more (Theorem H2).
+            and values cost the vector, and no more (Theorems H2 and H10).
 
     Example:
         >>> import dpselect as dps
@@ -82,7 +82,7 @@ class OneshotTopK(NoisyTopK):
         if self.values:
             return vector(self.noise, self.scale, self.sensitivity, self.candidates)
         chosen = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
-        return chosen if self.value_scale is None else chosen + fresh_values(self.value_scale, self.sensitivity, self.k)
+        return chosen if self.value_scale is None else chosen + vector("laplace", self.value_scale, self.sensitivity, self.k)
 
     def true_set_bound(self, gap: float, candidates: int) -> float:
         """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).

@@ -18,7 +18,7 @@ from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidMechanism, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
@@ -52,10 +52,10 @@ class AboveThreshold(Mechanism):
     `select(scores)` takes the answers of the queries as scores, in the order in which they are asked; `Selection.indices` are
     those found above. One noise is drawn for the threshold and kept for the whole run, which ends with the c-th answer above.
     With D = linf and K D the range of a change (K = 1 for monotone scores, at most 2): laplace costs SparseVectorDP(D/scale,
-    c K D/answer_scale, c), Theorems V1 and V8, however many queries are asked, or l0 * LaplaceDP(D/answer_scale) where one user
-    changes few answers. exponential, less its mean, costs LaplaceDP(D/scale + c K D/answer_scale) and deviates by a factor
-    sqrt(2) less, Theorem V9: take it for few answers above. gaussian is the variant of Zhu and Wang (2020), Theorem V2, and pays
-    for `candidates`.
+    c K D/answer_scale, c), Theorems V1, V8 and V10, however many queries are asked, or the vector of all noisy answers (Theorem
+    H10) where one user changes few of them. exponential, less its mean, costs LaplaceDP(D/scale + c K D/answer_scale) and
+    deviates by a factor sqrt(2) less, Theorem V9: take it for few answers above. gaussian is the variant of Zhu and Wang (2020),
+    Theorem V2, and pays for `candidates`.
 
     Args:
         threshold: public, score units.
@@ -109,10 +109,16 @@ class AboveThreshold(Mechanism):
             above = self.c * Fraction(self.answer_shift) / Fraction(self.noise_on_answers)
             return LaplaceDP(epsilon=fraction_up(threshold + above))
         answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
-        sparse = SparseVectorDP(epsilon1=ratio_up(self.sensitivity.linf, self.scale), epsilon2=answers, positives=self.c)
-        if self.sensitivity.l0 is None:
+        alone = ratio_up(self.sensitivity.linf, self.noise_on_answers)
+        sparse = SparseVectorDP(
+            epsilon1=ratio_up(self.sensitivity.linf, self.scale),
+            epsilon2=answers,
+            positives=self.c,
+            alone=alone if alone < answers / self.c else None,
+        )
+        if self.sensitivity.l1_of(None) == math.inf:
             return sparse
-        return tighter(sparse, self.sensitivity.l0 * LaplaceDP(epsilon=ratio_up(self.sensitivity.linf, self.noise_on_answers)))
+        return tighter(sparse, vector("laplace", self.noise_on_answers, self.sensitivity, None))
 
     def _gaussian_curve(self, queries: int) -> Curve:
         threshold, answer = ratio_up(self.sensitivity.linf, self.scale), ratio_up(self.answer_shift, self.noise_on_answers)

@@ -68,8 +68,8 @@ class StableRule:
 
     @property
     def curve(self) -> SparseVectorDP:
-        """What one run costs unless something unstable passes."""
-        return SparseVectorDP(epsilon1=self.epsilon1, epsilon2=self.epsilon2, positives=1)
+        """What one run costs unless something unstable passes: a distance moves by one step, half of what its noise pays for."""
+        return SparseVectorDP(epsilon1=self.epsilon1, epsilon2=self.epsilon2, positives=1, alone=self.epsilon2 / 2 or None)
 
     @property
     def scale(self) -> float:
