@@ -18,7 +18,7 @@ from accounting.frozen import Count, Positive
 _CELLS = 256
 _PAD = 16 * 2.0**-52  # of the larger term: two logarithms, good to a few ulps each, are subtracted
 _LEAST_SHIFT, _MOST_SHIFT = 1e-150, 30.0  # below, squares underflow; above, epsilon2 is as good
-_RHO_ORDERS = 1 + np.geomspace(1e-6, 1e6, 2000)
+_RHO_ORDERS = 1 + np.geomspace(1e-6, 1e12, 3000)
 _AT_ONCE = 64  # orders that are bounded together
 _MOST_SHARE = 0.99  # of a chance: beyond it a bound is worth nothing, and its roundings grow
 
@@ -71,7 +71,7 @@ class SparseVectorDP(Undoubted):
 
     def _without_threshold(self, orders: Floats) -> Floats:
         """What the answers cost beside one threshold for both neighbours; inf where nothing is proved. Theorem V10."""
-        if not self._is_counted:
+        if not self._is_counted or not len(orders):
             return np.full_like(orders, np.inf)
         cells = _cells(self._shift if self.alone is None else max(self.alone, _LEAST_SHIFT))
         parts = [orders[start : start + _AT_ONCE] - 1 for start in range(0, len(orders), _AT_ONCE)]

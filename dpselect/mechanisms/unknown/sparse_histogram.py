@@ -42,8 +42,9 @@ class SparseHistogram(Mechanism):
     """The items whose noisy score exceeds a threshold, best first, with their noisy scores; k is free.
 
     Items with score 0 do not exist and are never released, so the domain may be unknown: the threshold hides what one user alone
-    brings in. Guarantee: Approximate(V, delta) with V the price of a whole noisy vector: GaussianDP(l2/scale) for gaussian noise,
-    that of Theorem H10 for laplace. Theorem H5. With scores clipped to an l2 norm of 1 and k=None it is weighted Gaussian discovery of a domain.
+    brings in. Guarantee: Approximate(V, delta) with V the price of a whole noisy vector, GaussianDP(l2/scale) for gaussian noise
+    and that of Theorem H10 for laplace, Theorem H5. With scores clipped to an l2 norm of 1 and k=None it is weighted Gaussian
+    discovery of a domain.
 
     Args:
         k: how many items at most, >= 1; None for all that exceed the threshold.
