@@ -51,7 +51,7 @@ def _sort_key(curve: Curve) -> tuple[str, float, str]:
 def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
     """The normal form of a composition and one other curve, found without sorting again: sums are often made in a loop."""
     match parts:
-        case ([1, Composed(parts=known)], [1, curve]) | ([1, curve], [1, Composed(parts=known)]) if known and not isinstance(
+        case ([1, Composed(parts=known)], [1, Curve() as curve]) | ([1, Curve() as curve], [1, Composed(parts=known)]) if known and not isinstance(
             curve, Composed
         ):
             place = bisect.bisect_left(known, _sort_key(curve), key=lambda part: _sort_key(part[1]))
