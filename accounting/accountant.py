@@ -14,7 +14,7 @@ from typing import Any, Self, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arguments import MOST_COUNT, checked_integer
+from accounting.arguments import checked_integer
 from accounting.conversion import bounds
 from accounting.conversion.adaptive_composition import AdaptiveBound, adaptive_composition
 from accounting.conversion.bounds import Bound, Bounded, Route
@@ -24,7 +24,6 @@ from accounting.decimal_sum import decimal_sum
 from accounting.guarantee import Priced, common_relation, read_item
 from accounting.relation import Relation, same_relation
 
-_KINDS: dict[type, str] = {}  # of the curves: asking an abstract class is slow, and the types are few
 _MOST_LABELS = 20  # in a notebook
 _FEW = 4096  # distinct curves: beyond, building them one by one would dominate
 _INT64 = 2**40  # counts above are added as Python integers: their sum could leave the 64 bits
@@ -85,15 +84,13 @@ class Accountant:
                 mechanisms, or `relation` with every bare curve.
             InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation is none of the two.
         """
-        kind = None if relation is not None else _KINDS.get(type(item))
-        curve, stated = _read(item, relation) if kind is None else (cast(Curve, item), None)
-        if type(count) is not int or not 0 <= count <= MOST_COUNT:
-            count = checked_integer("count", count, "how many times the mechanism runs", least=0)
+        curve, stated = read_item(item, relation)
+        count = checked_integer("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
                 if stated is not None or self._relation is not None:
                     self._relation = common_relation(self._relation, stated, begun=bool(self._flat))
-                self._flat.extend(((kind or _kind(item)) if label is None else label, curve, count))
+                self._flat.extend((_kind(item) if label is None else label, curve, count))
         return self
 
     @property
@@ -174,13 +171,6 @@ class Accountant:
         total = _Pool.of([self._curves[i] for i in places], counts)
         rdp = None if order is None else float(total.rdp(np.array([order]))[0])
         return Share(label, sum(counts), rdp, total.delta0)
-
-
-def _read(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
-    if type(item) in _KINDS or isinstance(item, Curve):
-        _KINDS[type(item)] = _kind(item)
-        return cast(Curve, item), same_relation(None, relation)
-    return read_item(item, relation)
 
 
 def _kind(item: Curve | Priced) -> str:

@@ -75,6 +75,7 @@ class Guarantee(Summable):
             raise InvalidArgument(f"a Guarantee is made of a Curve and a relation, not of a {type(self.curve).__name__}")
         if same_relation(None, self.relation) is None:
             raise InvalidArgument("relation=None: state what the curve was proved for, 'add_remove' or 'replace_one'")
+        _proved(self.curve, self.relation)
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, Priced]]) -> Self:
@@ -111,10 +112,19 @@ class Guarantee(Summable):
 def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
     """The curve of `item` and the relation that it or the caller states."""
     if isinstance(item, Curve):
-        return item, same_relation(None, relation)
+        return item, _proved(item, same_relation(None, relation))
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
-        return item.curve, same_relation(relation, item.relation)
+        return item.curve, _proved(item.curve, same_relation(relation, item.relation))
     raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
+
+
+def _proved(curve: Curve, relation: Relation | None) -> Relation | None:
+    if relation is not None and curve.proved_for not in (None, relation):
+        raise RelationMismatch(
+            f"{type(curve).__name__} is proved for relation={curve.proved_for!r} only, not for relation={relation!r}: charge "
+            f"it where {curve.proved_for!r} is declared, or a curve that is proved for {relation!r}"
+        )
+    return relation
 
 
 def common_relation(common: Relation | None, stated: Relation | None, *, begun: bool) -> Relation | None:

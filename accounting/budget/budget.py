@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_FLOOR, Context, Decimal
-from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self, final
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
-from accounting.budget.order import Order, default_order, halved, less, renyi_capacity, rounded_down, workload
+from accounting.budget.order import Order, default_order, gaussian_capacity, halved, less, renyi_capacity, rounded_down, workload
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, Remaining, itemised, uncounted
+from accounting.budget.release import releases_in
 from accounting.conversion.bounds import best_epsilon
-from accounting.curves import Curve
+from accounting.curves import AnyCurve, Curve
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Frozen, NonNegative, Positive
@@ -21,14 +22,15 @@ from accounting.guarantee import Priced, read_item
 
 _Form = Literal["pure", "approximate", "zcdp"]
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
+_MOST_RELEASES = 2**22  # in units of 10^-12 they are within what a price counts
 _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
 
 
 def _order(value: object) -> object:
-    if value is None or value in (math.inf, "inf"):
-        return value if value is None else "inf"
+    if value is None or value in (math.inf, "inf", "gaussian"):
+        return "inf" if value == math.inf else value
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not 1 < value < 1e300:
-        raise ValueError("a Renyi order above 1, or 'inf' for the sum of pure epsilons")
+        raise ValueError("a Renyi order above 1, 'inf' for the sum of pure epsilons, or 'gaussian' for the sum of mu^2")
     return float(value)
 
 
@@ -41,16 +43,20 @@ class Budget(Frozen):
 
     `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` are a privacy filter: charges may be chosen
     after seeing earlier answers, and a sequence of them is allowed while the sum of prices is at most the capacity. Theorems
-    F1 to F3. The approximate form adds up Renyi divergence of one `order`, which is fixed here and never changed later.
+    F1 to F3. The approximate form adds up one thing, which is fixed here and never changed later: Renyi divergence of one
+    `order`; mu^2, for Gaussian releases (Theorem F9); or the releases of one declared curve, as many as a plan of them may
+    have (Theorem F10).
 
     Args:
         epsilon: nats, > 0.
         delta: in [0, 1).
         rho: nats, > 0.
-        order: of the approximate form only: the Renyi order (> 1) that charges are added at, or "inf" for the sum of pure
-            epsilons. By default the best one for zCDP charges; `for_workload` chooses one for other curves.
+        order: of the approximate form only: the Renyi order (> 1) that charges are added at, "inf" for the sum of pure epsilons,
+            or "gaussian" for the sum of mu^2. By default the best one for zCDP charges; `for_workload` chooses for other curves.
         failure: of the approximate form only: the part of delta that bad events may use; the rest pays for the conversion.
             By default one half of delta, all of it at order "inf".
+        release: of the approximate form only, without order and failure: the curve of one release. A charge of it, or of a
+            smaller curve of its kind, is one release, and as many fit as `admits` allows in one plan; nothing else is paid for.
 
     Raises:
         InvalidBudget: no form or two forms are given, or a value is outside its domain.
@@ -68,18 +74,29 @@ class Budget(Frozen):
     epsilon: Positive | None = Field(default=None, description="a finite epsilon > 0, in nats")
     delta: Annotated[NonNegative, Field(lt=1)] = Field(default=0.0, description="a delta in [0, 1)")
     rho: Positive | None = Field(default=None, description="a finite rho > 0, in nats")
-    order: Annotated[Order | None, BeforeValidator(_order)] = Field(default=None, description="a Renyi order above 1, or 'inf'")
+    order: Annotated[Order | None, BeforeValidator(_order)] = Field(
+        default=None, description="a Renyi order above 1, 'inf' or 'gaussian'"
+    )
     failure: NonNegative | None = Field(default=None, description="a probability from 0 up to delta")
+    release: AnyCurve | None = Field(default=None, description="the curve of one release")
 
     @model_validator(mode="after")
     def _has_one_form(self) -> Self:
         if (self.epsilon is None) == (self.rho is None):
             raise ValueError("give either epsilon (with or without delta) or rho (with or without delta), not both or none")
-        if self.form == "approximate":
+        if self.form != "approximate" and (self.order, self.failure, self.release) != (None, None, None):
+            raise ValueError("order, failure and release belong to Budget(epsilon=, delta=) with delta > 0: leave them out")
+        if self.release is not None:
+            self._check_release(self.release)
+        elif self.form == "approximate":
             self._fix_filter()
-        elif self.order is not None or self.failure is not None:
-            raise ValueError("order and failure belong to the form Budget(epsilon=, delta=) with delta > 0: leave them out")
         return self
+
+    def _check_release(self, release: Curve) -> None:
+        if self.order is not None or self.failure is not None:
+            raise ValueError("release says what is charged, and a plan of it has no order and no failure: leave them out")
+        if not self.admits(release):
+            raise ValueError(f"it does not pay for one release ({type(release).__name__}): raise it, or add noise")
 
     def _fix_filter(self) -> None:
         """Write the defaults into the fields, so that they are stored and no later version can choose others."""
@@ -89,6 +106,8 @@ class Budget(Frozen):
             raise ValueError(f"failure={self.failure!r} leaves nothing of delta={self.delta!r} for the conversion: lower it")
         if self.order is None:
             object.__setattr__(self, "order", default_order(self.limit, float(self.conversion_delta)))
+        if self.order == "gaussian" and rounded_down(self._main_capacity, MAIN_UNIT) == 0:
+            raise ValueError("order='gaussian' leaves less than mu = 1e-6 to spend: raise epsilon or delta")
         if isinstance(self.order, float) and renyi_capacity(self.limit, self.conversion_delta, self.order) <= 0:
             raise ValueError(
                 f"order={self.order!r} converts to more than epsilon={self.epsilon!r} before anything is spent: raise the order"
@@ -102,6 +121,7 @@ class Budget(Frozen):
     def for_workload(cls, *, epsilon: float, delta: float, curve: Curve | Priced) -> Self:
         """The (epsilon, delta) budget whose order and failure probability pay for most separate charges of `curve`.
 
+        Where that is Gaussian, or nearly, the budget adds up mu^2, and pays for as many as a plan would; else Renyi divergence.
         Any other curve may be charged too: the choice decides how far the budget goes, never what it promises.
 
         Raises:
@@ -166,18 +186,24 @@ class Budget(Frozen):
         """What the main part of a price adds up: pure epsilon, rho, or Renyi divergence of the order given here."""
         if self.form == "zcdp":
             return "rho"
-        return self.order if isinstance(self.order, float) else "epsilon"
+        if self.release is not None:
+            return "release"
+        return "mu^2" if self.order == "gaussian" else self.order if isinstance(self.order, float) else "epsilon"
 
     @cached_property
     def capacity(self) -> Price:
         """The most that prices may add up to, rounded down."""
-        failure = self.failure if self.form == "approximate" else self.delta
+        failure = self.failure if self.form == "approximate" else self.delta  # that of a release is part of its plan
         return Price(min(MOST, rounded_down(self._main_capacity, MAIN_UNIT)), rounded_down(exact(failure or 0.0), FAILURE_UNIT))
 
     @property
     def _main_capacity(self) -> Decimal:
+        if self.release is not None:
+            return Decimal(_most_releases(self))
         if isinstance(self.order, float):
             return renyi_capacity(self.limit, self.conversion_delta, self.order)
+        if self.order == "gaussian":
+            return gaussian_capacity(self.limit, float_down(self.conversion_delta))
         return exact(self.limit)
 
     def price(self, curve: Curve | Priced) -> Price:
@@ -203,14 +229,20 @@ class Budget(Frozen):
     def unused(self, whole: Curve, part: Curve) -> Price:
         """What is given back of `whole`'s price where `part` of it ran: nothing if that was all of the capacity. Theorem F8."""
         price, used = self._itemised(whole), self._itemised(part)
-        if price is None or used is None or not self.fits(NOTHING, price):
+        # A release holds its own chance of failure, which stays charged.
+        if self.release is not None or price is None or used is None or not self.fits(NOTHING, price):
             return NOTHING
         return Price(max(0, price.main - used.main), 0)
 
     def _itemised(self, curve: Curve) -> Price | None:
+        if self.release is not None:
+            count = releases_in(curve, self.release)
+            return None if count is None else Price(int(count / MAIN_UNIT), 0)
         return None if curve.delta0 > 0 and self.capacity.failure == 0 else itemised(curve, self.measure)
 
     def _why_not(self, curve: Curve) -> str:
+        if self.release is not None:
+            return f"{type(curve).__name__} is not the declared release, nor smaller: {self!r} pays for {self.release!r} alone"
         if curve.delta0 > 0 and self.capacity.failure == 0:
             return (
                 f"{type(curve).__name__} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of "
@@ -270,6 +302,18 @@ class Budget(Frozen):
         left = self.capacity.minus(spent)
         main, failure = of_unit(left.main, MAIN_UNIT), of_unit(left.failure, FAILURE_UNIT)
         return Remaining(float_down(main), float_down(failure), self.measure)
+
+
+@lru_cache(maxsize=256)
+def _most_releases(budget: Budget) -> int:
+    """The length of the longest plan of the declared release that the search finds and the budget admits. Theorem F10."""
+    least, most = 1, 2
+    while most < _MOST_RELEASES and budget.admits(most * cast(Curve, budget.release)):
+        least, most = most, 2 * most
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if budget.admits(middle * cast(Curve, budget.release)) else (least, middle)
+    return least
 
 
 __all__ = ["NOTHING", "Budget", "Measure", "Price", "Remaining"]

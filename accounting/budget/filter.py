@@ -8,11 +8,11 @@ from __future__ import annotations
 import numbers
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 from accounting.arguments import checked_integer
 from accounting.budget.budget import NOTHING, Budget, Measure, Price, Remaining, checked_budget
-from accounting.budget.order import Order, rounded_down, waiting_cost
+from accounting.budget.order import rounded_down, waiting_cost
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, BudgetExceeded, in_words, itemised
 from accounting.budget.remaining import shortfall
 from accounting.conversion.renyi import check_delta
@@ -177,7 +177,9 @@ class PrivacyOdometer:
         relation: the neighbouring relation; if None, the first mechanism states it.
     """
 
-    def __init__(self, *, delta: float, order: Order, failure: float = 0.0, relation: Relation | None = None) -> None:
+    def __init__(
+        self, *, delta: float, order: float | Literal["inf"], failure: float = 0.0, relation: Relation | None = None
+    ) -> None:
         self._measure: Measure = "epsilon" if order == "inf" else _above_one(order)
         self._start = Decimal(0) if order == "inf" else waiting_cost(_positive(delta), _above_one(order))
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)

@@ -1,4 +1,4 @@
-"""The one Renyi order of an (epsilon, delta) filter: what it leaves to spend, and how it is chosen. Theorems F2 and F4."""
+"""What an (epsilon, delta) filter adds up, Renyi divergence of one order or mu^2, and which is chosen. Theorems F2, F4 and F9."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.curves import Curve
+from accounting.curves import Curve, GaussianDP
 from accounting.decimal_sum import exact, float_down
 
 Floats = NDArray[np.float64]
-Order = float | Literal["inf"]
+Order = float | Literal["inf", "gaussian"]
 
 # Own contexts: the caller's may have any precision.
 _PRECISE = Context(prec=60)
@@ -24,6 +24,7 @@ _DOWN = Context(prec=400, rounding=ROUND_FLOOR)
 _GUARD = Decimal("1e-40")
 _ORDERS = 1 + np.geomspace(1e-4, 1e18, 177)
 _ROUNDS, _POINTS = 4, 17
+_MOST_MU = 2.0**13  # mu^2 beyond 9e6 is more than a price counts
 
 
 def halved(delta: float) -> float:
@@ -48,6 +49,17 @@ def renyi_capacity(epsilon: float, delta: Decimal, order: float) -> Decimal:
     return _PRECISE.subtract(_PRECISE.add(_PRECISE.subtract(exact(epsilon), gain), price), _GUARD)
 
 
+@lru_cache(maxsize=256)
+def gaussian_capacity(epsilon: float, delta: float) -> Decimal:
+    """The square of the largest mu for which GaussianDP(mu) is (epsilon, delta)-DP, rounded down; 0 if none is. Theorem F9."""
+    low, high = 0.0, 1.0
+    while high < _MOST_MU and GaussianDP(mu=high).profile(epsilon) <= delta:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if GaussianDP(mu=middle).profile(epsilon) <= delta else (low, middle)
+    return _DOWN.multiply(Decimal(low), Decimal(low))
+
+
 def waiting_cost(delta: float, order: float) -> Decimal:
     """ln(1/delta)/(order - 1): what a statement about all moments at once costs; rounded up. Theorem F6."""
     price = _PRECISE.divide(_PRECISE.ln(exact(delta)), _PRECISE.subtract(exact(order), Decimal(1)))
@@ -60,11 +72,13 @@ def default_order(epsilon: float, delta: float) -> Order:
     return order if most > 0 and renyi_capacity(epsilon, exact(delta), order) > 0 else "inf"
 
 
-def workload(epsilon: float, delta: float, curve: Curve) -> tuple[float, int]:
-    """The order at which (epsilon, delta) pays for most charges of `curve`, bad events included, and for how many."""
+def workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
+    """At which order (epsilon, delta) pays for most charges of `curve`, bad events included, and for how many."""
 
-    def at(count: float) -> tuple[float, float]:
-        return _workload_order(epsilon, delta - count * curve.delta0, curve)
+    def at(count: float) -> tuple[Order, float]:
+        left = delta - count * curve.delta0
+        renyi, gaussian = _workload_order(epsilon, left, curve), float(gaussian_capacity(epsilon, left)) / curve.mu_squared
+        return ("gaussian", gaussian) if gaussian > renyi[1] else renyi
 
     most = at(0)[1]
     count = most if curve.delta0 == 0 else _crossing(lambda n: at(n)[1], min(most, 0.999 * delta / curve.delta0))

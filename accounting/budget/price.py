@@ -10,7 +10,7 @@ from accounting.curves import Curve
 from accounting.decimal_sum import exact, times_up, units_up
 from accounting.errors import AccountingError, InvalidArgument, InvalidCurve
 
-Measure = float | Literal["epsilon", "rho"]  # a float is the order of a Renyi divergence
+Measure = float | Literal["epsilon", "rho", "mu^2", "release"]  # a float is the order of a Renyi divergence
 
 MAIN_UNIT, FAILURE_UNIT = Decimal("1e-12"), Decimal("1e-18")
 MOST = 9 * 10**18  # units of 10^-12 nats that a signed 64-bit integer holds
@@ -20,7 +20,8 @@ _OUTWARD = Decimal("1.000000000001")
 
 
 class Price(NamedTuple):
-    """What a filter has charged, in whole units: `main` of 10^-12 nats, `failure` of 10^-18. Integers add up exactly."""
+    """What a filter has charged, in whole units: `main` of 10^-12 of what its measure adds up (nats, mu^2 or releases), `failure`
+    of 10^-18. Integers add up exactly."""
 
     main: int
     failure: int
@@ -51,7 +52,7 @@ NOTHING = Price(0, 0)
 
 
 class Remaining(NamedTuple):
-    """What is left of a budget: `main` in nats of what `measure` adds up, `failure` a probability; both rounded down."""
+    """What is left, rounded down: `main` of what `measure` adds up (nats, mu^2 or releases), `failure` a probability."""
 
     main: float
     failure: float
@@ -62,11 +63,19 @@ class Remaining(NamedTuple):
         return f"{self.main:.6g} of {main} and {self.failure:.3g} of failure probability"
 
 
+_WORDS = {"epsilon": "pure epsilon", "rho": "rho", "mu^2": "mu^2 (Gaussian)", "release": "releases of the declared curve"}
+
+
 def in_words(measure: Measure) -> str:
     """`measure` as an error message says it."""
-    if measure == "epsilon":
-        return "pure epsilon"
-    return "rho" if measure == "rho" else f"Renyi divergence of order {measure:g}"
+    if isinstance(measure, str):
+        return _WORDS[measure]
+    return f"Renyi divergence of order {measure:g}"
+
+
+def unit_in_words(measure: Measure) -> str:
+    """What is counted, in the plural."""
+    return in_words(measure) if measure in ("mu^2", "release") else f"nats of {in_words(measure)}"
 
 
 def _instead(measure: Measure) -> str:
@@ -74,13 +83,19 @@ def _instead(measure: Measure) -> str:
         return "Give the budget as Budget(epsilon=, delta=) or Budget(rho=, delta=), or choose a mechanism with a pure epsilon."
     if measure == "rho":
         return "Give the budget as Budget(epsilon=, delta=), whose filter needs one Renyi order only."
+    if measure == "mu^2":
+        return "Give the budget a Renyi order, Budget(epsilon=, delta=) or Budget.for_workload(curve=), or add Gaussian noise."
     return "Choose the order with Budget.for_workload(curve=), or a mechanism whose Renyi divergence is finite there."
 
 
 def main_cost(curve: Curve, measure: Measure) -> float:
-    """What `curve` adds to the sum, in nats; inf if it has no such guarantee."""
+    """What `curve` adds to the sum; inf if it has no such guarantee. Releases of a declared curve are counted by `Budget`."""
+    if measure == "release":
+        return math.inf
     if measure == "rho":
         return curve.rho
+    if measure == "mu^2":
+        return curve.mu_squared
     return curve.core_epsilon if measure == "epsilon" else float(curve.rdp(measure))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Literal, Self, final
 
 from accounting.budget.budget import Budget, Price
 from accounting.budget.order import waiting_cost
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, NOTHING
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, in_words
 from accounting.curves import Curve
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, times_up
 from accounting.errors import Unaffordable
@@ -29,12 +29,14 @@ class Equivalent:
 
     Attributes:
         epsilon: nats; with probability at least 1 - `delta` the loss of all charges so far is at most this, whenever one looks
-            and however they were chosen: a `PrivacyOdometer` of the budget's order. Rounded up; None where no delta is declared
-            that could pay for an epsilon.
+            and however they were chosen: a `PrivacyOdometer`, at an order that the budget alone decides. Rounded up; None where
+            no delta is declared that could pay for an epsilon, where releases are counted, and where all of the budget is spent,
+            perhaps by a plan that another route admitted: the budget's own promise holds then, and no more is known.
         delta: of that statement: the budget's own, twice that of a zCDP budget, whose own is for failures.
-        epsilon_left: nats; how much spending all that is left can still add to `epsilon`. Rounded down.
+        epsilon_left: nats; how much spending all that is left can still add to `epsilon`. Rounded down; None without a delta,
+            and where releases are counted.
         mu_left: the greatest mu for which one more Gaussian release (`GaussianDP`) fits. Rounded down; None where the budget adds
-            up pure epsilon, which no Gaussian release has.
+            up pure epsilon, which no Gaussian release has, or counts releases.
     """
 
     epsilon: float | None
@@ -44,42 +46,53 @@ class Equivalent:
 
 
 def equivalent(budget: Budget, spent: Price) -> Equivalent:
-    """Where a budget stands after `spent`. Theorems F3 and F6: the order is fixed by the budget alone.
+    """Where a budget stands after `spent`. Theorems F3, F6 and F9: the order is fixed by the budget alone.
 
     At one order the epsilon is the sum of divergences and a constant, so a nat of divergence left is a nat of epsilon left.
     """
-    left = budget.capacity.minus(spent).main
-    if budget.measure == "epsilon":
-        used = float_up(spent.main, MAIN_UNIT)
-        return Equivalent(used, budget.delta, float_down(of_unit(left, MAIN_UNIT)), None)
-    if budget.form == "zcdp":
-        return _zcdp(budget, spent, left)
-    assert isinstance(budget.order, float)
-    start = waiting_cost(float_down(budget.conversion_delta), budget.order)
-    used = 0.0 if spent == NOTHING else float_up(spent.main, MAIN_UNIT, start)
-    return Equivalent(used, budget.delta, float_down(of_unit(left, MAIN_UNIT)), _mu(left, budget.order))
+    left, measure = budget.capacity.minus(spent).main, budget.measure
+    if measure == "release":
+        return Equivalent(None, budget.delta, None, None)
+    if measure == "epsilon":
+        found = Equivalent(float_up(spent.main, MAIN_UNIT), budget.delta, float_down(of_unit(left, MAIN_UNIT)), None)
+    elif measure == "rho":
+        found = (
+            _odometer(budget.delta, budget.limit, Decimal(1), spent, left) if budget.delta else Equivalent(None, 0.0, None, 0.0)
+        )
+        return replace(found, delta=2 * budget.delta, mu_left=_mu(left, 2.0))
+    elif measure == "mu^2":  # rho is mu^2/2
+        rho = float(of_unit(budget.capacity.main, MAIN_UNIT)) / 2
+        found = _odometer(float_down(budget.conversion_delta), rho, Decimal("0.5"), spent, left)
+        found = replace(found, delta=budget.delta, mu_left=_mu(left, 1.0))
+    else:
+        start = waiting_cost(float_down(budget.conversion_delta), measure)
+        used = 0.0 if spent == NOTHING else float_up(spent.main, MAIN_UNIT, start)
+        found = Equivalent(used, budget.delta, float_down(of_unit(left, MAIN_UNIT)), _mu(left, 2 / measure))
+    # A plan that another route admitted costs the whole capacity, and its real divergence may be larger.
+    whole = budget.form == "approximate" and spent == budget.capacity
+    return replace(found, epsilon=None) if whole else found
 
 
-def _zcdp(budget: Budget, spent: Price, left: int) -> Equivalent:
-    if budget.delta == 0:
-        return Equivalent(None, 0.0, None, _mu(left, 1.0))
-    # Least at the whole budget: a choice made before the first charge.
-    order = 1 + float(f"{math.sqrt(math.log(1 / budget.delta) / budget.limit):.4g}")
-    each, start = times_up(exact(order), MAIN_UNIT), waiting_cost(budget.delta, order)
+def _odometer(delta: float, rho: float, rho_of_unit: Decimal, spent: Price, left: int) -> Equivalent:
+    """Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a choice made before any charge."""
+    order = 1 + float(f"{math.sqrt(math.log(1 / delta) / rho):.4g}")
+    each, start = times_up(times_up(exact(order), rho_of_unit), MAIN_UNIT), waiting_cost(delta, order)
     used = 0.0 if spent == NOTHING else float_up(spent.main, each, start)
-    return Equivalent(used, 2 * budget.delta, float_down(of_unit(left, each)), _mu(left, 1.0))
+    return Equivalent(used, delta, float_down(of_unit(left, each)), None)
 
 
-def _mu(left: int, order: float) -> float:
-    """GaussianDP(mu) has rho mu^2/2, and order times that as its Renyi divergence."""
-    return math.sqrt(2 * float_down(of_unit(max(0, left - 1), MAIN_UNIT)) / order) * _INWARD
+def _mu(left: int, mu_squared: float) -> float:
+    """The mu of a Gaussian release that costs what is left, of which each nat is so much mu^2."""
+    return math.sqrt(mu_squared * float_down(of_unit(max(0, left - 1), MAIN_UNIT))) * _INWARD
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
 def currency(budget: Budget) -> str:
-    """What a nat of the main part of a price is a nat of: at one order a nat of divergence is one of epsilon. Theorem F3."""
+    """What the main part of a price counts: at one order a nat of divergence is one of epsilon. Theorem F3."""
+    if budget.measure in ("mu^2", "release"):
+        return in_words(budget.measure)
     if budget.form == "approximate":
         return f"epsilon (at delta {budget.delta:g})"
     return "rho" if budget.form == "zcdp" else "pure epsilon"

@@ -10,6 +10,7 @@ from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, fail
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import NonNegative
+from accounting.relation import Relation
 
 
 @final
@@ -45,6 +46,14 @@ class Approximate(Curve):
     @property
     def core_epsilon(self) -> float:
         return self.curve.core_epsilon
+
+    @property
+    def mu_squared(self) -> float:
+        return self.curve.mu_squared
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return self.curve.proved_for
 
     @property
     def table_orders(self) -> tuple[float, ...]:

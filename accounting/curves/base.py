@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from accounting.conversion import bounds
+from accounting.conversion.gaussian_cover import pure_mu_squared
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.errors import InvalidArgument, InvalidCurve
 from accounting.frozen import Frozen, NonNegative
@@ -62,6 +63,16 @@ class Curve(Frozen, ABC):
     @abstractmethod
     def core_epsilon(self) -> float:
         """The pure epsilon (nats) outside the `delta0` event; inf if there is none."""
+
+    @property
+    def mu_squared(self) -> float:
+        """The least m^2 for which GaussianDP(m) is proved outside the `delta0` event; inf if none. Theorem F9."""
+        return pure_mu_squared(self.core_epsilon)
+
+    @property
+    def proved_for(self) -> Relation | None:
+        """The one neighbouring relation that the curve is proved for; None if its price says nothing about relations."""
+        return None
 
     def profile(self, epsilon: float) -> float | None:
         """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included; None if there is none."""

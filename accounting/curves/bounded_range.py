@@ -7,6 +7,7 @@ from typing import Literal, final
 
 import numpy as np
 
+from accounting.conversion.gaussian_cover import pure_mu_squared
 from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, failing, to_dp_accounting
 from accounting.curves.base import Floats, OneEpsilon
@@ -56,6 +57,10 @@ class BoundedRange(OneEpsilon):
             return sum((2 * n + 1) * c * e ** (2 * n) for n, c in enumerate(_SERIES, start=1))
         x = -e * math.exp(-e) / math.expm1(-e)
         return x - 1 - math.log(e) + e + math.log1p(-math.exp(-e))
+
+    @property
+    def mu_squared(self) -> float:
+        return pure_mu_squared(self.epsilon0 / 2)
 
     def profile(self, epsilon: float) -> float:
         if epsilon >= self.epsilon0:

@@ -21,6 +21,7 @@ from accounting.curves.gaussian import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count
+from accounting.relation import Relation
 
 Part = tuple[int, Curve]
 _TIMES = "how many times a curve is repeated"
@@ -50,13 +51,13 @@ def _sort_key(curve: Curve) -> tuple[str, float, str]:
 
 def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
     """The normal form of a composition and one other curve, found without sorting again: sums are often made in a loop."""
-    match parts:
-        case ([1, Composed(parts=known)], [1, Curve() as curve]) | ([1, Curve() as curve], [1, Composed(parts=known)]) if known and not isinstance(
-            curve, Composed
-        ):
-            place = bisect.bisect_left(known, _sort_key(curve), key=lambda part: _sort_key(part[1]))
-            if place == len(known) or known[place][1] != curve:
-                return (*known[:place], (1, curve), *known[place:])
+    if [count for count, _ in parts] != [1, 1]:
+        return None
+    for known, curve in ((parts[0][1], parts[1][1]), (parts[1][1], parts[0][1])):
+        if isinstance(known, Composed) and known.parts and isinstance(curve, Curve) and not isinstance(curve, Composed):
+            place = bisect.bisect_left(known.parts, _sort_key(curve), key=lambda part: _sort_key(part[1]))
+            if place == len(known.parts) or known.parts[place][1] != curve:
+                return (*known.parts[:place], (1, curve), *known.parts[place:])
     return None
 
 
@@ -115,6 +116,14 @@ class Composed(Curve):
     @property
     def core_epsilon(self) -> float:
         return decimal_sum((count, curve.core_epsilon) for count, curve in self.parts)
+
+    @property
+    def mu_squared(self) -> float:
+        return decimal_sum((count, curve.mu_squared) for count, curve in self.parts)
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return next((curve.proved_for for _, curve in self.parts if curve.proved_for), None)
 
     @property
     def table_orders(self) -> tuple[float, ...]:

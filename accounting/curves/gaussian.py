@@ -11,6 +11,7 @@ from pydantic import Field
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, require_bearable
 from accounting.conversion.pld.normal import PAD, Normal
 from accounting.curves.base import Floats, OneParameter
+from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import NonNegative
 
 _ROOT_HALF, _LOG_ROOT_2PI = math.sqrt(0.5), math.log(2 * math.pi) / 2
@@ -56,6 +57,10 @@ class GaussianDP(OneParameter):
     @property
     def core_epsilon(self) -> float:
         return 0.0 if self.mu == 0 else math.inf
+
+    @property
+    def mu_squared(self) -> float:
+        return float_up(1, times_up(exact(self.mu), exact(self.mu)))
 
     def profile(self, epsilon: float) -> float:
         if self.mu == 0:

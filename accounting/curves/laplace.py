@@ -7,6 +7,7 @@ from typing import Literal, final
 
 import numpy as np
 
+from accounting.conversion.gaussian_cover import laplace_mu_squared
 from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, require_bearable
 from accounting.curves.base import Floats, OneEpsilon
@@ -42,6 +43,10 @@ class LaplaceDP(OneEpsilon):
     def rho(self) -> float:
         # The Kullback-Leibler divergence; that no order needs more is Theorem C4.
         return float(_excess(np.array(-self.epsilon0)))
+
+    @property
+    def mu_squared(self) -> float:
+        return laplace_mu_squared(self.epsilon0)
 
     def profile(self, epsilon: float) -> float:
         return max(0.0, -math.expm1(min(0.0, epsilon - self.epsilon0) / 2))

@@ -17,6 +17,7 @@ from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.curves.pure_dp import PureDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Frozen, Positive, Probability, Real
+from accounting.relation import Relation
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e6, 81)
 _MOST_RUNS = 1e6  # expected; beyond it nobody runs anything
@@ -193,6 +194,10 @@ class RepeatAndSelectDP(Curve):
     def core_epsilon(self) -> float:
         epsilon = self.base.core_epsilon
         return self.distribution.pure(epsilon) if math.isfinite(epsilon) else math.inf
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return self.base.proved_for
 
     @property
     def table_orders(self) -> tuple[float, ...]:

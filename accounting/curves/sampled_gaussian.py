@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Annotated, Literal, final
 
@@ -13,6 +16,7 @@ from accounting.conversion.pld.normal import SampledNormal
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.renyi_table import RenyiTable
 from accounting.frozen import Positive
+from accounting.relation import Relation
 
 _ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8), 160, 192, 256, 384, 512, 768, 1024]
 # dp-accounting adds series in logarithms and stops where a term is below e^-30: far less than one part in 10^9, or 10^-10 nats.
@@ -50,6 +54,10 @@ class SampledGaussianDP(Undoubted):
         return float("inf")
 
     @property
+    def proved_for(self) -> Relation:
+        return "add_remove"
+
+    @property
     def table_orders(self) -> tuple[float, ...]:
         return renyi_of_sampled_gaussian(self.mu, self.rate).orders
 
@@ -72,6 +80,21 @@ class SampledGaussianDP(Undoubted):
         )
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without dp-accounting's warning for each order at which it gives no bound: those orders are left out below."""
+    log = logging.getLogger("absl")
+    log.addFilter(_says_more)
+    try:
+        yield
+    finally:
+        log.removeFilter(_says_more)
+
+
+def _says_more(record: logging.LogRecord) -> bool:
+    return "Excluding this order" not in record.getMessage()
+
+
 @lru_cache(maxsize=256)
 def renyi_of_sampled_gaussian(mu: float, rate: float) -> RenyiTable:
     """dp-accounting's Renyi bound, rounded up; monotone, and without the orders at which it gives none."""
@@ -79,7 +102,8 @@ def renyi_of_sampled_gaussian(mu: float, rate: float) -> RenyiTable:
     from dp_accounting.rdp import rdp_privacy_accountant
 
     accountant = rdp_privacy_accountant.RdpAccountant(orders=_ORDERS)
-    accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / max(mu, _LEAST_MU))))
+    with _quiet():
+        accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / max(mu, _LEAST_MU))))
     # dp-accounting gives inf, or bounds that are too large, at some fractional orders: a larger order's bound holds there too.
     finite = np.isfinite(accountant.rdp)
     values = np.minimum.accumulate(np.maximum(accountant.rdp[finite], 0.0)[::-1])[::-1] * _OUTWARD + _MORE

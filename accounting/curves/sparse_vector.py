@@ -112,6 +112,10 @@ class SparseVectorDP(Undoubted):
     def core_epsilon(self) -> float:
         return decimal_sum([(1, self.epsilon1), (1, self.epsilon2)])
 
+    @property
+    def mu_squared(self) -> float:
+        return self._whole.mu_squared
+
     def profile(self, epsilon: float) -> float:
         whole = self._whole.profile(epsilon)
         if epsilon < self.epsilon2:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from accounting.conversion.pld.hull import Hull
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.base import AnyCurve, Curve, Floats
+from accounting.relation import Relation
 
 
 @final
@@ -43,6 +44,14 @@ class Tighter(Curve):
     @property
     def core_epsilon(self) -> float:
         return min(curve.core_epsilon for curve in self.curves)
+
+    @property
+    def mu_squared(self) -> float:
+        return min(curve.mu_squared for curve in self.curves)
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return next((curve.proved_for for curve in self.curves if curve.proved_for), None)
 
     @property
     def table_orders(self) -> tuple[float, ...]:

@@ -134,7 +134,8 @@ def budget_in_words(budget: Budget) -> str:
     """A budget as it was declared."""
     if budget.rho is not None:
         return f"ρ = {plain(budget.rho)}" + (f" with δ = {plain(budget.delta)}" if budget.delta else "")
-    return f"ε = {plain(budget.limit)}" + (f", δ = {plain(budget.delta)}" if budget.delta else "")
+    release = "" if budget.release is None else f", for releases of {in_words(budget.release.to_json())}"
+    return f"ε = {plain(budget.limit)}" + (f", δ = {plain(budget.delta)}" if budget.delta else "") + release
 
 
 def _tiles(budget: Budget, total: Total | None) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 18, 34
 
 def unit_of(measure: Measure) -> str:
     """The unit of a budget's main part, in words."""
+    if measure in ("mu^2", "release"):
+        return "μ²" if measure == "mu^2" else "releases"
     if measure == "epsilon":
         return "nats of pure ε"
     return "nats of ρ (zCDP)" if measure == "rho" else f"nats of Rényi divergence of order {measure:g}"

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from accounting.budget.budget import NOTHING, Budget
-from accounting.budget.price import in_words as in_words_of
+from accounting.budget.price import unit_in_words
 from accounting.budget.remaining import equivalent
 from accounting.ledger import Entry, Heads, Ledger, Quota, Standing, Total, Trust, Verification
 from accounting.page.spent import failure_up, main_up, percent_up, shares
@@ -98,7 +98,7 @@ def _quotas(ledger: Ledger, name: str) -> Iterator[Text]:
     for quota in quotas.all():
         yield Text(printable(f"Quota {quota.name} {quota.in_words}: {quota.limit!r}"))
         for one in (one for one in quotas.standing(FULLEST) if one.quota == quota):
-            left = f"{rounded_down(one.remaining.main)} nats of {in_words_of(one.remaining.measure)}"
+            left = f"{rounded_down(one.remaining.main)} {unit_in_words(one.remaining.measure)}"
             yield Text(printable(f"       {one.account}: {main_up(one.spent.main)} spent, {left} left"))
 
 
@@ -142,9 +142,11 @@ def _cells(total: Total) -> Iterator[str]:
 
 def _units(budget: Budget) -> str:
     """What the columns count, in a sentence: two of them are no sum, and people add them up."""
-    unit, also = in_words_of(budget.measure), equivalent(budget, NOTHING)
-    words = f"Spent, left: nats of {unit}. δ₀: failure probability. "
-    if also.epsilon is None:
+    also = equivalent(budget, NOTHING)
+    words = f"Spent, left: {unit_in_words(budget.measure)}. δ₀: failure probability. "
+    if budget.measure == "release":
+        words += f"ε: none while releases are counted. {_whole(budget)}"
+    elif also.epsilon is None:
         words += "ε: none without a delta. "
     elif budget.measure == "epsilon":
         words += f"ε: at δ = {plain(also.delta)}. "

@@ -56,7 +56,7 @@ def test_rho_is_told_at_twice_its_delta() -> None:
 def test_what_is_left_is_what_the_rest_adds(budget: acc.Budget, share: float) -> None:
     """Spending all that is left raises the running epsilon by epsilon_left and no more."""
     spent = acc.Price(1 + int(share * (budget.capacity.main - 1)), 0)
-    now, end = equivalent(budget, spent), equivalent(budget, budget.capacity)
+    now, end = equivalent(budget, spent), equivalent(budget, acc.Price(budget.capacity.main, 0))
     assert now.epsilon is not None
     assert end.epsilon is not None
     assert now.epsilon_left is not None

@@ -1,0 +1,36 @@
+"""The least Gaussian shift that hides a pure, bounded-range or Laplace guarantee, squared and rounded up. Theorem F9."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+_OUTWARD = 1 + 1e-13  # Newton's method ends a few ulps away
+_FAR = 1300.0  # nats: beyond, tails leave the floats, and R(z) <= exp(-z^2/2)/2 gives the bound
+_ROOT_HALF, _ROOT_HALF_PI = math.sqrt(0.5), math.sqrt(math.pi / 2)
+
+
+def pure_mu_squared(epsilon: float) -> float:
+    """(2 z)^2 with P[Z > z] = 1/(1 + e^epsilon): attained by randomised response."""
+    if epsilon > _FAR / 2:
+        return 8 * epsilon * _OUTWARD
+    return _squared(math.tanh(epsilon / 2), 1 / (1 + math.exp(epsilon)))
+
+
+def laplace_mu_squared(epsilon: float) -> float:
+    """(2 z)^2 with P[Z > z] = exp(-epsilon/2)/2: attained by the Laplace mechanism."""
+    if epsilon > _FAR:
+        return 4 * epsilon * _OUTWARD
+    return _squared(-math.expm1(-epsilon / 2), math.exp(-epsilon / 2) / 2)
+
+
+def _squared(central: float, tail: float) -> float:
+    """(2 z)^2 for the z with P[|Z| <= z] = central and P[Z > z] = tail, each to a few ulps."""
+    z = central * _ROOT_HALF_PI if central < 0.01 else -NormalDist().inv_cdf(tail)
+    for _ in range(3):
+        if central < 0.5:
+            z += (central - math.erf(z * _ROOT_HALF)) * _ROOT_HALF_PI * math.exp(z * z / 2)
+        else:
+            reached = math.erfc(z * _ROOT_HALF) / 2
+            z += math.log(reached / tail) * reached * math.sqrt(2 * math.pi) * math.exp(z * z / 2)
+    return 4 * z * z * _OUTWARD
