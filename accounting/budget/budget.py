@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
 import numpy as np
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
+from accounting.budget.declared_release import releases_in
 from accounting.budget.order import Order, default_order, gaussian_capacity, halved, less, renyi_capacity, rounded_down, workload
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, Remaining, itemised, uncounted
-from accounting.budget.release import releases_in
 from accounting.conversion.bounds import best_epsilon
 from accounting.curves import AnyCurve, Curve
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, units_up
