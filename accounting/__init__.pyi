@@ -28,6 +28,7 @@ from .curves import AnyCurve as AnyCurve
 from .curves import ApproxDP as ApproxDP
 from .curves import Approximate as Approximate
 from .curves import BoundedRange as BoundedRange
+from .curves import ChosenAfter as ChosenAfter
 from .curves import Composed as Composed
 from .curves import Curve as Curve
 from .curves import GaussianDP as GaussianDP

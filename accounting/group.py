@@ -126,6 +126,11 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
     return curves.ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
 
 
+def _chosen_after(curve: curves.ChosenAfter, size: int) -> Curve:
+    options = tuple(group_privacy(option, size) for option in curve.options)
+    return curves.ChosenAfter(first=group_privacy(curve.first, size), options=options)
+
+
 _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.PureDP: lambda curve, size: curves.PureDP(epsilon=_times(size, curve.epsilon0)),
     curves.BoundedRange: lambda curve, size: curves.BoundedRange(epsilon=_times(size, curve.epsilon0)),
@@ -134,6 +139,7 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.ZCDP: lambda curve, size: curves.ZCDP(rho=_times(size * size, curve.rho0)),
     curves.ApproxDP: _approximate_dp,
     curves.Approximate: _by_profile,
+    curves.ChosenAfter: _chosen_after,
     curves.Composed: _composed,
     curves.Tighter: lambda curve, size: curves.tighter(*(group_privacy(member, size) for member in curve.curves)),
 }

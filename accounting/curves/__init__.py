@@ -4,6 +4,7 @@ from accounting.curves.approx_dp import ApproxDP
 from accounting.curves.approximate import Approximate
 from accounting.curves.base import AnyCurve, Curve
 from accounting.curves.bounded_range import BoundedRange
+from accounting.curves.chosen_after import ChosenAfter
 from accounting.curves.composed import Composed, zero
 from accounting.curves.gaussian import GaussianDP
 from accounting.curves.gaussian_max import GaussianMax
@@ -23,6 +24,7 @@ __all__ = [
     "ApproxDP",
     "Approximate",
     "BoundedRange",
+    "ChosenAfter",
     "Composed",
     "Curve",
     "GaussianDP",

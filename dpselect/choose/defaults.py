@@ -1,20 +1,30 @@
-"""Which mechanism a release takes if nobody names one, by public configuration alone, and how the log is read for it."""
+"""Which mechanism a release takes if nobody names one, and how the log is read for it: by public numbers alone.
+
+All that may be chosen is fitted to the budget first. Which of these is taken depends on how many users there are and how many
+items they have: declared, learnt (`Learning`), or taken to be as in `ASSUMED`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
-from typing import Any, Literal, NoReturn, cast, final
+from typing import Any, NoReturn, Self, cast, final
 
-from accounting import AccountingError, Budget, CalibrationError
+import numpy as np
+
+from accounting import AccountingError, Approximate, Budget, ChosenAfter, Composed, Curve, GaussianDP
 from accounting.arguments import checked_integer, shown
 from dpselect.choose.calibration import calibrated, fitted, knob_of
 from dpselect.choose.counts import without_counts
+from dpselect.choose.forecast import Crowd, Floats, Norm, Ranking
+from dpselect.choose.learning import LEARN, Learning, LearnThenSelect
 from dpselect.choose.request import TopKRequest
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
+    CanonicalTopK,
     DiscoverThenSelect,
     LimitedDomain,
     Mechanism,
@@ -28,8 +38,6 @@ from dpselect.mechanisms.traits import settings_of
 from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
 
-Norm = Literal["l1", "l2"]
-
 GENEROUS = 300
 """Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
 
@@ -37,13 +45,17 @@ WHOLE_COUNTS = (
     "a clip goes with no counts: clipped scores are sums of shares. Leave out --clip (clip=) or --with-counts (counts=)"
 )
 
-# Of a release in two steps: the share of the budget (mu squared) that goes to the discovery, how many items it is for, as a
-# multiple of k. Chosen on published logs, docs/choosing.md; with so few items a user is not distorted by the first clip, and one
-# step does.
-_SHARE, _CANDIDATES, _FEW = 0.85, 1.5, 2
-# The clip of the second look, times the root of the noise for each unit of l2 norm, and its bounds: distortion is what hurts
-# where there is little noise, and noise where there is much.
-_AGAIN, _LEAST_AGAIN, _MOST_AGAIN = 4.0, 1.0, 4.0
+ASSUMED = Crowd(5000.0, (4.0, 7.0, 14.0, 35.0, 70.0))
+"""Users where nothing is declared or learnt: medians of the logs in docs/choosing.md."""
+
+ASSUMED_IN_A_GROUP = Crowd(2000.0, (1.0, 1.0, 2.0, 4.0, 8.0))
+"""The same within one group."""
+
+_CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)  # l2 norms; their squares for l1
+_SHARES, _TIMES = (0.7, 0.85, 0.95), (1.5, 3.0)  # of two steps: the discovery's part of mu squared, candidates over k
+_WIDTHS = (1, 2, 5)  # numbers of competitors tried, over k, beside the usual one
+_FEW = 2  # items per user, which a clip does not distort: one step does
+_CLOSE = 0.002  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
 # Standard deviations of the standard noises.
 _DEVIATION: dict[NoiseName, float] = {
@@ -52,9 +64,6 @@ _DEVIATION: dict[NoiseName, float] = {
     "gaussian": 1.0,
     "laplace": math.sqrt(2),
 }
-# Items of a user whose weight a clip is taken to cut, where nobody says how many users have: with these the rule switches where
-# the measured recall does (docs/choosing.md), at about k = 25 for unknown domains and k = 80 for public ones.
-_USUAL = {"unknown": 81.0, "public": 36.0}
 
 
 @final
@@ -67,6 +76,7 @@ class Choice:
         max_items_per_user: the bound on one user's items; None for none.
         clip, norm: what each user's contributions are scaled to; None to count every item in full.
         again: what they are scaled to in a second look, within the items that were discovered; None without one.
+        crowd: the users that it was chosen for; None where it was not chosen by them.
     """
 
     mechanism: Mechanism
@@ -74,6 +84,7 @@ class Choice:
     clip: float | None = None
     norm: Norm = "l2"
     again: float | None = None
+    crowd: Crowd | None = None
 
 
 def default_choice(
@@ -84,37 +95,177 @@ def default_choice(
     clip: float | None = None,
     norm: Norm | None = None,
     items_per_user: float | None = None,
+    users: float | None = None,
+    order: bool = True,
 ) -> Choice:
-    """The mechanism that fits a release of distinct-user counts, and the clip to read the log with; nothing private is looked at.
+    """The mechanism that should find most of the top k of distinct-user counts, and the clip to read the log with.
 
-    Two ways to release are weighed: selection on the counts as they are, whose noise grows with k, and one noisy vector of
-    clipped counts, whose noise does not, but in which an item of a user with t items weighs 1/sqrt(t) only. The one with less
-    noise per user wins. t is `items_per_user` if declared; otherwise 81 for an unknown domain and 36 for a public one, with which
-    the rule switches where recall does on published logs.
+    Nothing private is looked at and nothing is learnt: what is not declared is taken to be as in `ASSUMED`. `Informed` learns it.
 
     Args:
         budget: of the release, or of all `request.releases` of them.
         request: k, candidates and the relation; its sensitivity is that of counts with at most `max_items_per_user` items a user.
         max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
-        clip: as stated, with its norm, for one noisy vector; None: the root of `items_per_user` for a public domain if that is
-            declared, otherwise 1.
+        clip: as stated, with its norm, for one noisy vector; None: chosen.
         norm: of the clip; None: l1 for a pure budget, l2 otherwise.
         items_per_user: a public guess of how many items users have on average, >= 1.
+        users: a public guess of how many users there are.
+        order: whether the order has to be released; without it sets are considered too.
 
     Raises:
         InvalidRequest: an unknown domain and a budget without delta, or `items_per_user` is less than 1.
         CalibrationError: no amount of noise fits the budget.
     """
     require_ways(request, max_items_per_user, clip, items_per_user)
-    clipped = clipped_choice(budget, request, max_items_per_user, clip, norm, items_per_user)
-    if clip is not None:
-        return clipped or refused(budget)
-    plain = _plain(budget, request, max_items_per_user)
-    choices = [choice for choice in (plain, clipped) if choice is not None]
-    if not choices:
-        return Choice(default_mechanism(budget, request), max_items_per_user)  # says why there is none
-    usual = items_per_user or _USUAL["unknown" if request.candidates is None else "public"]
-    return min(choices, key=lambda choice: noise_per_user(choice, usual))
+    menu = Menu.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order)
+    return menu.best(declared(users, items_per_user))
+
+
+def declared(users: float | None, items: float | None, assumed: Crowd = ASSUMED) -> Crowd:
+    """The users that are declared; what is not is assumed."""
+    count = assumed.users if users is None else users
+    return replace(assumed, users=count) if items is None else Crowd.of_mean(count, items)
+
+
+@final
+@dataclass(frozen=True)
+class Menu:
+    """All that may be chosen for a release, each fitted to the same budget. Public; the choice is by released numbers.
+
+    Attributes:
+        request: what is asked.
+        choices: at least one.
+    """
+
+    request: TopKRequest
+    choices: tuple[Choice, ...]
+
+    @classmethod
+    def of(
+        cls,
+        budget: Budget,
+        request: TopKRequest,
+        *,
+        limit: int | None = None,
+        clip: float | None = None,
+        norm: Norm | None = None,
+        order: bool = True,
+        twice: bool = True,
+    ) -> Self:
+        """Every way that fits the budget; with a stated clip only those of clipped counts.
+
+        Args:
+            twice: whether users may be looked at twice.
+        """
+        norm = norm or ("l1" if budget.form == "pure" else "l2")
+        found = list(_clipped(budget, request, limit, clip, norm, twice=twice))
+        if clip is not None and not found:
+            refused(budget)
+        if clip is None:
+            found = [*_plain(budget, request, limit), *found, *([] if order else _sets(budget, request, limit))]
+        return cls(request, tuple(found or [Choice(default_mechanism(budget, request), limit)]))  # says why there is none
+
+    def best(self, crowd: Crowd) -> Choice:
+        """What finds most of the top k among such users; of those that are alike the first."""
+        ranking = Ranking.of(crowd, self.request.k, self.request.candidates)
+        found = [expected(choice, ranking) for choice in self.choices]
+        first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
+        return replace(self.choices[first], crowd=crowd)
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """Bounds of all choices: those of Gaussian noise are below one Gaussian curve."""
+        curves = [choice.mechanism.curve for choice in self.choices]
+        gaussian = [curve for curve in curves if _is_gaussian(curve)]
+        others = {curve for curve in curves if not _is_gaussian(curve)}
+        if not gaussian:
+            return tuple(others)
+        largest: Curve = GaussianDP.of_rho(max(curve.rho for curve in gaussian))
+        failure = max(curve.delta0 for curve in gaussian)
+        return (*others, Approximate(curve=largest, delta0=failure) if failure else largest)
+
+
+def _is_gaussian(curve: Curve) -> bool:
+    """Whether it is a Gaussian curve outside a bad event: then `rho` says all."""
+    if isinstance(curve, Approximate):
+        return _is_gaussian(curve.curve)
+    return isinstance(curve, GaussianDP) or (isinstance(curve, Composed) and all(_is_gaussian(part) for _, part in curve.parts))
+
+
+@final
+@dataclass(frozen=True)
+class Informed:
+    """A menu that is chosen from by learnt numbers, and what both together cost.
+
+    Attributes:
+        menu: fitted to what learning leaves of the budget.
+        item: what is charged.
+        declared: what is not learnt.
+    """
+
+    menu: Menu
+    item: LearnThenSelect
+    declared: Crowd
+
+    @classmethod
+    def of(
+        cls,
+        budget: Budget,
+        request: TopKRequest,
+        *,
+        share: float = LEARN,
+        users: float | None = None,
+        items_per_user: float | None = None,
+        **ways: Any,
+    ) -> Self | None:
+        """None where nothing is to be learnt: all is declared, one thing only can be chosen, or the relation is replace_one,
+        under which a number per user has no quantiles that are proved.
+
+        Args:
+            share: of epsilon, for learning; of rho its square.
+            users, items_per_user: as declared, which is then not learnt.
+            ways: as for `Menu.of`.
+
+        Raises:
+            InvalidRequest: share is not in [0, 1), or as for `default_choice`.
+        """
+        if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share < 1:
+            raise InvalidRequest(f"learn={shown(share)} must be a share of epsilon in [0, 1): 0.03 is usual, 0 learns nothing")
+        wanted = {"users": users is None, "items": items_per_user is None}
+        if share == 0 or not any(wanted.values()) or request.sensitivity.relation != "add_remove":
+            return None
+        require_ways(request, ways.get("limit"), ways.get("clip"), items_per_user)
+        learning = Learning.of(share * _epsilon(budget) / max(1, request.releases), **wanted)
+        menu = Menu.of(_rest(budget, learning.curve, request.releases), request, **ways)
+        item = LearnThenSelect(learning=learning, options=menu.curves)
+        if len(menu.choices) < 2 or not _covered(budget, item.curve, request.charges):
+            return None
+        return cls(menu, item, declared(users, items_per_user))
+
+    def chosen(self, learnt: Crowd) -> Choice:
+        """What to run on the same data, by numbers that `item.learning` released."""
+        return self.menu.best(learnt)
+
+
+def _epsilon(budget: Budget) -> float:
+    """Nats: of a zCDP budget those whose square is twice rho, which they cost at most."""
+    return math.sqrt(2 * budget.limit) if budget.form == "zcdp" else budget.limit
+
+
+def _rest(budget: Budget, first: Curve, releases: int) -> Budget:
+    """What learning leaves of a budget for `releases` releases that each learn."""
+    spent = releases * (first.rho if budget.form == "zcdp" else first.core_epsilon)
+    return _part(budget, 1 - spent / budget.limit, chances=1.0)
+
+
+def _covered(budget: Budget, curve: ChosenAfter, charges: int | None) -> bool:
+    """Whether the budget pays for it: for one release as (epsilon, delta), for several one by one."""
+    if charges is not None:
+        return budget.covers(budget.cost_of_each(curve, charges))
+    if budget.form != "approximate":
+        return budget.covers(budget.cost(curve))
+    found = curve.profile(budget.limit)
+    return found is not None and found <= budget.delta * (1 + 1e-12)
 
 
 def require_ways(request: TopKRequest, limit: int | None, clip: float | None, items: float | None) -> None:
@@ -147,16 +298,122 @@ def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
     return _least(_public(budget, request)) or fitted(OneshotTopK.__name__, budget, request)
 
 
-def weighed(budget: Budget, request: TopKRequest) -> list[Mechanism]:
-    """What `default_mechanism` chooses from; never none."""
-    found = _unknown(budget, request) if request.candidates is None else _public(budget, request)
-    return [one for one in found if one is not None] or [default_mechanism(budget, request)]
+# -- all that may be chosen, fitted to a budget ----------------------------------------------------------------------------
 
 
-def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Choice | None:
+def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Iterator[Choice]:
     """On counts as they are, or as the declared bound leaves them."""
-    found = _least(_unknown(budget, request) if request.candidates is None else _public(budget, request))
-    return None if found is None else Choice(found, limit)
+    found = _unknown(budget, request) if request.candidates is None else _public(budget, request)
+    for one in (mechanism for mechanism in found if mechanism is not None):
+        yield Choice(one, limit)
+        if isinstance(one, LimitedDomain) and request.kbar is None:
+            yield from (Choice(_changed(one, kbar=width * request.k), limit) for width in _WIDTHS)
+
+
+def _sets(budget: Budget, request: TopKRequest, limit: int | None) -> Iterator[Choice]:
+    """That release the set alone."""
+    if request.candidates is not None and request.noise is None and request.counts is None:
+        found = _tried(CanonicalTopK, budget, request.model_copy(update={"noise": "gumbel"}), ordered=False)
+        yield from () if found is None else (Choice(found, limit),)
+
+
+def _clipped(
+    budget: Budget, request: TopKRequest, limit: int | None, clip: float | None, norm: Norm, *, twice: bool
+) -> Iterator[Choice]:
+    """One noisy vector of clipped counts, with every clip, and two steps; none where the budget pays for no such vector."""
+    noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
+    if request.kbar is not None or request.noise not in (None, noise) or request.counts is not None:
+        return
+    most = limit or (GENEROUS if request.candidates is None else None)
+    first = _CLIPS[0] if clip is None else clip
+    bounds = partial(Sensitivity.of_clipped, norm=norm, relation=request.sensitivity.relation, items_per_user=most)
+    kind = SparseHistogram if request.candidates is None else OneshotTopK
+    asked = request.model_copy(update={"sensitivity": bounds(first), "noise": noise})
+    found = _tried(kind, budget, asked)
+    if not isinstance(found, SparseHistogram | OneshotTopK):
+        return
+    longest = math.inf if limit is None else float(limit if norm == "l1" else math.sqrt(limit))
+    steps = [size if norm == "l2" else float(f"{size**2:.3g}") for size in _CLIPS] if clip is None else [clip]
+    for size in (one for one in steps if one <= max(longest, first)):
+        scale = found.scale if size == first else found.scale * (size / first) * _ROUNDING
+        yield Choice(_changed(found, scale=scale, sensitivity=bounds(size)), most, size, norm)
+    if twice and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and (limit is None or limit > _FEW):
+        yield from _in_two_steps(found, request.k, most, longest)
+
+
+def _in_two_steps(found: SparseHistogram, k: int, most: int | None, longest: float) -> Iterator[Choice]:
+    unit = found.scale / found.sensitivity.l2_of(None) * _ROUNDING
+    split = partial(two_steps, k, unit, found.delta, found.sensitivity)
+    for share in _SHARES:
+        for times in _TIMES:
+            for again in (one for one in _CLIPS[:5] if one <= longest):
+                mechanism = split(share=share, candidates=math.ceil(times * k), again=again)
+                yield Choice(mechanism, most, 1.0, "l2", again)
+
+
+def _changed(mechanism: Any, **settings: Any) -> Mechanism:
+    found: Mechanism = type(mechanism).model_validate({**settings_of(mechanism), **settings})
+    return found
+
+
+# -- what each should find -------------------------------------------------------------------------------------------------
+
+
+def expected(choice: Choice, ranking: Ranking) -> float:
+    """The share of the true top k that a choice should find, in users of the standard shape."""
+    mechanism, limit = without_counts(choice.mechanism), choice.max_items_per_user
+    values, scatter = ranking.seen(choice.clip, choice.norm, limit)
+    k = ranking.k
+    if isinstance(mechanism, LimitedDomain):
+        return _of_limited_domain(mechanism, ranking, values)
+    if isinstance(mechanism, SparseHistogram):
+        return ranking.recall(_shown(ranking, values, scatter, mechanism, k, mechanism.threshold))
+    if isinstance(mechanism, DiscoverThenSelect):
+        return _of_two_steps(mechanism, choice, ranking, values, scatter)
+    if isinstance(mechanism, CanonicalTopK):
+        return _of_sets(mechanism, ranking, values)
+    return ranking.recall(_shown(ranking, values, scatter, mechanism, k, -math.inf))
+
+
+def _shown(
+    ranking: Ranking, values: Floats, scatter: Floats, mechanism: Any, most: int, floor: float, present: Floats | None = None
+) -> Floats:
+    """(blocks,) chances to be among the largest noisy scores, the scatter of seen counts being part of the noise."""
+    scales = np.hypot(mechanism.scale, scatter / _DEVIATION[mechanism.noise])
+    return ranking.above(values, scales, mechanism.noise, most, floor, present)
+
+
+def _of_limited_domain(mechanism: LimitedDomain, ranking: Ranking, values: Floats) -> float:
+    """A noisy count has to beat the others and a noisy threshold; the chance of the less likely one of the two."""
+    competes = (np.cumsum(ranking.members) <= max(mechanism.kbar, ranking.k)).astype(np.float64)
+    scales = np.full(len(values), 1 / mechanism.epsilon)
+    others = ranking.above(values, scales, "gumbel", ranking.k, -math.inf, competes)
+    ends = np.cumsum(ranking.members)
+    floor = float(values[min(len(values) - 1, int(np.searchsorted(ends, mechanism.kbar + 1)))])
+    bar = (floor if ends[-1] > mechanism.kbar else 0.0) + mechanism.margin
+    passes = 1 / (1 + np.exp(np.clip((bar - values) * mechanism.epsilon, -700, 700)))
+    return ranking.recall(np.minimum(others, passes))
+
+
+def _of_two_steps(mechanism: DiscoverThenSelect, choice: Choice, ranking: Ranking, values: Floats, scatter: Floats) -> float:
+    find, select = cast(SparseHistogram, mechanism.discovery), mechanism.selection
+    found = _shown(ranking, values, scatter, find, mechanism.candidates, find.threshold)
+    again, left = ranking.seen(choice.again, choice.norm, None, among=mechanism.candidates)
+    return ranking.recall(found * _shown(ranking, again, left, select, ranking.k, -math.inf, present=found))
+
+
+def _of_sets(mechanism: CanonicalTopK, ranking: Ranking, values: Floats) -> float:
+    """By the law of the planner."""
+    from dpselect.planning.laws.base import Runs
+    from dpselect.planning.laws.canonical_top_k import canonical
+    from dpselect.planning.score_levels import Levels
+
+    levels = Levels.of(values, ranking.members.astype(np.int64), ranking.k)
+    found = canonical(mechanism, levels, Runs(100, 0, fine=False))
+    return float(np.mean(found.recall) if found.weights is None else found.weights @ found.recall)
+
+
+# -- parts of it -----------------------------------------------------------------------------------------------------------
 
 
 def refused(budget: Budget) -> NoReturn:
@@ -166,39 +423,6 @@ def refused(budget: Budget) -> NoReturn:
         f"no default releases clipped counts within this budget: use clip_norm 'l1' for a pure budget and 'l2' for others{rest}, "
         "or name a mechanism"
     )
-
-
-def clipped_choice(
-    budget: Budget,
-    request: TopKRequest,
-    limit: int | None,
-    clip: float | None,
-    norm: Norm | None,
-    items: float | None,
-    *,
-    again: bool = True,
-) -> Choice | None:
-    """One noisy vector of clipped counts; None where the budget pays for none, or something else is asked for.
-
-    `again` allows for a second look.
-    """
-    norm = norm or ("l1" if budget.form == "pure" else "l2")
-    noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
-    if request.kbar is not None or request.noise not in (None, noise) or request.counts is not None:
-        return None
-    most = limit or (GENEROUS if request.candidates is None else None)
-    # Where a second look follows, the first clip only has to find; the tightest is best at that.
-    size = clip if clip is not None else 1.0 if request.candidates is None else _clip(norm, items)
-    declared = Sensitivity.of_clipped(size, norm, request.sensitivity.relation, most)
-    kind = SparseHistogram if request.candidates is None else OneshotTopK
-    asked = request.model_copy(update={"sensitivity": declared, "noise": noise})
-    found = _tried(kind, budget, asked)
-    few = min(most or math.inf, items or math.inf) <= _FEW
-    if again and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and not few:
-        twice = _twice(found, budget, asked)
-        if twice is not None:
-            return Choice(twice, most, size, norm, twice.again)
-    return None if found is None else Choice(found, most, size, norm)
 
 
 def two_steps(
@@ -225,29 +449,6 @@ def two_steps(
     )
 
 
-def _twice(found: SparseHistogram, budget: Budget, request: TopKRequest) -> DiscoverThenSelect | None:
-    """The histogram for a domain of half as many items again, and a second look at users' shares within it.
-
-    None where the budget pays for no such pair: one of nearly all delta, or of a huge epsilon, has no bound for its price.
-    """
-    candidates, unit = math.ceil(_CANDIDATES * request.k), found.scale / found.sensitivity.l2_of(None)
-    again = min(max(float(f"{_AGAIN / math.sqrt(unit):.3g}"), _LEAST_AGAIN), _MOST_AGAIN)
-
-    def family(scale: float) -> DiscoverThenSelect:
-        return two_steps(request.k, scale, found.delta, found.sensitivity, share=_SHARE, candidates=candidates, again=again)
-
-    try:
-        return cast(DiscoverThenSelect, calibrated(family, budget, (0.5 * unit, 4 * unit), charges=request.charges))
-    except CalibrationError:
-        return None
-
-
-def _clip(norm: Norm, items: float | None) -> float:
-    if items is None:
-        return 1.0
-    return float(f"{items if norm == 'l1' else math.sqrt(items):.3g}")
-
-
 def _unknown(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
     found = [_tried(LimitedDomain, budget, request)]
     if request.sensitivity.l0 is not None and request.kbar is None and request.noise in (None, "gaussian", "laplace"):
@@ -261,20 +462,19 @@ def _public(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
     without_delta = Budget(epsilon=budget.epsilon) if once else budget  # of many releases pure epsilons add up too fast
     asked = {noise: request.model_copy(update={"noise": noise}) for noise in _DEVIATION}
     found = [_tried(PeelingTopK, without_delta, asked["exponential"]), _tried(OneshotTopK, budget, asked["gumbel"])]
-    bounded = request.sensitivity.l1_of(None) < math.inf or request.sensitivity.l2_of(None) < math.inf
-    if bounded:
+    if request.sensitivity.l2_of(None) < math.inf:
         noise: NoiseName = "laplace" if budget.form == "pure" else "gaussian"
         found.append(_tried(OneshotTopK, budget, asked[noise]))
     return found
 
 
-def _tried(kind: type[Mechanism], budget: Budget, request: TopKRequest) -> Mechanism | None:
-    """None where the mechanism has no guarantee of this kind."""
+def _tried(kind: type[Mechanism], budget: Budget, request: TopKRequest, *, ordered: bool = True) -> Mechanism | None:
+    """None where the mechanism has no guarantee of this kind, or does not release the order that is asked for."""
     try:
         found = fitted(kind.__name__, budget, request)
     except AccountingError:
         return None
-    return found if found.ordered else None
+    return found if found.ordered or not ordered else None
 
 
 def _least(found: list[Mechanism | None]) -> Mechanism | None:
@@ -294,19 +494,8 @@ def height(mechanism: Mechanism) -> float:
     return float(fields["scale"]) * _DEVIATION[fields["noise"]]
 
 
-def noise_per_user(choice: Choice, usual: float) -> float:
-    """The same per user that touches an item, whose weight a clip cuts where users have the usual number of items."""
-    if choice.clip is None:
-        return height(choice.mechanism)
-    having = min(usual, choice.max_items_per_user or math.inf)
-    cut = having if choice.norm == "l1" else math.sqrt(having)
-    return height(choice.mechanism) * max(1.0, cut / choice.clip)
-
-
 # -- for every group --------------------------------------------------------------------------------------------------
 
-# Items of a user in one group whose weight a clip is taken to cut, where nobody says how many users have.
-_USUAL_IN_A_GROUP = {"unknown": 4.0, "public": 1.0}
 _FINDING = 0.2  # share of the budget that goes to the discovery of groups, which have far more users than items have
 
 
@@ -334,7 +523,7 @@ def default_groups(
     split = _Split.of(budget, request, max_groups_per_user, discover=discover)
     if kind is not None:
         return split.every(fitted(kind, split.part, request), request)
-    return min((split.every(one, request) for one in weighed(split.part, request)), key=lambda groups: height(groups.mechanism))
+    return split.every(default_mechanism(split.part, request), request)
 
 
 def default_group_choice(
@@ -350,10 +539,8 @@ def default_group_choice(
 ) -> Choice:
     """The mechanism for every group of a log of distinct-user counts, and the clip to read the log with.
 
-    Weighed as by `default_choice`, with the noise that the groups of one user together cost and without a second look: selection
-    on the counts of a group as they are, or one noisy vector of counts clipped within each group. Where nobody declares how many
-    items of a group a user has, so many are assumed that the rule switches where recall does on published logs
-    (`tests/benchmarks/bench_groups.py`): the vector from k = 2 or 3 on.
+    Chosen as by `default_choice`, for the noise that the groups of one user together cost and without a second look, among users
+    of `ASSUMED_IN_A_GROUP` where nobody declares how many items of a group they have.
 
     Args:
         budget, request, max_groups_per_user, discover: as for `default_groups`; the sensitivity is that of counts.
@@ -364,15 +551,9 @@ def default_group_choice(
     """
     require_ways(request, max_items_per_user, clip, items_per_user)
     split = _Split.of(budget, request, max_groups_per_user, discover=discover)
-    clipped = clipped_choice(split.part, request, max_items_per_user, clip, norm, items_per_user, again=False)
-    if clip is not None and clipped is None:
-        refused(split.part)
-    ways = [] if clipped is None else [clipped]
-    ways += [] if clip is not None else [Choice(one, max_items_per_user) for one in weighed(split.part, request)]
-    found = [replace(way, mechanism=split.every(way.mechanism, request).mechanism) for way in ways]
-    usual = items_per_user or _USUAL_IN_A_GROUP["unknown" if request.candidates is None else "public"]
-    best = min(found, key=lambda way: noise_per_user(way, usual))
-    return replace(best, mechanism=split.around(best.mechanism))
+    menu = Menu.of(split.part, request, limit=max_items_per_user, clip=clip, norm=norm, twice=False)
+    best = menu.best(declared(None, items_per_user, ASSUMED_IN_A_GROUP))
+    return replace(best, mechanism=split.every(best.mechanism, request))
 
 
 @dataclass(frozen=True)
@@ -433,8 +614,14 @@ def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:
     return SparseHistogram.model_validate({**settings_of(found), "k": None})
 
 
-def _part(budget: Budget, share: float) -> Budget:
-    """So much of a budget, delta included, and a little less: all parts together are no more than the whole in floats either."""
-    stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta or None, "failure": budget.failure}
+def _part(budget: Budget, share: float, *, chances: float | None = None) -> Budget:
+    """So much of a budget, and a little less: all parts together are no more than the whole in floats either.
+
+    `chances`: the share of delta and of the chance of failure, where it is another one.
+    """
+    chances = share * (1 - 2**-40) if chances is None else chances
+    nats = {"epsilon": budget.epsilon, "rho": budget.rho}
+    stated = {name: share * (1 - 2**-40) * value for name, value in nats.items() if value is not None}
+    stated |= {name: chances * value for name, value in (("delta", budget.delta), ("failure", budget.failure)) if value}
     order = {"order": budget.order} if isinstance(budget.order, str) else {}  # the best one for a part is another one
-    return Budget(**order, **{name: share * (1 - 2**-40) * value for name, value in stated.items() if value is not None})
+    return Budget(**order, **stated)

@@ -7,7 +7,6 @@ are expected to exceed is the one to beat. It chooses between mechanisms; what t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,14 +21,16 @@ from dpselect.noise import by_name
 
 Floats = NDArray[np.float64]
 Norm = Literal["l1", "l2"]
+Quantiles = tuple[float, float, float, float, float]
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Of the users: the quantiles of items per user that stand for a log."""
 
-# The standard shape: item i has a count in proportion to (i + _FLAT)^-_EXPONENT, of one item for every _PAIRS that users touch.
+# The standard shape: item i has a count in proportion to i^-_EXPONENT, of one item for every _PAIRS that users touch.
 # Beyond the last quantile items per user follow Pareto's law. A count's share that a clip leaves scatters from item to item
-# by _UNEVEN of how much it scatters from user to user. Medians of the logs in docs/choosing.md; `bench_recall.py --shape`.
-_EXPONENT, _FLAT, _PAIRS = 0.8, 5.0, 10.0
+# by _UNEVEN of how much it scatters from user to user. The exponent is the one of .5, .55, ... .8 whose choices lose least on
+# six logs (docs/choosing.md), the others are means over these.
+_EXPONENT, _PAIRS = 0.6, 10.0
 _TAIL, _UNEVEN = 0.41, 0.17
 _SINGLE, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
 _HALVINGS = 40
@@ -46,7 +47,7 @@ class Crowd:
     """
 
     users: float
-    quantiles: tuple[float, float, float, float, float]
+    quantiles: Quantiles
 
     def __post_init__(self) -> None:
         if not 0 < self.users < math.inf:
@@ -118,7 +119,7 @@ class Ranking:
             edges.append(min(float(size), math.ceil(edges[-1] * _STEP)))
         ends = np.unique([*edges, float(k)])
         members, middle = np.diff(ends), (ends[1:] + ends[:-1] + 1) / 2
-        shares = (middle + _FLAT) ** -_EXPONENT
+        shares = middle**-_EXPONENT
         counts = pairs * shares / float(shares @ members)
         # A user touches an item once: chances, not expected numbers.
         return cls(crowd, k, -crowd.users * np.expm1(-counts / crowd.users), members)
@@ -179,8 +180,3 @@ class Ranking:
         """The share of the k best that is found, from the (blocks,) chances to be released."""
         best = slice(0, self.right)
         return min(1.0, float(chances[best] @ self.members[best]) / self.k)
-
-
-def widths(k: int, usual: int) -> Sequence[int]:
-    """Numbers of competitors to try, for mechanisms that have such a number."""
-    return sorted({k, 2 * k, 5 * k, usual})
