@@ -17,8 +17,8 @@ from accounting.decimal_sum import decimal_sum
 class ChosenAfter(Curve):
     """`first`, then one of `options` on the same data, which one being chosen by what `first` released. Theorem A5.
 
-    A sum of `first` and the dearest option at every order. Where `first` is pure, an (epsilon, delta) of every option gives one of
-    the whole at epsilon more.
+    A sum of `first` and the dearest option at every order. Where `first` is pure, an (epsilon, delta) of every option gives one
+    of the whole at epsilon more.
 
     Args:
         first: of the answer that the choice is made by; it leaves no bad event out.

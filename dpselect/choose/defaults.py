@@ -450,11 +450,11 @@ def two_steps(
 
 
 def _unknown(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
-    found = [_tried(LimitedDomain, budget, request)]
+    found = []
     if request.sensitivity.l0 is not None and request.kbar is None and request.noise in (None, "gaussian", "laplace"):
         noise = request.noise or "gaussian"
         found.append(_tried(SparseHistogram, budget, request.model_copy(update={"noise": noise})))
-    return found
+    return [*found, _tried(LimitedDomain, budget, request)]
 
 
 def _public(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:

@@ -15,7 +15,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect.choose.calibration import calibrated, fitted
-from dpselect.choose.defaults import default_choice
+from dpselect.choose.defaults import Menu
 from dpselect.choose.request import TopKRequest
 from dpselect.cli.app import app
 from dpselect.mechanisms import members
@@ -40,17 +40,19 @@ PAYABLE = [
 ]
 
 
-def default(budget: acc.Budget, **asked: Any) -> dps.Mechanism:
-    """The default of `topk`."""
+def default(kind: str, budget: acc.Budget, **asked: Any) -> dps.Mechanism:
+    """The last one of that kind that `topk` may choose."""
     request = UNKNOWN.model_copy(update=asked)
-    return default_choice(budget, request, max_items_per_user=request.sensitivity.l0).mechanism
+    menu = Menu.of(budget, request, limit=request.sensitivity.l0)
+    return [one.mechanism for one in menu.choices if one.mechanism.kind == kind][-1]  # type: ignore[attr-defined]
 
 
+ONE = dps.Sensitivity.of_counts(items_per_user=1)
 DEFAULTS = {
-    "limited_domain": lambda budget: default(budget),
-    "sparse_histogram": lambda budget: default(budget, sensitivity=dps.Sensitivity.of_counts(items_per_user=1)),
-    "discover_then_select": lambda budget: default(budget, k=60),
-    "oneshot_top_k": lambda budget: default(budget, candidates=500),
+    "limited_domain": lambda budget: default("limited_domain", budget),
+    "sparse_histogram": lambda budget: default("sparse_histogram", budget, sensitivity=ONE),
+    "discover_then_select": lambda budget: default("discover_then_select", budget, k=60),
+    "oneshot_top_k": lambda budget: default("oneshot_top_k", budget, candidates=500),
     "stable_top_k": lambda budget: fitted("stable_top_k", budget, UNKNOWN),
 }
 

@@ -1,4 +1,4 @@
-"""Learnt numbers and the answer that they choose: the joint law on small logs against the one curve that is charged (Theorem A5)."""
+"""Learnt numbers and the answer that they choose: the joint law on small logs against the curve that is charged (Theorem A5)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def aligned(pair: tuple[Law, Law]) -> tuple[list[float], list[float]]:
 
 
 def excess(curve: acc.Curve, pair: tuple[Law, Law]) -> float:
-    """The most that a pair exceeds what the curve says, either way round: of delta at each epsilon, of Renyi where it never fails."""
+    """The most that a pair exceeds the curve by, either way round: of delta at each epsilon, of Renyi where it never fails."""
     stated, bounds = _deltas(curve), curve.rdp(ORDERS)
     one, other = aligned(pair)
     worst = -math.inf
@@ -206,9 +206,13 @@ def test_nothing_is_learnt_of_what_is_declared() -> None:
     """Users and items that are declared are not drawn for, and cost nothing."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=5, candidates=500)
     both, users, items = (Informed.of(budget, request, **known) for known in ({}, {"users": 9e3}, {"items_per_user": 4.0}))
-    assert both is not None and users is not None and items is not None
-    assert users.item.learning.count is None and users.item.learning.quantiles is not None
-    assert items.item.learning.quantiles is None and items.item.learning.count is not None
+    assert both is not None
+    assert users is not None
+    assert items is not None
+    assert users.item.learning.count is None
+    assert users.item.learning.quantiles is not None
+    assert items.item.learning.quantiles is None
+    assert items.item.learning.count is not None
     assert Informed.of(budget, request, users=9e3, items_per_user=4.0) is None
     assert Informed.of(budget, request, share=0) is None
     replaced = dps.TopKRequest(k=5, candidates=500, sensitivity=dps.Sensitivity.of_counts("replace_one"))

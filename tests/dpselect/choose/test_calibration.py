@@ -78,15 +78,16 @@ def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
 @pytest.mark.parametrize(
     ("k", "arguments", "kind", "clip"),
     [
-        (10, {}, "limited_domain", None),
-        (50, {}, "discover_then_select", 1.0),
-        (100, {"items_per_user": 34.0}, "discover_then_select", 1.0),
+        (10, {"users": 1e5, "items_per_user": 40.0}, "limited_domain", None),
+        (10, {"users": 3e4, "items_per_user": 3.0}, "limited_domain", None),
+        (100, {"users": 3e3, "items_per_user": 3.0}, "sparse_histogram", 1.0),
+        (100, {"users": 1e5, "items_per_user": 15.0}, "discover_then_select", 1.0),
         (10, {"max_items_per_user": 1}, "sparse_histogram", None),
         (50, {"clip": 2.0, "max_items_per_user": 50}, "sparse_histogram", 2.0),
     ],
 )
 def test_the_default_reading_of_an_unknown_domain(k: int, arguments: Any, kind: str, clip: float | None) -> None:
-    """Few items: counts as they are. Many: a noisy vector of clipped counts. Declarations move the border; all is spent."""
+    """Few of many users' items: counts as they are. Else a noisy vector of clipped counts, looked at twice; all is spent."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     counted = dps.Sensitivity.of_counts(items_per_user=arguments.get("max_items_per_user"))
     chosen = default_choice(budget, TopKRequest(k=k, sensitivity=counted), **arguments)
