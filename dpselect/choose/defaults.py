@@ -48,14 +48,14 @@ WHOLE_COUNTS = (
 ASSUMED = Crowd(5000.0, (4.0, 7.0, 14.0, 35.0, 70.0))
 """Users where nothing is declared or learnt: medians of the logs in docs/choosing.md."""
 
-ASSUMED_IN_A_GROUP = Crowd(2000.0, (1.0, 1.0, 2.0, 4.0, 8.0))
+ASSUMED_IN_A_GROUP = Crowd(1000.0, (1.0, 1.0, 2.0, 4.0, 8.0))
 """The same within one group."""
 
 _CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)  # l2 norms; their squares for l1
 _SHARES, _TIMES = (0.7, 0.85, 0.95), (1.5, 3.0)  # of two steps: the discovery's part of mu squared, candidates over k
 _WIDTHS = (1, 2, 5)  # numbers of competitors tried, over k, beside the usual one
 _FEW = 2  # items per user, which a clip does not distort: one step does
-_CLOSE = 0.002  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
+_CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
 # Standard deviations of the standard noises.
 _DEVIATION: dict[NoiseName, float] = {
@@ -365,7 +365,7 @@ def expected(choice: Choice, ranking: Ranking) -> float:
     values, scatter = ranking.seen(choice.clip, choice.norm, limit)
     k = ranking.k
     if isinstance(mechanism, LimitedDomain):
-        return _of_limited_domain(mechanism, ranking, values)
+        return _of_limited_domain(mechanism, ranking, values, scatter)
     if isinstance(mechanism, SparseHistogram):
         return ranking.recall(_shown(ranking, values, scatter, mechanism, k, mechanism.threshold))
     if isinstance(mechanism, DiscoverThenSelect):
@@ -383,15 +383,15 @@ def _shown(
     return ranking.above(values, scales, mechanism.noise, most, floor, present)
 
 
-def _of_limited_domain(mechanism: LimitedDomain, ranking: Ranking, values: Floats) -> float:
+def _of_limited_domain(mechanism: LimitedDomain, ranking: Ranking, values: Floats, scatter: Floats) -> float:
     """A noisy count has to beat the others and a noisy threshold; the chance of the less likely one of the two."""
     competes = (np.cumsum(ranking.members) <= max(mechanism.kbar, ranking.k)).astype(np.float64)
-    scales = np.full(len(values), 1 / mechanism.epsilon)
+    scales = np.hypot(1 / mechanism.epsilon, scatter / _DEVIATION["gumbel"])
     others = ranking.above(values, scales, "gumbel", ranking.k, -math.inf, competes)
     ends = np.cumsum(ranking.members)
     floor = float(values[min(len(values) - 1, int(np.searchsorted(ends, mechanism.kbar + 1)))])
     bar = (floor if ends[-1] > mechanism.kbar else 0.0) + mechanism.margin
-    passes = 1 / (1 + np.exp(np.clip((bar - values) * mechanism.epsilon, -700, 700)))
+    passes = 1 / (1 + np.exp(np.clip((bar - values) / scales, -700, 700)))
     return ranking.recall(np.minimum(others, passes))
 
 

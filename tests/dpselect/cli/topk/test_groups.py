@@ -99,7 +99,7 @@ def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, ru
 
 @pytest.mark.parametrize(
     ("k", "most", "candidates", "clip"),
-    [(5, 1, None, 1.0), (2, 3, None, 1.0), (1, 1, None, None), (1, 4, 60, None), (5, 1, 60, 1.0)],
+    [(5, 1, None, 1.0), (2, 3, None, 1.0), (1, 1, None, None), (1, 4, 60, None), (5, 1, 60, None)],
 )
 def test_the_default_clips_where_that_finds_more(k: int, most: int, candidates: int | None, clip: float | None) -> None:
     """As bench_groups.py measures it; the noise spends the budget, and a declared number of items moves the rule."""
@@ -113,7 +113,9 @@ def test_the_default_clips_where_that_finds_more(k: int, most: int, candidates: 
 def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> None:
     """Shares of users are what is selected by, and the answer says so."""
     public = ("--groups", towns.parent / "towns.csv", "--json")
-    result = per_town("--max-groups-per-user", 1, "--k", 3, "--epsilon", 8, "--delta", 1e-6, *public)
+    result = per_town(
+        "--max-groups-per-user", 1, "--k", 3, "--epsilon", 8, "--delta", 1e-6, "--clip", 1, "--max-items-per-user", 300, *public
+    )
     assert result.exit_code == 0, result.stderr
     released = json.loads(result.stdout)
     assert released["contributions"] | {"salt": ""} == {
