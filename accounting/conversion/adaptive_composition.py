@@ -141,7 +141,7 @@ def delta_bounds(
 def _stated(plan: _Plan, at: Floats, pairs: list[tuple[float, float]], interval: float) -> DeltaBounds:
     lower, upper = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
     gap = float(np.max((upper - lower) / np.maximum(upper, 1e-300), initial=0.0))
-    upper = np.where(upper > 0, np.minimum(1.0, (upper + plan.added) * (1 + 1e-15)), plan.added)
+    upper = np.minimum(1.0, np.where(upper > 0, (upper + plan.added) * (1 + 1e-15), plan.added))
     lower = np.minimum(upper, np.where(lower > 0, (lower + plan.added) * (1 - 1e-15), plan.added))
     return DeltaBounds(at, upper.reshape(at.shape), lower.reshape(at.shape), plan.added, interval, gap)
 

@@ -185,6 +185,10 @@ def test_what_counts_as_a_release() -> None:
     leak = acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ApproxDP(epsilon=0.1, delta=1e-8))
     assert leak.price(acc.ApproxDP(epsilon=0.1, delta=1.05e-8)) == leak.capacity
     assert leak.price(acc.ApproxDP(epsilon=0.1, delta=0.9e-8)).main == 10**12
+    failing = acc.Budget(epsilon=1.0, delta=1e-6, release=acc.Approximate(curve=acc.GaussianDP(mu=0.05), delta0=1e-9))
+    for delta0 in (1e-9, 0.9e-9):
+        assert failing.price(acc.Approximate(curve=acc.GaussianDP(mu=0.04), delta0=delta0)).main == 10**12
+    assert failing.price(acc.Approximate(curve=acc.GaussianDP(mu=0.04), delta0=1.05e-9)) == failing.capacity
     for wrong in ({"order": 8.0}, {"failure": 1e-7}):
         with pytest.raises(acc.InvalidBudget, match="leave them out"):
             acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ZCDP(rho=1e-3), **wrong)

@@ -25,7 +25,134 @@ KILLED = "tests/accounting/ledger"
 SETTLED = f"{KILLED}/test_settling.py"
 BEST = "tests/laws/test_repeat_and_select.py"
 SUMS = "tests/laws/test_sums.py::test_one_user_changes_what_the_sensitivity_says"
+GAUSSIAN, DELTAS = "tests/laws/test_gaussian_filter.py", "tests/laws/test_delta_side.py"
+ONE_BY_ONE = f"{GAUSSIAN}::test_gaussians_one_by_one_cost_what_their_plan_costs"
+PAID = f"{DELTAS}::test_failures_are_paid_for_to_the_unit"
 EDITS = [
+    Edit("accounting/curves/gaussian.py", "return float_up(1, times_up(", "return 0.95 * float_up(1, times_up(", ONE_BY_ONE),
+    Edit(
+        "accounting/budget/order.py",
+        "_DOWN.multiply(Decimal(low), Decimal(low))",
+        "_DOWN.multiply(Decimal(low), Decimal(1.05 * low))",
+        ONE_BY_ONE,
+    ),
+    Edit(
+        "accounting/budget/budget.py",
+        "float_down(self.conversion_delta))",
+        "1.05 * float_down(self.conversion_delta))",
+        ONE_BY_ONE,
+    ),
+    Edit(
+        "accounting/conversion/gaussian_cover.py",
+        "return 4 * z * z * _OUTWARD",
+        "return 3.8 * z * z",
+        f"{GAUSSIAN}::test_a_pair_enters_at_the_least_gaussian_above_it",
+    ),
+    Edit(
+        "accounting/curves/bounded_range.py",
+        "return pure_mu_squared(",
+        "return 0.95 * pure_mu_squared(",
+        f"{GAUSSIAN}::test_bounded_range_enters_at_the_least_gaussian_above_all_its_pairs",
+    ),
+    Edit(
+        "accounting/curves/composed.py",
+        "decimal_sum((count, curve.mu_squared)",
+        "0.95 * decimal_sum((count, curve.mu_squared)",
+        f"{GAUSSIAN}::test_settling_gives_back_mu_squared",
+    ),
+    Edit(
+        "accounting/budget/budget.py",
+        "Decimal(_most_releases(self))",
+        "Decimal(_most_releases(self) + 1)",
+        f"{GAUSSIAN}::test_identical_releases_one_by_one_are_a_plan",
+    ),
+    Edit(
+        "accounting/budget/budget.py",
+        "self.release is not None or price is None",
+        "price is None",
+        f"{GAUSSIAN}::test_identical_releases_one_by_one_are_a_plan",
+    ),
+    Edit(
+        "accounting/budget/declared_release.py",
+        " and curve.failure <= release.failure",
+        " and 0.95 * curve.failure <= release.failure",
+        f"{GAUSSIAN}::test_what_counts_as_a_release",
+    ),
+    Edit(
+        "accounting/budget/declared_release.py",
+        "curve.added <= release.added",
+        "0.95 * curve.added <= release.added",
+        f"{GAUSSIAN}::test_what_counts_as_a_release",
+    ),
+    Edit(
+        "accounting/budget/remaining.py",
+        "return replace(found, epsilon=None) if whole else found",
+        "return found",
+        f"{GAUSSIAN}::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted",
+    ),
+    Edit(
+        "accounting/budget/budget.py",
+        "total.failure <= self.capacity.failure",
+        "total.failure <= 1.05 * self.capacity.failure",
+        PAID,
+    ),
+    Edit(
+        "accounting/budget/budget.py", "rounded_down(exact(failure or 0.0)", "rounded_down(exact(1.05 * (failure or 0.0))", PAID
+    ),
+    Edit(
+        "accounting/budget/budget.py",
+        "total.failure > self.capacity.failure",
+        "total.failure > 1.05 * self.capacity.failure",
+        PAID,
+    ),
+    Edit(
+        "accounting/budget/filter.py",
+        "if total.failure > self._failure:",
+        "if total.failure > 1.05 * self._failure:",
+        f"{DELTAS}::test_an_odometer_pays_for_failures_to_the_unit",
+    ),
+    Edit(
+        "accounting/curves/gaussian_max.py",
+        "min(1.0, self.candidates * one)",
+        "min(1.0, 0.95 * self.candidates * one)",
+        f"{DELTAS}::test_the_profile_of_a_gaussian_maximum_is_its_union_bound",
+    ),
+    Edit(
+        "accounting/curves/gaussian_max.py",
+        "Hull(((float(self.candidates),",
+        "Hull(((0.95 * self.candidates,",
+        f"{DELTAS}::test_the_profile_of_a_gaussian_maximum_is_its_union_bound",
+    ),
+    Edit(
+        "dpselect/pate/data_dependent/smooth_release.py",
+        "math.nextafter(cost + self._rdp_at(a), math.inf)",
+        "cost",
+        f"{DELTAS}::test_a_tested_release_pays_for_the_release_and_the_labels",
+    ),
+    Edit(
+        "accounting/conversion/adaptive_composition.py",
+        "np.where(upper > 0, (upper + plan.added)",
+        "np.where(upper > 0, (0.95 * upper + plan.added)",
+        f"{DELTAS}::test_both_bounds_of_delta_hold_the_truth_between_them",
+    ),
+    Edit(
+        "accounting/conversion/adaptive_composition.py",
+        "np.where(lower > 0, (lower + plan.added)",
+        "np.where(lower > 0, (1.05 * upper + plan.added)",
+        f"{DELTAS}::test_both_bounds_of_delta_hold_the_truth_between_them",
+    ),
+    Edit(
+        "dpselect/pate/budgets.py",
+        "acc.BoundedRange(epsilon=2 * math.sqrt(mechanism.rho))",
+        "acc.BoundedRange(epsilon=1.9 * math.sqrt(mechanism.rho))",
+        f"{DELTAS}::test_the_adaptive_programme_prices_a_round_as_its_two_steps",
+    ),
+    Edit(
+        "dpselect/pate/budgets.py",
+        "delta0=mechanism.failure_delta)",
+        "delta0=0.95 * mechanism.failure_delta)",
+        f"{DELTAS}::test_the_adaptive_programme_prices_a_round_as_its_two_steps",
+    ),
     Edit("dpselect/sensitivity.py", "cls(linf=fraction_up(most), ", "cls(linf=0.95 * fraction_up(most), ", SUMS),
     Edit(
         "dpselect/sensitivity.py",
