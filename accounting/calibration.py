@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple, TypeVar, final
 
@@ -27,7 +28,11 @@ _FINE, _SHORT, _SAFELY = 1e-4, 2e-5, 1e-9  # logarithmic steps that are worth an
 
 
 def calibrate(
-    family: Callable[[float], Curve], budget: Budget, bracket: tuple[float, float] | None = None, *, charges: int | None = None
+    family: Callable[[float], Curve],
+    budget: Budget,
+    bracket: tuple[float, float] | None = None,
+    *,
+    charges: int | Fraction | None = None,
 ) -> float:
     """The costliest parameter that `budget` still admits, to one part in 10^9 and on the safe side.
 
@@ -40,7 +45,7 @@ def calibrate(
         budget: what the curve may cost, as a plan that is fixed in advance.
         bracket: least and greatest parameter to consider, both from 2.23e-308. If None, decades are searched outward from 1.
         charges: how many separate charges of the curve the budget has to pay for, as `Budget.how_many` counts them; None for
-            one plan.
+            one plan. Of a Fraction n each takes at most 1/n of the budget, of its failure probability too.
 
     Returns:
         A parameter that the budget admits, while one part in 10^9 further towards the costlier side it does not, or the domain
@@ -57,7 +62,7 @@ def calibrate(
         >>> round(acc.calibrate(lambda e: 30 * acc.BoundedRange(epsilon=e), budget), 4)
         0.0867
     """
-    checked = None if charges is None else checked_integer("charges", charges, "how many charges share the budget")
+    checked = charges if charges is None or (isinstance(charges, Fraction) and charges >= 1) else _checked_charges(charges)
     probes = _Probes(_checked_family(family, "parameter"), checked_budget(budget), checked)
     if bracket is None:
         outward(probes)
@@ -93,6 +98,10 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         middle = (low + high) // 2
         low, high = (middle, high) if budget.admits(curve(middle)) else (low, middle)
     return low
+
+
+def _checked_charges(charges: object) -> int:
+    return checked_integer("charges", charges, "how many charges share the budget")
 
 
 def _repeated(curve: Curve) -> Callable[[int], Curve]:
@@ -136,7 +145,7 @@ def _checked_curve(found: object) -> Curve:
 class _Probes:
     """All that was tried, only ever added to: `costs` of parameters in the family's domain, `errors` of those outside."""
 
-    def __init__(self, family: Callable[[float], Curve], budget: Budget, charges: int | None = None) -> None:
+    def __init__(self, family: Callable[[float], Curve], budget: Budget, charges: int | Fraction | None = None) -> None:
         self.family, self.budget, self.charges = family, budget, charges
         self.costs: dict[float, float] = {}
         self.errors: dict[float, Exception] = {}

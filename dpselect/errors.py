@@ -3,6 +3,12 @@
 from accounting import AccountingError
 
 
+class Note(str):
+    """What is added to the message of an exception that passes by, by `add_note`: public, unlike notes of anybody else."""
+
+    __slots__ = ()
+
+
 class DpSelectError(AccountingError):
     """Base of every error raised by `dpselect`."""
 

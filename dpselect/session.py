@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
 
 from numpy.typing import ArrayLike
@@ -14,14 +15,15 @@ from accounting.budget.remaining import Affordable, affordable
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.process_state import ProcessState
-from accounting.relation import same_relation
-from dpselect.errors import InvalidRequest
+from accounting.relation import Relation, same_relation
+from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run, require_no_run
 from dpselect.mechanisms.traits import Pay
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 T = TypeVar("T")
 Plan = Sequence[tuple[int, Mechanism]] | Guarantee
@@ -52,7 +54,8 @@ class Session:
     Args:
         ledger: where charges are kept.
         dataset: a dataset that the ledger declares; its relation must be that of every mechanism.
-        period: the period(s) whose rows are read, where the dataset has a budget per period.
+        period: the period(s) whose rows are read, where the dataset has a budget per period. Several under add_remove, read
+            together, are charged for counts of whole users, or at the price of replace_one.
         actor: on whose behalf; by default the operating system's user.
         team, purpose: whose work it is and what for, where the dataset has quotas by that.
 
@@ -131,11 +134,12 @@ class Session:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         _settled(_require_mechanism(mechanism), pay)
+        item = self._item(mechanism)
         terms: Terms = {**self._behalf, "count": count}
         receipt = None if key is None else self._ledger.find(self._dataset.name, key)
         if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == mechanism.curve:
             self._once(receipt)
-        self._ledger.check(self._dataset.name, mechanism, **terms)
+        self._ledger.check(self._dataset.name, item, **terms)
 
     @overload
     def affordable(self, mechanism: Mechanism, *, one_by_one: Literal[False] = False) -> int: ...
@@ -154,7 +158,7 @@ class Session:
         Raises:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        same_relation(self._dataset.relation, _require_mechanism(mechanism).relation)
+        same_relation(self._dataset.relation, self._item(_require_mechanism(mechanism)).relation)
         totals, curve = self._ledger.room(self._dataset.name, **self._behalf), mechanism.curve
         if not one_by_one:
             return min(_runs(total, curve) for total in totals)
@@ -165,7 +169,7 @@ class Session:
         mechanism: Mechanism,
         scores: Scores | Rounds,
         *,
-        keep: Callable[[Selection], None] | None = None,
+        keep: Callable[[Selection], str | None] | None = None,
         pay: Pay = "curve",
         **notes: Unpack[Notes],
     ) -> Selection:
@@ -174,25 +178,26 @@ class Session:
         Args:
             pay: "spent" reserves the whole curve and gives back, with the record of the release, what the selection says was not
                 used: `Mechanism.spent`, Theorem F8. What stops a release before its record leaves all of it charged.
-            keep: called with what was drawn before the release is recorded: to write it where a crash cannot lose it. If it
-                raises, nothing is released, and the charge stays.
+            keep: called with what was drawn before the release is recorded: to write it where a crash cannot lose it. The text
+                that it returns names what was written, by a hash for example, in the ledger's record (the claim of
+                `Ledger.release`). If it raises, nothing is released, and the charge stays.
             notes: see `Notes`.
 
         Raises:
             BudgetExceeded: it does not fit; nothing was drawn.
             RelationMismatch, SensitivityMismatch, DomainMismatch, InvalidRequest: as `Mechanism.select`; nothing was charged.
+            SensitivityMismatch: also where several periods are read together and users are bounded: see `period` above.
             AlreadyCharged: the key has paid for an earlier draw.
             LedgerUnavailable: the charge or the release could not be recorded; nothing is released.
         """
         _require_mechanism(mechanism).check(scores)
+        item = self._item(mechanism, scores)
 
-        def drawn() -> Selection:
+        def drawn() -> tuple[Selection, str | None]:
             selection = mechanism.select(scores)
-            if keep is not None:
-                keep(selection)
-            return selection
+            return selection, None if keep is None else keep(selection)
 
-        return self._release(mechanism, 1, notes, drawn, _settled(mechanism, pay))
+        return self._release(item, 1, notes, drawn, _settled(mechanism, pay))
 
     def select_many(
         self, mechanism: Mechanism, matrix: ArrayLike | Rounds, *, pay: Pay = "curve", **notes: Unpack[Notes]
@@ -203,7 +208,8 @@ class Session:
             InvalidScores, InvalidRequest: the matrix has no such shape; nothing was charged. And as for `select`.
         """
         array = _require_mechanism(mechanism).check_many(matrix)
-        return self._release(mechanism, len(array), notes, lambda: mechanism.select_many(array), _settled(mechanism, pay))
+        item = self._item(mechanism, array)
+        return self._release(item, len(array), notes, lambda: (mechanism.select_many(array), None), _settled(mechanism, pay))
 
     def publish(self, item: Chargeable, draw: Callable[[], T], **notes: Unpack[Notes]) -> T:
         """Charge a release that is no selection, `pate.SmoothRelease` for example, then draw it and record it.
@@ -215,7 +221,7 @@ class Session:
         Raises:
             BudgetExceeded, Unaffordable, RelationMismatch, AlreadyCharged, LedgerUnavailable: as for `select`.
         """
-        return self._release(item, 1, notes, draw)
+        return self._release(self._item(item), 1, notes, lambda: (draw(), None))
 
     def best_of(self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]) -> Best[T] | None:
         """Charge `mechanism`, run `function` a private number of times, and record that its best run was released.
@@ -233,7 +239,7 @@ class Session:
         """
         if not isinstance(mechanism, RepeatAndSelect) or not callable(function):
             raise InvalidRequest("best_of takes a RepeatAndSelect and a function that makes one run, without arguments")
-        return self._release(mechanism, 1, notes, lambda: mechanism.run(function))
+        return self._release(self._item(mechanism), 1, notes, lambda: (mechanism.run(function), None))
 
     def schedule(self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[Notes]) -> Schedule:
         """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one item at its composed curve.
@@ -250,20 +256,42 @@ class Session:
             AlreadyCharged: the key belongs to an earlier plan.
         """
         item = _as_plan(plan)
-        receipt = self._once(self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes)))
-        return Schedule(self._ledger, self._dataset.name, receipt.key, item, self._actor)
+        charged = _Exchange(item) if [self._item(mechanism) for _, mechanism in item.parts] != _drawn(item) else item
+        receipt = self._once(self._ledger.reserve(self._dataset.name, charged, expires_in=expires_in, **self._terms(1, notes)))
+        return Schedule(self, receipt.key, item)
 
     def _release(
-        self, item: Chargeable, count: int, notes: Notes, draw: Callable[[], T], spent: Callable[[T], Curve] | None = None
+        self,
+        item: Chargeable,
+        count: int,
+        notes: Notes,
+        draw: Callable[[], tuple[T, str | None]],
+        spent: Callable[[T], Curve] | None = None,
     ) -> T:
         name, ledger = self._dataset.name, self._ledger
         key = self._once((ledger.reserve if spent else ledger.charge)(name, item, **self._terms(count, notes))).key
         if spent:
             ledger.commit(name, key, actor=self._actor)
-        drawn = draw()
+        drawn, claim = draw()
         # Only what is on record leaves: if this fails, the charge stays, all of it, and the draw is dropped.
-        ledger.release(name, key, actor=self._actor, spent=spent(drawn) if spent else None)
+        ledger.release(name, key, actor=self._actor, claim=claim, spent=spent(drawn) if spent else None)
         return drawn
+
+    def _item(self, item: Chargeable, scores: object = None) -> Chargeable:
+        """What is charged for drawing from such scores, where several periods may be read together."""
+        several = self._period is not None and not isinstance(self._period, str) and len(set(self._period)) > 1
+        if not several or self._dataset.relation != "add_remove":
+            return item
+        if item.relation == "replace_one":
+            return _Exchange(item)
+        if isinstance(item, Mechanism) and item.traits.ranks_counts and _counts_whole_users(item.covers, scores):
+            return item
+        raise SensitivityMismatch(
+            f"the rows of {len(set(self._period or ()))} periods are read together, and a user is bounded over all of them: "
+            "without its rows of one period other rows are counted, so that the guarantee under add_remove does not hold. Use "
+            "a mechanism and scores with relation='replace_one' (--relation replace_one), whose price covers that, count every "
+            "user in full (no bound, no clip, no sums), or release each period by itself"
+        )
 
     def _terms(self, count: int, notes: Notes) -> Terms:
         require_no_run()
@@ -290,8 +318,9 @@ class Schedule:
     counted in this object, so it works in the process that made it only, and what is not drawn when it ends stays charged.
     """
 
-    def __init__(self, ledger: Ledger, dataset: str, key: str, item: Guarantee, actor: str | None) -> None:
-        self._ledger, self._dataset, self._key, self._actor = ledger, dataset, key, actor
+    def __init__(self, session: Session, key: str, item: Guarantee) -> None:
+        self._session, self._ledger, self._dataset = session, session._ledger, session._dataset.name
+        self._key, self._actor = key, session._actor
         left: Counter[Mechanism] = Counter()
         for count, mechanism in item.parts:
             left[mechanism] += count
@@ -318,6 +347,7 @@ class Schedule:
         """
         require_no_run()
         _require_mechanism(mechanism).check(scores)
+        self._session._item(mechanism, scores)
         self._take(mechanism)
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
         drawn = mechanism.select(scores)
@@ -345,6 +375,32 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._kept.value.values())})"
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """An item whose guarantee under replace_one is charged to a dataset of add_remove: it covers what a neighbour may change."""
+
+    item: Chargeable
+    relation: Relation = "add_remove"
+
+    @property
+    def curve(self) -> Curve:
+        return self.item.curve
+
+    def to_json(self) -> str:
+        return self.item.to_json()
+
+
+def _drawn(plan: Guarantee) -> list[Chargeable]:
+    return [mechanism for _, mechanism in plan.parts]
+
+
+def _counts_whole_users(covers: Sensitivity, scores: object) -> bool:
+    """Whether a price follows from one user's change of a single count, and the scores count every user in full."""
+    declared = [covers, *([] if (given := getattr(scores, "sensitivity", None)) is None else [given])]
+    whole = all((one.l0, one.l1, one.l2) == (None, None, None) for one in declared)
+    return whole and (given is None or (given.monotone and given.linf == 1))
 
 
 def _require_mechanism(given: object) -> Mechanism:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
 
@@ -251,7 +252,7 @@ class Budget(Frozen):
             )
         return uncounted(curve, self.measure, self)
 
-    def cost_of_each(self, curve: Curve | Priced, charges: int) -> float:
+    def cost_of_each(self, curve: Curve | Priced, charges: int | Fraction) -> float:
         """What `charges` separate charges of `curve` cost the filter together, in the unit of `limit`, nats.
 
         At most `limit` exactly where `how_many` counts as many; inf where their chances of failure do not fit.
@@ -263,7 +264,7 @@ class Budget(Frozen):
         share = self.limit * (total.main / self.capacity.main)
         return min(share, self.limit) if self.fits(NOTHING, total) else max(share, math.nextafter(self.limit, math.inf))
 
-    def failure_of_each(self, charges: int) -> float:
+    def failure_of_each(self, charges: int | Fraction) -> float:
         """The chance of failure (`Curve.delta0`) that each of so many charges may have; six digits, rounded down; 0 if none."""
         return float(_SHORT.multiply(Decimal(self.capacity.failure // charges), FAILURE_UNIT))
 

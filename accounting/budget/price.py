@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
@@ -43,9 +44,9 @@ class Price(NamedTuple):
         if not all(type(part) is int and part >= 0 for part in self):
             raise InvalidArgument("a price with a negative or fractional part cannot be charged: prices are whole units >= 0")
 
-    def times(self, count: int) -> Price:
-        """The price of `count` such charges."""
-        return Price(count * self.main, count * self.failure)
+    def times(self, count: int | Fraction) -> Price:
+        """The price of `count` such charges, rounded up."""
+        return Price(math.ceil(count * self.main), math.ceil(count * self.failure))
 
 
 NOTHING = Price(0, 0)

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from accounting import AccountingError, Budget, CalibrationError, Curve, RelationMismatch, calibrate
 from dpselect import mechanisms
 from dpselect.choose.counts import Counted, takes_its_own, without_counts
-from dpselect.choose.request import TopKRequest
+from dpselect.choose.request import Share, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.base import MECHANISMS
@@ -28,7 +28,14 @@ _SHARES = (0.75, 0.9, 0.5, 1.0)  # the usual winner first: another is searched o
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
 
 
-def calibrated(family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6), *, charges: int | None = None) -> Mechanism:
+def calibrated(
+    family: Family,
+    budget: Budget,
+    bracket: Bracket = (1e-6, 1e6),
+    *,
+    charges: int | None = None,
+    share: Share | None = None,
+) -> Mechanism:
     """The member of `family` with the least noise that `budget` still pays for, one release and all of it.
 
     Args:
@@ -36,13 +43,17 @@ def calibrated(family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6), *
         budget: what the whole release may cost.
         bracket: least and greatest parameter to consider.
         charges: how many such releases the budget has to pay for, charged one by one; None for one that may have all of it.
+        share: the part of a ledger's budget that the release may take as well: the noise is the greater of the two.
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
         InvalidArgument: family is no function, budget no Budget, or bracket not two positive numbers in order.
         InvalidRequest: family returns no mechanism.
     """
-    found = family(calibrate(cast(Callable[[float], Curve], family), budget, bracket, charges=charges))
+    priced = cast(Callable[[float], Curve], family)
+    found = family(calibrate(priced, budget, bracket, charges=charges))
+    if share is not None and share.budget.cost_of_each(found.curve, share.charges) > share.budget.limit:
+        found = family(calibrate(priced, share.budget, bracket, charges=share.charges))
     if not hasattr(found, "curve"):
         raise InvalidRequest(
             f"family returned a {type(found).__name__}, which draws nothing: return a mechanism, or calibrate curves with "
@@ -75,10 +86,10 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     bracket, best = knob.bracket(request.sensitivity.range), None
     counted = None if request.counts is None else Counted.of(request, budget)
-    for split in _splits(member, budget, request.charges):
+    for split in _splits(member, budget, request):
         family = _family(member, {**settings, **split}, request, counted)
         if best is None or _may_beat(best, family, budget, split):
-            found = _affordable(family, budget, bracket, request.charges)
+            found = _affordable(family, budget, bracket, request)
             best = min((one for one in (best, found) if one is not None), key=_height, default=None)
     if best is None:
         raise CalibrationError(_unaffordable(member, settings, budget, request.releases))
@@ -185,7 +196,7 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
         )
 
 
-def _splits(member: type[Mechanism], budget: Budget, charges: int | None) -> list[dict[str, float]]:
+def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest) -> list[dict[str, float]]:
     failure = member.traits.failure
     if failure is None:
         return [{}]
@@ -194,12 +205,14 @@ def _splits(member: type[Mechanism], budget: Budget, charges: int | None) -> lis
             f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1), or a public "
             "catalogue (candidates= in the library, --domain at the command line) and a mechanism that never fails"
         )
-    if charges is not None:
-        each = budget.failure_of_each(charges)
-        return [{failure: each}] if each > 0 else []
+    most = math.inf if request.share is None else request.share.budget.failure_of_each(request.share.charges)
+    if request.charges is not None:
+        most = min(most, budget.failure_of_each(request.charges))
+        return [{failure: most}] if most > 0 else []
     # A zCDP budget converts nothing: all of its delta is there for the failure.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    return [{failure: budget.delta if share == 1 else float(f"{share * budget.delta:.12g}")} for share in shares]
+    tried = [budget.delta if share == 1 else float(f"{share * budget.delta:.12g}") for share in shares]
+    return [{failure: each} for each in dict.fromkeys(min(each, most) for each in tried) if each > 0]
 
 
 def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequest, counted: Counted | None) -> Family:
@@ -214,10 +227,10 @@ def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequ
     return family
 
 
-def _affordable(family: Family, budget: Budget, bracket: Bracket, charges: int | None) -> Mechanism | None:
+def _affordable(family: Family, budget: Budget, bracket: Bracket, request: TopKRequest) -> Mechanism | None:
     """None if this split of delta leaves too little for the conversion: another one may do."""
     try:
-        return calibrated(family, budget, bracket, charges=charges)
+        return calibrated(family, budget, bracket, charges=request.charges, share=request.share)
     except CalibrationError:
         return None
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import Any, Literal, Self, final
 
 from accounting import Budget, calibrate
@@ -43,12 +44,22 @@ class Counted:
     def of(cls, request: TopKRequest, budget: Budget) -> Self:
         """For the releases of a request, and its share of the budget."""
         assert request.counts is not None
-        parts = [(request.releases, request.k)]
-        return cls.within(budget, request.counts, parts, request.sensitivity, separately=request.releases > 1)
+        parts, share = [(request.releases, request.k)], request.share
+        found = cls.within(budget, request.counts, parts, request.sensitivity, separately=request.releases > 1)
+        if share is None:
+            return found
+        part = cls.within(share.budget, request.counts, [(share.charges, request.k)], request.sensitivity, separately=True)
+        return max(found, part, key=lambda one: (one.noise == "laplace", one.scale))
 
     @classmethod
     def within(
-        cls, budget: Budget, share: float, parts: Sequence[tuple[int, int]], sensitivity: Sensitivity, *, separately: bool
+        cls,
+        budget: Budget,
+        share: float,
+        parts: Sequence[tuple[int | Fraction, int]],
+        sensitivity: Sensitivity,
+        *,
+        separately: bool,
     ) -> Self:
         """The noise that spends `share` of the budget: of squared epsilons (Gaussian noise adds up in these), or of epsilons.
 
@@ -63,7 +74,7 @@ class Counted:
             whole = calibrate(lambda scale: vector(noise, scale, sensitivity, most), budget, bracket, charges=charges)
         else:
             whole = calibrate(
-                lambda scale: Composed.of([(count, vector(noise, scale, sensitivity, k)) for count, k in parts]),
+                lambda scale: Composed.of([(int(count), vector(noise, scale, sensitivity, k)) for count, k in parts]),
                 budget,
                 bracket,
             )

@@ -21,7 +21,7 @@ from dpselect.choose.calibration import calibrated, fitted, knob_of
 from dpselect.choose.counts import without_counts
 from dpselect.choose.forecast import Crowd, Floats, Norm, Ranking
 from dpselect.choose.learning import LEARN, Learning, LearnThenSelect
-from dpselect.choose.request import TopKRequest
+from dpselect.choose.request import Share, TopKRequest
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     CanonicalTopK,
@@ -521,6 +521,7 @@ def default_groups(
         CalibrationError: no amount of noise fits the budget.
     """
     split = _Split.of(budget, request, max_groups_per_user, discover=discover)
+    request = split.request
     if kind is not None:
         return split.every(fitted(kind, split.part, request), request)
     return split.every(default_mechanism(split.part, request), request)
@@ -551,6 +552,7 @@ def default_group_choice(
     """
     require_ways(request, max_items_per_user, clip, items_per_user)
     split = _Split.of(budget, request, max_groups_per_user, discover=discover)
+    request = split.request
     menu = Menu.of(split.part, request, limit=max_items_per_user, clip=clip, norm=norm, twice=False)
     best = menu.best(declared(None, items_per_user, ASSUMED_IN_A_GROUP))
     return replace(best, mechanism=split.every(best.mechanism, request))
@@ -564,19 +566,24 @@ class _Split:
         part: what one group may cost, about.
         most: groups of one user.
         discovery: what finds the groups for the rest.
+        request: for one group, with its part of a ledger's share.
+        share: the whole of that.
     """
 
     budget: Budget
     part: Budget
     most: int
     discovery: Mechanism | None
+    request: TopKRequest
+    share: Share | None
 
     @classmethod
     def of(cls, budget: Budget, request: TopKRequest, most: int, *, discover: bool) -> _Split:
         checked_integer("max_groups_per_user", most, "in how many groups one user is at most", error=InvalidRequest)
         users = 2 if request.sensitivity.relation == "replace_one" else 1
-        discovery = _discovery(_part(budget, _FINDING), request, most) if discover else None
-        return cls(budget, _part(budget, (1.0 - _FINDING if discover else 1.0) / (users * most)), most, discovery)
+        each, share = (1.0 - _FINDING if discover else 1.0) / (users * most), request.share
+        discovery = _discovery(_part(budget, _FINDING), _sharing(request, _FINDING), most) if discover else None
+        return cls(budget, _part(budget, each), most, discovery, _sharing(request, each), share)
 
     def around(self, one: Mechanism) -> PerGroup:
         """The same mechanism for every group."""
@@ -585,8 +592,13 @@ class _Split:
     def every(self, one: Mechanism, request: TopKRequest) -> PerGroup:
         """The same, with the noise at which all groups of a user together spend the budget."""
         family = partial(_louder, one)
-        found = calibrated(lambda factor: self.around(family(factor)), self.budget, (1 / 64, 64.0), charges=request.charges)
-        return cast(PerGroup, found)
+        shared: Any = {"charges": request.charges, "share": self.share}
+        return cast(PerGroup, calibrated(lambda factor: self.around(family(factor)), self.budget, (1 / 64, 64.0), **shared))
+
+
+def _sharing(request: TopKRequest, part: float) -> TopKRequest:
+    """The same for a part of what a ledger's share pays for."""
+    return request if request.share is None else request.model_copy(update={"share": request.share.times(part * (1 - 2**-40))})
 
 
 def _louder(mechanism: Mechanism, factor: float) -> Mechanism:
@@ -609,7 +621,7 @@ def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:
             "delta in (0, 1), or a public list of groups (groups= in the library, --groups at the command line)"
         )
     presence = Sensitivity.of_clipped(1.0, "l2", request.sensitivity.relation, most)
-    asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases)
+    asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=request.share)
     found = fitted(SparseHistogram.__name__, budget, asked)
     return SparseHistogram.model_validate({**settings_of(found), "k": None})
 

@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Self, final
 
-from pydantic import Field, model_validator
+from pydantic import Field, SkipValidation, model_validator
 
+from accounting.budget.budget import Budget
+from accounting.decimal_sum import exact
 from accounting.frozen import Count, Frozen, Probability
 from dpselect.errors import InvalidRequest
 from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
+
+_NEAR = Fraction(1, 10**12)  # a float that is an n-th but for its rounding is one
+
+
+@final
+@dataclass(frozen=True)
+class Share:
+    """The part of a ledger's budget that one charge states, and takes at most.
+
+    Attributes:
+        budget: the dataset's.
+        part: in (0, 1].
+    """
+
+    budget: Budget
+    part: Fraction
+
+    @classmethod
+    def of(cls, stated: Budget, releases: int, budget: Budget) -> Self | None:
+        """What a release states where `releases` of them share `stated`; None where that is all of the budget.
+
+        Epsilons are compared, or rhos, as the decimals that they print as; deltas where one states epsilon and the other rho.
+        """
+        same = (stated.rho is None) == (budget.rho is None)
+        amounts = (stated.limit, budget.limit) if same else (stated.delta, budget.delta)
+        part = Fraction(exact(amounts[0])) / Fraction(exact(amounts[1])) / releases if all(amounts) else Fraction(1)
+        times = Fraction(round(1 / part))
+        if abs(part * times - 1) < _NEAR:
+            part = min(part, 1 / times)
+        return cls(budget, part) if part < 1 else None
+
+    @property
+    def charges(self) -> Fraction:
+        """How many such charges the budget pays for; see `calibrate`."""
+        return 1 / self.part
+
+    def times(self, part: float) -> Self:
+        """A part of it."""
+        return type(self)(self.budget, self.part * Fraction(part))
 
 
 @final
@@ -26,6 +69,7 @@ class TopKRequest(Frozen):
             exponential for a pure budget and gumbel otherwise.
         releases: how many such releases share the budget, each charged by itself as a ledger charges them. Each then has as
             much noise as `Budget.how_many` asks for, and an equal part of the budget's chance of failure. 1: one has all of it.
+        share: the part of a ledger's budget that the release may take, where it states a part of that; None for all.
         counts: the share of the budget, in (0, 1), that noisy counts of the released items get; None: no counts. Mechanisms whose
             own noisy scores are free (`SparseHistogram`, one-shot gaussian and laplace noise on bounded users) release those.
 
@@ -40,6 +84,7 @@ class TopKRequest(Frozen):
     kbar: Count | None = Field(default=None, description="an integer >= k, or None")
     noise: NoiseName | None = Field(default=None, description="the name of a noise, or None")
     releases: Count = Field(default=1, description="an integer >= 1")
+    share: SkipValidation[Share | None] = Field(default=None, description="a Share, or None")
     counts: Probability | None = Field(default=None, description="a share in (0, 1), or None")
 
     @property

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 import dpselect
-from dpselect.cli.guard import PLAIN, GuardedGroup
+from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.options import Debug
 
 
@@ -47,7 +47,8 @@ class _Imported(Mapping[str, Any]):
         member = getattr(import_module(verb.module), verb.member)
         if not isinstance(member, typer.Typer):
             function, member = member, typer.Typer(**PLAIN)
-            member.command(name, short_help=verb.help)(function)
+            examples = getattr(import_module(verb.module), "EXAMPLES", None)
+            member.command(name, cls=SectionedCommand, short_help=verb.help, epilog=examples)(function)
         return typer.main.get_command(member)
 
     def __iter__(self) -> Iterator[str]:

@@ -17,11 +17,13 @@ from rich.text import Text
 from typer import Option, echo
 
 from accounting.files import new_file
-from dpselect import InvalidRequest
+from dpselect.answers.answer import Answer, answer
+from dpselect.answers.question import Question, Release
+from dpselect.answers.record import as_data
 from dpselect.cli import options, out
-from dpselect.cli.answering import answer
-from dpselect.cli.question import Answer, Question
 from dpselect.cli.topk import view
+from dpselect.errors import InvalidRequest
+from dpselect.events.reading import Reading
 
 _FILE = "checkins.csv"
 
@@ -45,7 +47,7 @@ def demo(
         log = folder / _FILE
         made_up = check_ins(users, items)
         made_up.write(log)
-        question = Question(log=log, user="user_id", item="item_id", k=k, budget=budget)
+        question = Question(log, Reading(user="user_id", item="item_id"), Release(k=k, budget=budget))
         with out.reading() as callback:
             released = answer(question, callback)
     if json:
@@ -56,9 +58,9 @@ def demo(
 
 def command(question: Question) -> str:
     """The `topk` command that asks the same."""
-    budget = question.budget
+    reading, release, budget = question.reading, question.release, question.release.budget
     return (
-        f"dpselect topk {shlex.quote(str(question.log))} --user {question.user} --item {question.item} --k {question.k} "
+        f"dpselect topk {shlex.quote(str(question.source))} --user {reading.user} --item {reading.item} --k {release.k} "
         f"--epsilon {budget.epsilon:g} --delta {budget.delta:g}"
     )
 
@@ -80,10 +82,10 @@ def _print_json(released: Answer, made_up: CheckIns) -> None:
     ranking = made_up.ranking()
     truth = {
         "note": "the people are made up: for real data the truth is private",
-        "true_top": list(ranking)[: released.question.k],
+        "true_top": list(ranking)[: released.question.release.k],
         "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
     }
-    data = {**view.as_data(released), "command": command(released.question), "synthetic": truth}
+    data = {**as_data(released), "command": command(released.question), "synthetic": truth}
     echo(out.json_text(data))
 
 

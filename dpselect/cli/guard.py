@@ -5,18 +5,28 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from accounting import AccountingError, CalibrationError, InvalidArgument, InvalidBudget, OutputRefused, RelationMismatch
-from dpselect import DomainMismatch, InvalidMechanism, InvalidRequest
+from accounting import (
+    AccountingError,
+    BudgetExceeded,
+    CalibrationError,
+    InvalidArgument,
+    InvalidBudget,
+    OutputRefused,
+    RelationMismatch,
+)
+from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, Note
 
 FAILED: Final = 1
 USAGE: Final = 2
+SPENT: Final = 3
 INTERNAL: Final = 70
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
@@ -24,6 +34,9 @@ TERMINATED: Final = 143
 # Its tracebacks show local variables, and those are private data.
 PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 _DEBUG = "dpselect.debug"
+# An argument: a name of several words, or one with "=" and perhaps a value; not inside a call, which is Python.
+_ARGUMENT = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?(?P<name>[a-z_]+=|[a-z]+_[a-z_]+\b)(?P<value>(?=[^\s,.;:)]))?")
+_IN_THE_LIBRARY = re.compile(r" \([\w=]+ in the library(?:, (--[\w-]+) at the command line)?\)")
 _ASKED_WRONGLY = (
     CalibrationError,
     DomainMismatch,
@@ -43,12 +56,6 @@ def printable(text: object) -> str:
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came, and the command says where it stands before it ends."""
-
-
-class Note(str):
-    """What a command adds to the message of an exception that passes by; public, unlike notes of anybody else."""
-
-    __slots__ = ()
 
 
 def remember_debug(context: typer.Context, asked: bool) -> bool:
@@ -92,6 +99,8 @@ class GuardedGroup(TyperGroup):
             if ctx.meta.get(_DEBUG) or _is_usage(error) or _is_closed_pipe(error):
                 raise
             message, status = explained(error)
+            if status == USAGE:
+                message = in_options(message, self, ctx.invoked_subcommand)
             _complain(_noted(message, error))
             _settle_output()
             raise typer.Exit(status) from None
@@ -117,9 +126,25 @@ class GuardedGroup(TyperGroup):
         return status
 
 
+def in_options(message: str, group: Any, name: str | None) -> str:
+    """A message about a function's arguments, `max_items_per_user=`, in the options of the command that was called."""
+    command = group.commands[name] if name is not None and name in group.commands else None
+    options = {option.name: option.opts[0] for option in getattr(command, "params", ()) if option.opts[0].startswith("--")}
+
+    def option(found: re.Match[str]) -> str:
+        name = (found["name"] or "").rstrip("=")
+        if name not in options:
+            return found[0]
+        return options[name] + ("=" if found["name"].endswith("=") and found["value"] is not None else "")
+
+    return _ARGUMENT.sub(option, _IN_THE_LIBRARY.sub(lambda found: f" ({found[1]})" if found[1] else "", message))
+
+
 def explained(error: Exception) -> tuple[str, int]:
     """One line for an error, and the exit status."""
     if isinstance(error, AccountingError):
+        if isinstance(error, BudgetExceeded):
+            return printable(str(error)), SPENT
         return printable(str(error)), USAGE if isinstance(error, _ASKED_WRONGLY) else FAILED
     kind = type(error).__name__
     if isinstance(error, OSError) and error.errno:
@@ -134,6 +159,24 @@ def _noted(message: str, error: BaseException) -> str:
     """With what the commands add; notes of anybody else may hold anything, and are not shown."""
     notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
     return printable(": ".join([message, *notes]))
+
+
+class SectionedCommand(TyperCommand):
+    """A command whose options stand in sections (`rich_help_panel`), those of no section first; its epilog are examples."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[Any]] = {}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or "Most used", []).append(record)
+        for name, records in sections.items():
+            with formatter.section(name if len(sections) > 1 else "Options"):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if self.epilog:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in self.epilog.splitlines()))
 
 
 def abandon_standard_output() -> None:

@@ -12,17 +12,39 @@ from dpselect.cli.guard import remember_debug
 if TYPE_CHECKING:
     from accounting import Budget
 
+# Sections of the help.
+QUESTION, PRIVACY, ITEMS, USERS = "Question", "Privacy", "Items", "Bounds on users"
+GROUPS, TIME, LEDGER, OUTPUT, READING = "Groups", "Time", "Ledger", "Output", "Reading the log"
+
 Debug = Annotated[
     bool,
-    Option("--debug", callback=remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
+    Option(
+        "--debug",
+        callback=remember_debug,
+        is_eager=True,
+        rich_help_panel=OUTPUT,
+        help="Show the traceback of an error. It may hold private data.",
+    ),
 ]
-Json = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
+Json = Annotated[bool, Option("--json", rich_help_panel=OUTPUT, help="Print one JSON object instead of text.")]
 K = Annotated[int, Option("--k", min=1, help="How many items to release.")]
 Value = Annotated[
-    str | None, Option("--value", metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
+    str | None,
+    Option(
+        "--value",
+        rich_help_panel=QUESTION,
+        metavar="COLUMN",
+        help="Column to sum up, in place of counting users; needs --value-clip.",
+    ),
 ]
-Time = Annotated[str | None, Option("--time", metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")]
-Header = Annotated[bool | None, Option("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names.")]
+Time = Annotated[
+    str | None,
+    Option("--time", rich_help_panel=TIME, metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text."),
+]
+Header = Annotated[
+    bool | None,
+    Option("--header/--no-header", rich_help_panel=READING, help="Whether the first line of a CSV or TSV log holds names."),
+]
 Payer = Annotated[str | None, Option("--dataset", help="Dataset of the ledger whose budget pays.")]
 Epsilon = Annotated[
     float | None, Option("--epsilon", help="Budget of the whole release, in nats; the noise is chosen to spend it.")
@@ -35,7 +57,12 @@ Delta = Annotated[
     ),
 ]
 Rho = Annotated[
-    float | None, Option("--rho", help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon.")
+    float | None,
+    Option(
+        "--rho",
+        rich_help_panel=PRIVACY,
+        help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon.",
+    ),
 ]
 AllEpsilon = Annotated[float | None, Option("--epsilon", help="What all charges together may spend, in nats.")]
 AllRho = Annotated[
@@ -45,6 +72,7 @@ Releases = Annotated[
     int | None,
     Option(
         "--releases",
+        rich_help_panel=PRIVACY,
         min=1,
         help="How many such releases, charged one by one, share the budget; this is one of them. With --ledger and no budget "
         "stated it is the dataset's. Default: 1.",
@@ -55,6 +83,7 @@ WithCounts = Annotated[
     bool,
     Option(
         "--with-counts",
+        rich_help_panel=QUESTION,
         help="Also release a noisy number of users of every item, with an interval; it takes a part of the budget.",
     ),
 ]

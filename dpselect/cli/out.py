@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from accounting import OutputError, OutputRefused
-from accounting.files import PRIVATE, new_file, require_new
+from accounting.files import require_new
 from dpselect import InvalidRequest
 from dpselect.cli.guard import abandon_standard_output
 
@@ -90,22 +89,6 @@ def reading(console: Console | None = None) -> contextlib.AbstractContextManager
 def counted(what: str, console: Console | None = None) -> contextlib.AbstractContextManager[ProgressCallback | None]:
     """A bar that tells (done, of how many) steps of a computation on public numbers."""
     return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
-
-
-def write_private(path: Path, content: str) -> None:
-    """Write an answer to its new file, which only its owner can read."""
-    with new_file(path, "--output", mode=PRIVATE, encoding="utf-8") as file:
-        file.write(content)
-
-
-def rescued(content: str, entry: int) -> str:
-    """Write an answer that cannot be shown to a file of its own, as it was paid for by that entry; and say where."""
-    path = Path(f"dpselect-answer-{entry}-{os.getpid()}.json")
-    try:
-        write_private(path, content)
-    except OutputError as error:
-        return f"the answer is lost, for {error}"
-    return f"the answer was written to {str(path.absolute())!r} instead"
 
 
 def plain(content: RenderableType) -> str:

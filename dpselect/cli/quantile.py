@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json as jsonlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,11 +15,15 @@ from typer import Argument, Option
 
 import dpselect as dps
 from accounting import Budget, OutputError, Relation
+from dpselect.answers.answer import Charge, charge_under, session_of, told
+from dpselect.answers.promise import promise, promise_in_words, relation_in_words, rounded_up
+from dpselect.answers.question import UNASKED, Payment
+from dpselect.answers.record import RECORDED, UNRECORDED, recorded, rescued, write_private
 from dpselect.cli import options, out
-from dpselect.cli.guarantee import guarantee, promise_in_words, relation_in_words, rounded_up
 from dpselect.cli.guard import printable
-from dpselect.cli.payment import RECORDED, UNRECORDED, Charge, charge_of, recorded, session_of, told
+from dpselect.cli.topk.request import payment_of
 from dpselect.events import Format
+from dpselect.events.reading import Reading
 from dpselect.events.values import Rule
 
 
@@ -33,16 +37,18 @@ class _Answer:
     rule: Rule
     salt: str | None
     charge: Charge | None
+    asked: dict[str, Any]
 
     def as_data(self) -> dict[str, Any]:
         values = zip(self.mechanism.quantiles, self.mechanism.values(self.selection), strict=True)
-        stated = guarantee(self.mechanism, Budget(epsilon=self.mechanism.epsilon))
+        stated = promise(self.mechanism, Budget(epsilon=self.mechanism.epsilon))
         return {
             "dpselect": dps.__version__,
             "quantiles": [{"quantile": share, "value": value} for share, value in values],
             "guarantee": asdict(stated) | {"in_words": promise_in_words(stated)},
-            "mechanism": json.loads(self.mechanism.to_json()),
-            "curve": json.loads(self.mechanism.curve.to_json()),
+            "question": self.asked,
+            "mechanism": jsonlib.loads(self.mechanism.to_json()),
+            "curve": jsonlib.loads(self.mechanism.curve.to_json()),
             "one_number_per_user": {"rule": self.rule, "salt": self.salt},
             "ledger": None if self.charge is None else asdict(self.charge),
             "notes": [UNRECORDED if self.charge is None else RECORDED],
@@ -63,7 +69,7 @@ class _Answer:
         )
 
     def _promises(self) -> Iterator[tuple[str, str]]:
-        stated = guarantee(self.mechanism, Budget(epsilon=self.mechanism.epsilon))
+        stated = promise(self.mechanism, Budget(epsilon=self.mechanism.epsilon))
         yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
         yield "pure epsilon", f"{rounded_up(self.mechanism.epsilon)}, for all quantiles together"
         yield "in words", promise_in_words(stated)
@@ -114,39 +120,57 @@ def quantile(
     )
     mechanism.check(mechanism.scores([]))  # said before a long read
     chosen: Rule = rule or ("events" if value is None else "pick")
-    session = session_of(ledger, dataset, period or (), key)
-    if (before := recorded(output, ledger, dataset, period or (), key, lambda: mechanism)) is not None:
+    how = {"format": format, "header": header, "table": table, "query": query, "buckets": buckets, "memory_limit": memory_limit}
+    given = {name: stated for name, stated in how.items() if stated is not None}
+    reading = Reading(user=user, value=value, salt=salt, **given)
+    payment = payment_of({"ledger": ledger, "dataset": dataset, "period": period, "key": key})
+    asked = {"source": events, "reading": reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED)}
+    asked["release"] = {"rule": chosen, "mechanism": jsonlib.loads(mechanism.to_json())}
+    if (before := recorded(output, payment, lambda: asked)) is not None:
         out.emit(before)
         return
     out.require_place(output, list(_WRITTEN))
     out.require_targets({"--output": output}, ledger)
-    key = key or uuid4().hex
-    with told(None if session is None else session.ledger, dataset, key):
+    made, failed = _released(events, reading, chosen, mechanism, payment, asked, output)
+    _show(made, None if failed else output, as_json=json)
+    if failed:
+        raise OutputError(f"{failed}. The answer is printed, and nowhere else: copy it")
+
+
+def _released(
+    events: str,
+    reading: Reading,
+    rule: Rule,
+    mechanism: dps.JointQuantiles,
+    payment: Payment | None,
+    asked: dict[str, Any],
+    output: Path | None,
+) -> tuple[_Answer, OutputError | None]:
+    """Charge, read, draw; the answer, and why it is not in its file."""
+    session = session_of(payment)
+    key = (payment and payment.key) or uuid4().hex
+    made, failed = list[_Answer](), list[OutputError]()
+    with told(session and session.ledger, session and session.dataset.name, key):
         if session is not None:
             session.require(mechanism, key=key)
         with out.reading() as callback:
-            how: Any = {"format": format, "header": header, "table": table, "query": query, "buckets": buckets}
-            how |= {"memory_limit": memory_limit, "progress": callback}
-            held = dps.events.read_values(events, user=user, value=value, rule=chosen, salt=salt, **how)
+            held = dps.events.read_values(events, reading, rule=rule, progress=callback)
         scores = mechanism.scores(held.numbers)
-        made, failed = list[_Answer](), list[OutputError]()
 
-        def keep(selection: dps.Selection) -> None:
-            charge = charge_of(session, period or (), key)
-            made.append(_Answer(mechanism, selection, value or "events", chosen, held.salt, charge))
+        def keep(selection: dps.Selection) -> str | None:
+            charge = None if session is None else charge_under(session, key)
+            made.append(_Answer(mechanism, selection, str(reading.value or "events"), rule, held.salt, charge, asked))
             try:
-                if output is not None:
-                    out.write_private(output, _WRITTEN[output.suffix.lower()](made[0]))
+                return None if output is None else write_private(output, _WRITTEN[output.suffix.lower()](made[0]))
             except OutputError as error:  # it waits until the answer is on the screen
                 failed.append(error)
+                return None
 
         if session is None:
             keep(mechanism.select(scores))
         else:
             session.select(mechanism, scores, keep=keep, key=key, label="dpselect quantile", salt=held.salt)
-        _show(made[0], None if failed else output, as_json=json)
-        if failed:
-            raise OutputError(f"{failed[0]}. The answer is printed, and nowhere else: copy it")
+    return made[0], failed[0] if failed else None
 
 
 def _shares(text: str) -> tuple[float, ...]:
@@ -165,7 +189,7 @@ def _show(answer: _Answer, output: Path | None, *, as_json: bool) -> None:
         if output is not None:
             lies = f"the answer lies in {str(output)!r}"
         elif answer.charge is not None:
-            lies = out.rescued(_as_json(answer), answer.charge.entry)
+            lies = rescued(_as_json(answer), answer.charge.entry)
         raise out.NotShown(f"{error}; {lies}") from None
 
 

@@ -175,7 +175,7 @@ def test_topk_takes_its_share_of_the_datasets_budget(shell: Any, tmp_path: Path)
         told = json.loads(done.stdout)
         assert (told["planned_releases"], told["curve"]["delta0"]) == (2, 4e-07)
     refused = shell(*ask)
-    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert (refused.exit_code, refused.stdout) == (3, "")
     assert re.search(r"0\.\d+ of epsilon \(at delta 1e-06\) is needed and \S+ is left .*: add noise", refused.stderr)
     assert "4e-07 of failure probability (delta0) is needed and 0 is left" in refused.stderr
 

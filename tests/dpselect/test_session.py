@@ -166,7 +166,9 @@ def test_releases_one_by_one_are_counted_as_they_are_charged(ledger: Ledger) -> 
     other = Session(ledger, "monthly", period="2024-01")
     assert other.affordable(mechanism) >= other.affordable(mechanism, one_by_one=True) == counted
     with pytest.raises(acc.RelationMismatch):
-        both.affordable(dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation="replace_one")), one_by_one=True)
+        other.affordable(
+            dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation="replace_one")), one_by_one=True
+        )
 
 
 def test_a_session_needs_a_declared_dataset_and_an_existing_ledger(ledger: Ledger, tmp_path: Path) -> None:

@@ -55,13 +55,13 @@ def test_init_declares_once(shell: Shell) -> None:
 
 
 def test_a_charge_from_the_shell(shell: Shell, tmp_path: Path) -> None:
-    """Curves and mechanisms are charged from text or a file; a key charges once; what does not fit fails with status 1."""
+    """Curves and mechanisms are charged from text or a file; a key charges once; what does not fit fails with status 3."""
     file = tmp_path / "mechanism.json"
     file.write_text(dps.ExponentialMechanism(epsilon=0.2, sensitivity=dps.Sensitivity()).to_json())
     assert "committed" in shell.run("charge", "--dataset", "clicks", *BARE, "--key", "a", "--label", "daily")
     assert "nothing was charged again" in shell.run("charge", "--dataset", "clicks", *BARE, "--key", "a")
     shell.run("charge", "--dataset", "clicks", "--mechanism", f"@{file}", "--count", "2")
-    assert "2 run(s) would fit" not in shell.run("charge", "--dataset", "clicks", *BARE, status=1)
+    assert "2 run(s) would fit" not in shell.run("charge", "--dataset", "clicks", *BARE, status=3)
     state = shown(shell)
     assert state["periods"][0]["remaining"]["main"] == pytest.approx(0.2)
     assert [entry["key"] for entry in state["latest"]][1] == "a"
@@ -290,7 +290,7 @@ def test_quotas_from_the_shell(shell: Shell) -> None:
     """Declared, shown, in the way of a charge, and withdrawn; what goes with --withdraw is its name."""
     shell.run("quota", "--dataset", "clicks", "--name", "interns", "--epsilon", "0.5", "--by", "team", "--of", "interns")
     shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns")
-    assert "quota='interns'" in shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns", status=1)
+    assert "quota='interns'" in shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns", status=3)
     (quota,) = shown(shell)["quotas"]
     assert (quota["name"], quota["accounts"][0]["spent"]["main"]) == ("interns", 4 * 10**11)
     assert "interns: 0.4 spent, 0.09999 nats" in shell.run("show").replace("0.1 nats", "0.09999 nats")
@@ -308,7 +308,7 @@ def test_a_batch_is_charged_as_a_whole(shell: Shell, tmp_path: Path) -> None:
         file.write_text("\n".join(json.dumps(line) for line in lines))
         return shell.run("charge", "--dataset", "clicks", "--batch", str(file), "--label", "night", status=status)
 
-    assert "0 run(s) would fit" in charged(*({**item, "key": str(number)} for number in range(3)), status=1)
+    assert "0 run(s) would fit" in charged(*({**item, "key": str(number)} for number in range(3)), status=3)
     assert shown(shell)["periods"][0]["spent"]["main"] == 0
     for wrong in (item, {**item, "key": "b", "colour": 1}, {"key": "b"}, 3):
         assert "line 2" in charged({**item, "key": "a"}, wrong, status=1)

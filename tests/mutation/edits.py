@@ -295,15 +295,15 @@ EDITS = [
         f"{KILLED}/test_periods.py::test_a_retry_is_of_the_same_periods_and_relation",
     ),
     Edit(
-        "dpselect/cli/question.py",
+        "dpselect/answers/question.py",
         "sensitivity=Sensitivity.of_counts(question.relation, limit),",
         "sensitivity=Sensitivity.of_counts('add_remove', limit),",
         "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",
     ),
     Edit(
-        "dpselect/cli/question.py",
-        "return Sensitivity.of_counts(question.relation, question.max_items_per_user)",
-        "return Sensitivity.of_counts('add_remove', question.max_items_per_user)",
+        "dpselect/answers/question.py",
+        "return Sensitivity.of_counts(question.relation, reading.max_items_per_user)",
+        "return Sensitivity.of_counts('add_remove', reading.max_items_per_user)",
         "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",
     ),
     Edit(
@@ -433,9 +433,9 @@ EDITS = [
         f"{KILLED}/test_tamper.py::test_edited_sums_are_found",
     ),
     Edit(
-        "dpselect/cli/payment.py",
-        " and dps.Mechanism.from_json(held) == asked",
-        "",
+        "dpselect/answers/record.py",
+        "if held == asked:",
+        "if True:",
         "tests/dpselect/cli/test_quantile.py::test_json_and_the_file_say_the_same_and_the_ledger_is_charged",
     ),
     Edit(

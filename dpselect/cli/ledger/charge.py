@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +15,11 @@ from accounting.files import read_text
 from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, Window
 from accounting.ledger.item import Chargeable, Terms, new_key, require_known
 from accounting.ledger.stored_text import read_json
+from dpselect.answers.answer import told
 from dpselect.cli import options, out
 from dpselect.cli.ledger import request
 from dpselect.cli.ledger.request import Dataset, OptionalUrl, Url
-from dpselect.cli.payment import told
 
-# Options of `affordable` that are not about the release.
-_NOT_ASKED = ("url", "dataset", "period", "team", "purpose", "config", "as_json", "_debug")
 _JSON = "The curve as JSON, or @FILE."
 
 
@@ -180,37 +177,47 @@ def affordable(
 
     No log is read and nothing is charged.
     """
-    stated = {name: value for name, value in locals().items() if name not in _NOT_ASKED}
     file = request.read(config) if config is not None and (dataset is None or url is None) else request.LedgerFile()
     name = dataset or file.dataset
     if name is None:
         raise dps.InvalidRequest("no dataset is named: give --dataset, or a file with a [ledger] (--config)")
     terms = {"team": team or file.team, "purpose": purpose or file.purpose}
     session = dps.Session.open(file.url_or(url), name, period=period or file.period or None, **terms)
-    release = _release(stated | {"ledger": file.url_or(url), "dataset": name}, config, session)
+    reading = {"max_items_per_user": max_items_per_user, "clip": clip}
+    stated: dict[str, Any] = {
+        "k": k,
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "releases": releases,
+        "with_counts": with_counts,
+    }
+    stated |= {"domain": domain, "domain_column": domain_column, "items_per_user": items_per_user}
+    stated |= {"mechanism": mechanism, "kbar": kbar}
+    release = _release(reading, stated, {"ledger": file.url_or(url), "dataset": name}, config, session)
     found = _found(session, release)
     echo(json.dumps(found, indent=2) if as_json else _words(found))
 
 
-def _release(stated: dict[str, Any], config: Path | None, session: dps.Session) -> dps.Mechanism:
+def _release(
+    reading: dict[str, Any], stated: dict[str, Any], payment: dict[str, Any], config: Path | None, session: dps.Session
+) -> dps.Mechanism:
     """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
-    from dpselect.cli import config as files  # and all that follows knows every mechanism, which other verbs do without
-    from dpselect.cli.question import configured
-    from dpselect.cli.topk.command import topk
+    from dpselect.answers.question import choose  # and all that follows knows every mechanism, which other verbs do without
+    from dpselect.cli import config as files
     from dpselect.cli.topk.request import asked
 
     data = files.Config().data if config is None else files.read(config).data
     columns = {"user": data.user or "user", "item": data.item or "item"}
     relation = session.dataset.relation if config is None else None
-    absent = dict.fromkeys(signature(topk).parameters)
     try:
-        question = asked({**absent, **stated, **columns, "events": Path(), "relation": relation}, config)
+        question = asked(config, Path(), columns | reading, stated | {"relation": relation}, payment, None)
     except InvalidBudget as error:
         raise InvalidBudget(
             f"{error}. It is the budget of one release, or of as many as --releases says; with --releases alone it is "
             "the dataset's"
         ) from None
-    return configured(question)
+    return question.release.planned or choose(question, session.dataset.budget).mechanism
 
 
 def _found(session: dps.Session, release: dps.Mechanism) -> dict[str, Any]:

@@ -15,20 +15,19 @@ from typing import Final
 
 from accounting import MissingExtra, OutputError
 from accounting.files import PRIVATE, new_file
-from dpselect import InvalidRequest, Mechanism, Selection, interval
+from dpselect.answers.answer import Answer
+from dpselect.answers.question import Question
+from dpselect.answers.record import as_json, recorded, rescued, write_private
+from dpselect.choose.counts import interval
 from dpselect.cli import out
-from dpselect.cli.guard import Note
-from dpselect.cli.payment import recorded
-from dpselect.cli.question import Answer, Question, configured
 from dpselect.cli.topk import view
+from dpselect.errors import InvalidRequest, Note
+from dpselect.mechanisms.base import Mechanism
+from dpselect.selection import Selection
 
 # What a cell that is calculated begins with, the last ones as on East Asian keyboards; also after what parts cells or rows where
 # a comma does not, as in countries that write decimals with one.
 _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
-
-
-def _as_json(answer: Answer) -> str:
-    return out.json_text(view.as_data(answer)) + "\n"
 
 
 def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> bytes:
@@ -51,7 +50,7 @@ def _as_parquet(selection: Selection, margin: float | None, *, defused: bool) ->
 
 
 # What the end of a file's name stands for: an answer, or a table of what was released, beside which the answer is kept as JSON.
-ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": _as_json, ".txt": lambda answer: out.plain(view.as_text(answer))}
+ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": as_json, ".txt": lambda answer: out.plain(view.as_text(answer))}
 TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
 
 
@@ -60,7 +59,7 @@ class Delivery:
     """Where one answer goes; `failure` is why there is no file."""
 
     output: Path | None
-    as_json: bool
+    json: bool
     defused: bool = False
     failure: OutputError | None = None
 
@@ -72,7 +71,9 @@ class Delivery:
         if self.output is not None and self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise MissingExtra("Parquet is written by pyarrow: install it with pip install 'dpselect[arrow]', or name a .csv")
         beside = self.record if self.record != self.output else None
-        out.require_targets({"--output": self.output, "the answer beside --output": beside}, question.ledger)
+        ledger = None if question.payment is None else question.payment.ledger
+        url = ledger if isinstance(ledger, str) else None
+        out.require_targets({"--output": self.output, "the answer beside --output": beside}, url)
 
     @property
     def record(self) -> Path | None:
@@ -86,8 +87,7 @@ class Delivery:
 
         A table that an interruption has lost is written. None if there is no such file, or it holds another answer.
         """
-        of = (question.ledger, question.dataset, question.period, question.key)
-        return recorded(self.record, *of, lambda: configured(question), self._restore)
+        return recorded(self.record, question.payment, question.as_data, self._restore)
 
     def _restore(self, content: str) -> None:
         """Write the table of a recorded answer, unless it is there."""
@@ -102,21 +102,26 @@ class Delivery:
         with new_file(self.output, "--output", mode=PRIVATE) as file:
             file.write(TABLES[self.output.suffix.lower()](selection, margin, defused=self.defused))
 
-    def keep(self, answer: Answer) -> None:
-        """Write the file, before the ledger is told that the answer was released. A failure waits until it is on the screen."""
+    def keep(self, answer: Answer) -> str | None:
+        """Write the file, before the ledger is told that the answer was released; its hash is told as well.
+
+        A failure waits until the answer is on the screen.
+        """
         if self.output is None or self.record is None:
-            return
+            return None
         try:
-            out.write_private(self.record, ANSWERS[self.record.suffix.lower()](answer))
+            written = write_private(self.record, ANSWERS[self.record.suffix.lower()](answer))
             if self.record != self.output:
                 self._table(answer.selection, answer.mechanism)
         except OutputError as error:
             self.failure = error
+            return None
+        return written
 
     def show(self, answer: Answer) -> None:
         """Print the answer. If that fails, it lies in a file, and the error says where."""
         try:
-            out.emit(_as_json(answer) if self.as_json else view.as_text(answer))
+            out.emit(as_json(answer) if self.json else view.as_text(answer))
         except out.NotShown as error:
             if self.output is None or self.failure is not None:
                 raise out.NotShown(f"{error}; {self._rescued(answer)}. {_paid(answer)}") from None
@@ -132,7 +137,7 @@ class Delivery:
         """A place for an answer that has none: it was paid for."""
         if answer.charge is None:
             return "the answer is lost; name a file with --output"
-        return out.rescued(_as_json(answer), answer.charge.entry)
+        return rescued(as_json(answer), answer.charge.entry)
 
 
 def _paid(answer: Answer) -> str:

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 import accounting as acc
-from dpselect import InvalidRequest
+from dpselect.answers.answer import answer
+from dpselect.answers.question import Payment, Question, choose
 from dpselect.cli import out
-from dpselect.cli.answering import answer, reading_of
-from dpselect.cli.question import Question, chosen
 from dpselect.cli.topk.delivery import Delivery
+from dpselect.errors import InvalidRequest
 from dpselect.events import ProgressCallback
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, periods
@@ -49,12 +49,13 @@ def released_every(
     told apart and left alone: its draw may have been seen.
     """
     todo = _periods(question, every, output, defused=defused)
-    states = _standing(todo, question)
+    assert question.payment is not None
+    dataset, states = _standing(todo, question.payment)
     pending = [period for period in todo if period.name not in states]
     for period in pending:
         period.delivery.require(period.question)
     if pending:
-        _release(question, todo, states, progress)
+        _release(question, dataset.budget, todo, states, progress)
     _show([(period, states[period.name]) for period in todo], as_json=as_json)
     if lost := [name for name, state in states.items() if state == "lost"]:
         raise InvalidRequest(
@@ -64,51 +65,67 @@ def released_every(
 
 
 def _periods(question: Question, every: Every, output: Path | None, *, defused: bool) -> list[_Period]:
-    missing = [
-        f"--{name.replace('_', '-')}"
-        for name in ("time", "since", "until", "ledger", "dataset", "key")
-        if getattr(question, name) is None
-    ]
-    if missing:
+    reading, payment = question.reading, question.payment
+    needed: dict[str, object] = {
+        "time": reading.time,
+        "since": reading.since,
+        "until": reading.until,
+        "key": payment and payment.key,
+    }
+    needed |= {"ledger": payment, "dataset": payment}
+    if missing := [f"--{name}" for name, given in needed.items() if given is None]:
         raise InvalidRequest(f"--every needs {', '.join(missing)}: which periods there are is public, and each is charged once")
     if question.engine != "memory":
         raise InvalidRequest(f"--every counts in memory, a period at a time: leave out --engine {question.engine}")
-    if question.period:
+    if payment is not None and payment.period:
         raise InvalidRequest("--period is named by --every: leave it out")
     if output is None or _PLACE not in output.name or output.suffix.lower() == ".txt":
         raise InvalidRequest(f"--every needs --output like top-{_PLACE}.json, .csv or .parquet: a file for each period")
-    whole = question.window
+    whole = reading.window
     assert whole is not None, "there is a column of times"
-    return [_Period(name, ends, *_of(question, output, name, defused=defused)) for name, *ends in periods(whole, every)]  # type: ignore[arg-type]
+    named = [(name, (start, end)) for name, start, end in periods(whole, every)]
+    return [_Period(name, ends, *_of(question, ends, output, name, defused=defused)) for name, ends in named]
 
 
-def _of(question: Question, output: Path, name: str, *, defused: bool) -> tuple[Question, Delivery]:
-    own = replace(question, period=(name,), key=f"{question.key}:{name}", time=None, since=None, until=None, time_unit=None)
-    return own, Delivery(output.with_name(output.name.replace(_PLACE, name)), as_json=True, defused=defused)
+def _of(
+    question: Question, ends: tuple[datetime, datetime], output: Path, name: str, *, defused: bool
+) -> tuple[Question, Delivery]:
+    assert question.payment is not None
+    reading = question.reading.model_copy(update={"since": f"{ends[0]:%Y-%m-%d}", "until": f"{ends[1]:%Y-%m-%d}"})
+    payment = replace(question.payment, period=(name,), key=f"{question.payment.key}:{name}")
+    place = output.with_name(output.name.replace(_PLACE, name))
+    return replace(question, reading=reading, payment=payment), Delivery(place, json=True, defused=defused)
 
 
-def _standing(todo: Sequence[_Period], question: Question) -> dict[str, State]:
-    """The periods that were charged before: released, or lost."""
+def _standing(todo: Sequence[_Period], payment: Payment) -> tuple[acc.ledger.Dataset, dict[str, State]]:
+    """The dataset that pays, and the periods that were charged before: released, or lost."""
     from accounting.ledger.periods import checked_periods  # a release without a ledger does without a database
 
-    assert question.ledger is not None
+    assert isinstance(payment.ledger, str)
     states: dict[str, State] = {}
-    with acc.Ledger.open(question.ledger, create=False) as ledger:
-        checked_periods(ledger.dataset(str(question.dataset)).window, [period.name for period in todo])
+    with acc.Ledger.open(payment.ledger, create=False) as ledger:
+        dataset = ledger.dataset(payment.dataset)
+        checked_periods(dataset.window, [period.name for period in todo])
         for period in todo:
-            if ledger.find(str(question.dataset), str(period.question.key)) is not None:
+            key = period.question.payment and period.question.payment.key
+            if ledger.find(payment.dataset, str(key)) is not None:
                 states[period.name] = "lost" if period.delivery.recorded(period.question) is None else "recorded"
-    return states
+    return dataset, states
 
 
-def _release(question: Question, todo: Sequence[_Period], states: dict[str, State], progress: ProgressCallback | None) -> None:
-    choice = chosen(question)
-    with split(question.log, reading_of(question, choice), [(period.name, *period.ends) for period in todo]) as parts:
+def _release(
+    question: Question,
+    whole: acc.Budget,
+    todo: Sequence[_Period],
+    states: dict[str, State],
+    progress: ProgressCallback | None,
+) -> None:
+    choice = choose(question, whole)
+    with split(question.source, question.reading, [(period.name, *period.ends) for period in todo]) as parts:
         for period in [period for period in todo if period.name not in states]:
             if progress is not None:
                 progress(len(states), len(todo))
-            own = replace(period.question, log=parts[period.name], format="auto", header=None, table=None, query=None)
-            released = answer(own, keep=period.delivery.keep, choice=choice)
+            released = answer(period.question, keep=period.delivery.keep, choice=choice, staged=parts[period.name])
             if period.delivery.failure is not None:
                 period.delivery.show(released)
             states[period.name] = "released"

@@ -1,47 +1,37 @@
-"""An answer as text for people, and as JSON for machines, where no guarantee is null."""
+"""An answer as text for people."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-import dpselect
 from accounting import Budget
-from dpselect import Mechanism
+from dpselect.answers.answer import Answer
+from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up, route_in_words
+from dpselect.answers.question import Question
+from dpselect.answers.record import left_out, on_record
 from dpselect.choose.counts import Interval, interval, without_counts
 from dpselect.cli import out
-from dpselect.cli.guarantee import Guarantee, guarantee, promise_in_words, relation_in_words, rounded_up, route_in_words
 from dpselect.cli.guard import printable
-from dpselect.cli.payment import RECORDED, SETTLED, UNRECORDED
-from dpselect.cli.question import Answer, Question
+from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Label, Selection
 
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
 
 
-def recorded(question: Question) -> str:
-    """Whether the release is in a ledger, in words."""
-    if question.ledger is None:
-        return UNRECORDED
-    return RECORDED if question.pay == "curve" else SETTLED
-
-
 def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
     """The release and its price; `notes` stand beside the items, for synthetic data only."""
     question, selection = answer.question, answer.selection
-    stated = guarantee(answer.mechanism, question.budget)
+    stated = promise(answer.mechanism, question.release.budget)
     return Group(
         out.heading(f"{_title(question)}, by {_measure(question)}"),
         Text(),
-        _items(selection, notes, interval(answer.mechanism), whole=answer.reading.clip is None and question.value is None),
+        _items(selection, notes, interval(answer.mechanism), whole=answer.choice.clip is None and question.reading.value is None),
         Text(),
         Text(outcome(selection)),
         Text(),
@@ -51,7 +41,7 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
         out.heading("How it was made"),
         out.facts(_means(answer)),
         Text(),
-        Text.assemble(("Warning: " if question.ledger is None else "Note: ", "bold yellow"), recorded(question)),
+        Text.assemble(("Warning: " if question.payment is None else "Note: ", "bold yellow"), on_record(question)),
     )
 
 
@@ -116,28 +106,27 @@ def _short(value: float) -> str:
 
 
 def _title(question: Question) -> str:
-    each = "" if question.group is None else f" in each {_column(question.group)}"
-    item = question.item if isinstance(question.item, str) else " and ".join(question.item)
-    return f"Private top {question.k} of {_column(item)}{each}"
+    each = "" if question.reading.group is None else f" in each {_column(question.reading.group)}"
+    item = question.reading.item
+    item = " and ".join(map(str, item)) if isinstance(item, tuple) else item
+    return f"Private top {question.release.k} of {_column(item)}{each}"
 
 
 def _measure(question: Question) -> str:
-    return f"distinct {_column(question.user)}" if question.value is None else f"the sum of {_column(question.value)}"
+    return (
+        f"distinct {_column(question.reading.user)}"
+        if question.reading.value is None
+        else f"the sum of {_column(question.reading.value)}"
+    )
 
 
-def left_out(question: Question) -> str:
-    """Which rows are not counted."""
-    parts = ["user", "item", *(name for name in ("group", "value", "time") if getattr(question, name) is not None)]
-    return f"rows with a null {', '.join(parts[:-1])} or {parts[-1]} were left out by rule"
+def _column(name: object) -> str:
+    return f"column {name}" if str(name).isdecimal() else printable(name)
 
 
-def _column(name: str) -> str:
-    return f"column {name}" if name.isdecimal() else printable(name)
-
-
-def _promises(stated: Guarantee, question: Question) -> Iterator[tuple[str, str]]:
+def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
     yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
-    yield "budget", budget_in_words(question.budget, question.releases)
+    yield "budget", budget_in_words(question.release.budget, question.release.releases)
     for point in stated.points:
         epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon)
         yield "epsilon", f"{epsilon} at delta {point.delta:g} (by {route_in_words(point)})"
@@ -152,35 +141,48 @@ def _promises(stated: Guarantee, question: Question) -> Iterator[tuple[str, str]
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     question, mechanism = answer.question, answer.mechanism
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
-    yield "noise", noise_in_words(mechanism, "users" if question.value is None else f"units of {_column(question.value)}")
-    if question.domain is None:
+    yield (
+        "noise",
+        noise_in_words(mechanism, "users" if question.reading.value is None else f"units of {_column(question.reading.value)}"),
+    )
+    if question.release.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"
     else:
-        yield "items", f"the public catalogue {printable(question.domain)}; an item that nobody touched counts as 0"
-    if question.group is not None:
+        yield "items", f"the public catalogue {printable(question.release.domain_name)}; an item that nobody touched counts as 0"
+    if question.reading.group is not None:
         listed = "discovered by the number of their users, and paid for: a group shows only if it has enough"
-        yield "groups", listed if question.groups is None else f"the public list {printable(question.groups)}"
-    if question.value is None or question.value_clip is None:
+        yield (
+            "groups",
+            listed if question.reading.groups is None else f"the public list {printable(question.release.groups_name)}",
+        )
+    if question.reading.value is None or not isinstance(question.reading.value_clip, tuple):
         yield "counts", f"distinct users per item; {left_out(question)}"
     else:
-        low, high = question.value_clip
-        yield "sums", f"of {_column(question.value)}, each user's of each item cut to {low:g} to {high:g}; {left_out(question)}"
-    if question.time is not None:
-        ends = [f"{word} {end}" for word, end in (("from", question.since), ("to before", question.until)) if end is not None]
-        yield "events", f"{' '.join(ends)} by {_column(question.time)}, in {question.time_zone}"
+        low, high = question.reading.value_clip
+        yield (
+            "sums",
+            f"of {_column(question.reading.value)}, each user's of each item cut to {low:g} to {high:g}; {left_out(question)}",
+        )
+    if question.reading.time is not None:
+        ends = [
+            f"{word} {end}"
+            for word, end in (("from", question.reading.since), ("to before", question.reading.until))
+            if end is not None
+        ]
+        yield "events", f"{' '.join(ends)} by {_column(question.reading.time)}, in {question.reading.time_zone}"
     if answer.salt is not None:
         bound = f"at most {_bounds(answer)} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"
-    if answer.reading.clip is not None:
-        norm = "a Euclidean" if answer.reading.norm == "l2" else "an l1"
-        size = f"{norm} norm of at most {answer.reading.clip:g}"
+    if answer.choice.clip is not None:
+        norm = "a Euclidean" if answer.choice.norm == "l2" else "an l1"
+        size = f"{norm} norm of at most {answer.choice.clip:g}"
         yield "clipped", f"each user's counts scaled to {size}; values are sums of these shares"
     if (around := interval(mechanism)) is not None:
         yield "intervals", f"{around.half_width:.6g} either way; {around.words()}"
 
 
 def _bounds(answer: Answer) -> str:
-    items, groups = answer.reading.max_items_per_user, answer.question.max_groups_per_user
+    items, groups = answer.choice.max_items_per_user, answer.question.reading.max_groups_per_user
     if groups is None:
         return f"{items:,} items"
     return f"{groups:,} groups" + ("" if items is None else f", and in each of these {items:,} items,")
@@ -205,59 +207,3 @@ def _setting(value: object) -> str:
     if isinstance(value, Mechanism):
         return f"{type(value).__name__}({_settings(value)})"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def as_data(answer: Answer) -> dict[str, Any]:
-    """The release and its price as plain data."""
-    question, mechanism = answer.question, answer.mechanism
-    return {
-        "dpselect": dpselect.__version__,
-        "selection": _selection(answer.selection),
-        "intervals": None if (around := interval(mechanism)) is None else asdict(around),
-        "guarantee": _guarantee(guarantee(mechanism, question.budget), question.budget),
-        "planned_releases": None if question.planned is None and question.releases == 1 else question.releases,
-        "mechanism": json.loads(mechanism.to_json()),
-        "curve": json.loads(mechanism.curve.to_json()),
-        **({} if question.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
-        "domain": "observed" if question.domain is None else "public",
-        **({} if question.group is None else {"groups": "discovered" if question.groups is None else "public"}),
-        **_measured(question),
-        "contributions": {
-            "max_items_per_user": answer.reading.max_items_per_user,
-            **({} if question.group is None else {"max_groups_per_user": question.max_groups_per_user}),
-            "clip": answer.reading.clip,
-            "salt": answer.salt,
-        },
-        "ledger": None if answer.charge is None else asdict(answer.charge),
-        "notes": [left_out(question), recorded(question)],
-    }
-
-
-def _measured(question: Question) -> dict[str, Any]:
-    """What was summed up, and which events were read, where that was asked for."""
-    summed = {"column": question.value, "clip": question.value_clip}
-    window = {name: getattr(question, name) for name in ("since", "until", "time_zone")} | {"column": question.time}
-    named = {"sums": summed if question.value else None, "time": window if question.time else None}
-    return {name: held for name, held in named.items() if held is not None}
-
-
-def _selection(selection: Selection) -> dict[str, Any]:
-    """All that was released; a position in the catalogue is no news."""
-    released = selection.model_dump(mode="json")
-    named = {name: released.get(name) for name in type(selection).model_fields if name not in ("positions", "groups")}
-    groups = {} if selection.groups is None else {"groups": list(selection.groups)}
-    return named | {"labels": list(selection.labels or ())} | groups
-
-
-def _guarantee(stated: Guarantee, budget: Budget) -> dict[str, Any]:
-    asked = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
-    return {
-        "budget": {name: value for name, value in asked.items() if value},
-        "relation": stated.relation,
-        "relation_in_words": relation_in_words(stated.relation),
-        "pure_epsilon": stated.pure_epsilon,
-        "rho": stated.rho,
-        "delta0": stated.delta0,
-        "points": [asdict(point) for point in stated.points],
-        "in_words": promise_in_words(stated),
-    }

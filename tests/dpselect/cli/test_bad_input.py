@@ -116,7 +116,7 @@ def test_bad_catalogue(ask: Any, catalogue: Path, tmp_path: Path) -> None:
 def test_options_without_effect(ask: Any) -> None:
     """A column of no catalogue, and a salt of no choice, are refused."""
     refused(ask(*GOOD, "--domain-column", "shop"), 2, "--domain-column", "--domain")
-    refused(ask(*GOOD, "--salt", "pepper"), 1, "salt", "max_items_per_user")
+    refused(ask(*GOOD, "--salt", "pepper"), 2, "--salt", "--max-items-per-user")
 
 
 def test_unknown_commands(run: Any) -> None:

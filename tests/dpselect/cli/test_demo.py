@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpselect.cli import answering, demo
+from dpselect.answers import answer as answering
+from dpselect.cli import demo
 from dpselect.cli.demo import check_ins
 from dpselect.cli.topk import command as topk
 
@@ -40,7 +41,7 @@ def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(demo, "answer", watched)
     run("demo", *SMALL)
-    assert [question.k for question in questions] == [3]
+    assert [question.release.k for question in questions] == [3]
 
 
 def test_truth_is_marked_as_synthetic(run: Any) -> None:

@@ -18,13 +18,14 @@ from dpselect.cli import app, main
 
 _SLOW = """
 import time
-from dpselect.cli import answering, main
+from dpselect.answers import answer
+from dpselect.cli import main
 
 def read(*_, **__):
     print("reading", flush=True)
     time.sleep(60)
 
-answering.events.read = read
+answer.events.read = read
 main()
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpselect.cli import answering
+from dpselect.answers import answer as answering
 from dpselect.cli.out import reading
 from dpselect.cli.topk import command as topk
 

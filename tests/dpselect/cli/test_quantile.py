@@ -101,7 +101,7 @@ def test_json_and_the_file_say_the_same_and_the_ledger_is_charged(run: Any, paid
     assert foreign.exit_code != 0
     assert foreign.stdout == ""
     late = run(*given, "--epsilon", 0.7)
-    assert late.exit_code == 1
+    assert late.exit_code == 3
     assert "Nothing was charged" in late.stderr
     spent = run(*given, "--epsilon", 0.6, "--key", "rest")
     assert spent.exit_code == 0, spent.stderr
@@ -167,7 +167,7 @@ def test_without_a_column_events_are_counted(run: Any, paid: Path, tmp_path: Pat
     [
         (("--quantiles", ".5,x"), "numbers between commas"),
         (("--quantiles", ".5,.25"), "rise strictly"),
-        (("--low", 200), "must be less than high"),
+        (("--low", 200), "must be less than --high"),
         (("--epsilon", 0), "epsilon"),
         (("--ledger", "sqlite:///nowhere.db"), "go together"),
         (("--output", "answer.pdf"), "must end in .json or .txt"),

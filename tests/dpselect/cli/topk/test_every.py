@@ -177,7 +177,7 @@ def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
         ({"dataset": "whole"}, "period must be left out"),
         ({"every": "month"}, "not where a month starts"),
         ({"since": "2024-05-01T12:00"}, "not where a day starts"),
-        ({"ledger": "", "dataset": ""}, "--every needs --ledger"),
+        ({"ledger": "", "dataset": ""}, "--ledger and --dataset go together"),
     ],
 )
 def test_what_every_needs(every: Every, tmp_path: Path, changed: dict[str, str], words: str) -> None:

@@ -301,8 +301,8 @@ def test_nothing_of_values_and_times_is_told_free_of_charge(run: Any, tmp_path: 
         (("--value", "note", "--value-clip", "5", "--clip", "1"), "--clip is for counts"),
         (("--value", "note", "--value-clip", "5", "--with-counts"), "--with-counts is for counts"),
         (("--value", "note", "--value-clip", "0", "--max-items-per-user", "1"), "low <= 0 < high"),
-        (("--since", "2024-01-01"), "time="),
-        (("--item", '"a"b'), "no list of columns"),
+        (("--since", "2024-01-01"), "the column --time"),
+        (("--item", '"a"b'), "not a list of columns"),
     ],
 )
 def test_sums_and_windows_that_make_no_sense(ask: Any, words: tuple[str, ...], said: str) -> None:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.conversion.bounds import Route
-from dpselect.cli.guarantee import ROUTES, Guarantee, Point, guarantee, promise_in_words, rounded_up, route_in_words
+from dpselect.answers.promise import ROUTES, Point, Promise, promise, promise_in_words, rounded_up, route_in_words
 
 
-def stated(**changes: Any) -> Guarantee:
+def stated(**changes: Any) -> Promise:
     fields: dict[str, Any] = {"relation": "add_remove", "pure_epsilon": None, "rho": None, "delta0": 0.0, "points": ()}
-    return Guarantee(**{**fields, **changes})
+    return Promise(**{**fields, **changes})
 
 
 def test_every_route_has_words() -> None:
@@ -27,7 +27,7 @@ def test_every_route_has_words() -> None:
 def test_no_guarantee_is_none() -> None:
     """Infinity, which stands for no guarantee, becomes None in every number."""
     mechanism = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=1e-6)
-    price = guarantee(mechanism, acc.Budget(epsilon=1.0, delta=1e-9))
+    price = promise(mechanism, acc.Budget(epsilon=1.0, delta=1e-9))
     assert price.pure_epsilon is None
     assert [point.epsilon for point in price.points] == [None]
     assert route_in_words(price.points[0]) == "no bound at this delta"
@@ -45,7 +45,7 @@ def test_no_guarantee_is_none() -> None:
 def test_where_epsilon_is_stated(budget: acc.Budget, deltas: list[float]) -> None:
     """At the stated delta; at twice it where failure uses it up; at a customary one where none is stated."""
     mechanism = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=budget.delta or 1e-6)
-    assert [point.delta for point in guarantee(mechanism, budget).points] == deltas
+    assert [point.delta for point in promise(mechanism, budget).points] == deltas
 
 
 def test_words_follow_the_strongest_number() -> None:

@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from accounting import Bound, Budget, Relation, best_epsilon
 from accounting.conversion.bounds import Route
 from accounting.relation import WORDS
-from dpselect import Mechanism
+from dpselect.mechanisms.base import Mechanism
 
 # Where a zCDP budget states no delta: a customary one, so that the price can be compared with others.
 _CUSTOMARY_DELTA = 1e-6
@@ -34,7 +34,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class Promise:
     """What one release promises; None stands for "no such guarantee"."""
 
     relation: Relation
@@ -44,11 +44,11 @@ class Guarantee:
     points: tuple[Point, ...]
 
 
-def guarantee(mechanism: Mechanism, budget: Budget) -> Guarantee:
+def promise(mechanism: Mechanism, budget: Budget) -> Promise:
     """The price of one release of `mechanism`, at the deltas that `budget` gives reason to look at."""
     curve = mechanism.curve
     points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))
-    return Guarantee(mechanism.relation, finite(curve.pure_epsilon), finite(curve.rho), curve.delta0, points)
+    return Promise(mechanism.relation, finite(curve.pure_epsilon), finite(curve.rho), curve.delta0, points)
 
 
 def finite(value: float) -> float | None:
@@ -67,7 +67,7 @@ def relation_in_words(relation: Relation) -> str:
     return f"{WORDS[relation]}, with everything that the log holds about that user"
 
 
-def promise_in_words(stated: Guarantee) -> str:
+def promise_in_words(stated: Promise) -> str:
     """The guarantee as a sentence for whoever decides whether it is enough."""
     start = "Whatever else is known, and whatever this release shows,"
     epsilon, delta = _strongest(stated)
@@ -102,7 +102,7 @@ def _point(delta: float, bound: Bound) -> Point:
     return Point(delta, finite(bound.value), bound.route, bound.order)
 
 
-def _strongest(stated: Guarantee) -> tuple[float | None, float]:
+def _strongest(stated: Promise) -> tuple[float | None, float]:
     if stated.pure_epsilon is not None:
         return stated.pure_epsilon, 0.0
     last = stated.points[-1] if stated.points else None

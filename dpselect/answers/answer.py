@@ -1,0 +1,275 @@
+"""`answer`: the one path from a question to a private answer. Plan, read, release, deliver."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, final
+from uuid import uuid4
+
+import accounting as acc
+import dpselect as dps
+from dpselect import events
+from dpselect.answers.question import Payment, Question, choose
+from dpselect.choose.defaults import Choice
+from dpselect.choose.second_look import SecondLook
+from dpselect.errors import InvalidRequest, Note
+from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
+from dpselect.events.doors.formats import STANDARD_INPUT, spooled
+from dpselect.events.doors.paths import temporary_folder
+from dpselect.mechanisms.base import Mechanism
+from dpselect.rounds import Rounds
+from dpselect.scores import Scores
+from dpselect.selection import Label, Selection
+from dpselect.sensitivity import Sensitivity
+
+# Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
+
+
+@final
+@dataclass(frozen=True)
+class Charge:
+    """What paid for an answer: an entry of a dataset of the ledger, and its key."""
+
+    dataset: str
+    period: list[str]
+    key: str
+    entry: int
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """A release with everything that is public about it.
+
+    Attributes:
+        question: what was asked.
+        selection: what was released.
+        choice: the mechanism that drew it, and how users' contributions were bounded for it.
+        salt: what chose the items kept under the bound on contributions; None without a bound.
+        charge: what paid for it; None without a ledger.
+        left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
+    """
+
+    question: Question
+    selection: Selection
+    choice: Choice
+    salt: str | None
+    charge: Charge | None = None
+    left: str | None = None
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What drew the answer."""
+        return self.choice.mechanism
+
+
+def answer(
+    question: Question,
+    progress: ProgressCallback | None = None,
+    keep: Callable[[Answer], str | None] | None = None,
+    *,
+    choice: Choice | None = None,
+    staged: object = None,
+) -> Answer:
+    """Choose by what is public, charge, read the log, draw.
+
+    Args:
+        keep: called with the answer before the ledger is told that it was released: to put it where it is not lost. The text that
+            it returns, a hash of what was kept, is part of the ledger's record. What it raises ends the release.
+        choice: what `choose` says, if it is known: of many questions that differ in their period alone it is asked once.
+        staged: the events of the source within the question's window, if they have been cut out of it.
+
+    Whatever interrupts it says whether it was charged, under which entry and key.
+    """
+    session = session_of(question.payment)
+    if session is not None:
+        require_periods(question, session.dataset.window)
+    choice = choice or choose(question, None if session is None else session.dataset.budget)
+    payment = question.payment
+    key = (payment.key if payment is not None else None) or uuid4().hex  # whatever interrupts it can name it
+    with told(None if session is None else session.ledger, None if session is None else session.dataset.name, key):
+        if session is not None:
+            # Before a long read; the charge itself is checked again.
+            session.require(choice.mechanism, pay=question.release.pay, key=key)
+        with ExitStack() as stack:
+            scores, salt = _read(question, choice, progress, staged, stack)
+            return _released(question, choice, scores, salt, session, key, keep)
+
+
+# -- read -------------------------------------------------------------------------------------------------------------
+
+
+def _read(
+    question: Question, choice: Choice, progress: ProgressCallback | None, staged: object, stack: ExitStack
+) -> tuple[Scores | Rounds, str | None]:
+    """The scores that the mechanism draws from, and the salt of the bound; counts that an engine keeps go with the stack."""
+    source, reading = question.source, question.reading
+    if staged is not None:
+        source = staged
+        reading = _of_parquet(reading)
+    elif isinstance(source, str) and source == STANDARD_INPUT:
+        folder = stack.enter_context(temporary_folder())
+        source = spooled(folder / "standard input", reading.format)  # a log may be looked at twice
+    elif question.engine == "spark":
+        source = spark.found(str(source), reading.format, header=reading.header)
+        reading = reading.model_copy(update={"format": "auto", "header": None})
+    domain = question.release.domain
+    within = None if choice.clip is None else domain  # users are clipped within the catalogue
+    bounded = {"max_items_per_user": choice.max_items_per_user, "clip": choice.clip, "clip_norm": choice.norm, "within": within}
+    counts = _counted(question, source, reading.model_copy(update=bounded), progress, stack)
+    relation = question.relation
+    scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
+    if choice.again is None or not isinstance(scores, Scores | HeldScores):
+        return scores, counts.salt
+    clip = choice.again
+
+    def look(labels: Sequence[Label]) -> Scores:
+        """Users are clipped anew within the items that the first step discovered."""
+        again = {"max_items_per_user": None, "salt": None, "clip": clip, "clip_norm": choice.norm, "within": labels}
+        counted = events.read(source, reading.model_copy(update=again)).scores(relation=relation, clip=clip)
+        assert isinstance(counted, Scores), "groups are looked at once"
+        return counted
+
+    second = SecondLook(look, Sensitivity.of_clipped(clip, choice.norm, relation))
+    if isinstance(scores, HeldScores):
+        return scores.with_second(second), counts.salt
+    whole: Any = {"sensitivity": scores.sensitivity, "labels": scores.labels, "domain": scores.domain}
+    return Scores(scores.values, **whole, second=second), counts.salt
+
+
+def _of_parquet(reading: events.Reading) -> events.Reading:
+    """How the part of a log that was cut out by time is read."""
+    whole = {"time": None, "since": None, "until": None, "time_unit": None, "table": None, "query": None}
+    return reading.model_copy(update={**whole, "format": "auto", "header": None})
+
+
+def _counted(
+    question: Question, source: object, reading: events.Reading, progress: ProgressCallback | None, stack: ExitStack
+) -> EventCounts | GroupCounts | HeldCounts:
+    """Counts that stay in the engine that is asked for; those of groups, and sums that may be negative, come to this process."""
+    low = reading.value_clip[0] if isinstance(reading.value_clip, tuple) else 0.0
+    if question.engine == "memory" or (question.engine == "spark" and (low < 0 or reading.group is not None)):
+        return events.read(source, reading, progress=progress)
+    return stack.enter_context(events.hold(source, reading, progress=progress))
+
+
+# -- release ----------------------------------------------------------------------------------------------------------
+
+
+def _released(
+    question: Question,
+    choice: Choice,
+    scores: Scores | Rounds,
+    salt: str | None,
+    session: dps.Session | None,
+    key: str,
+    keep: Callable[[Answer], str | None] | None,
+) -> Answer:
+    made: list[Answer] = []
+
+    def kept(selection: Selection) -> str | None:
+        charge = None if session is None else charge_under(session, key)
+        left = None if session is None else standing(session, choice.mechanism)
+        made.append(Answer(question, selection, choice, salt, charge, left))
+        return None if keep is None else keep(made[0])
+
+    if session is None:
+        kept(choice.mechanism.select(scores))
+        return made[0]
+    zone = question.reading.time_zone
+    label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
+    pay = question.release.pay
+    session.select(choice.mechanism, scores, keep=kept, pay=pay, key=key, label=label, salt=salt)
+    return made[0] if pay == "curve" else replace(made[0], left=standing(session, choice.mechanism))
+
+
+def session_of(payment: Payment | None) -> dps.Session | None:
+    """What pays; None where no ledger is named."""
+    if payment is None:
+        return None
+    terms: Any = {"period": payment.period or None, "team": payment.team, "purpose": payment.purpose}
+    if isinstance(payment.ledger, str):
+        return dps.Session.open(payment.ledger, payment.dataset, **terms)
+    return dps.Session(payment.ledger, payment.dataset, **terms)
+
+
+def require_periods(question: Question, of: str) -> None:
+    """Refuse to charge the events of some days to the budget of others."""
+    read, payment = question.reading.window, question.payment
+    if read is None or of == "whole" or payment is None:
+        return
+    if read.since is None or read.until is None:
+        raise InvalidRequest(f"the dataset has a budget for each {of}: give since= and until=, to say which are read")
+    from accounting.ledger.periods import period_of
+
+    touched = {period_of(of, day) for day in read.days()}  # type: ignore[arg-type]
+    if set(payment.period) != touched:
+        names = f"{min(touched)} to {max(touched)}" if len(touched) > 3 else ", ".join(sorted(touched))
+        raise InvalidRequest(f"since= and until= read {names}, and period= says otherwise: charge what is read, all of it")
+
+
+def standing(session: dps.Session, mechanism: Mechanism) -> str:
+    """What a release used of the budget, what is left, how many more like it fit: one line, of the fullest account."""
+    name = session.dataset.name
+    more = session.affordable(mechanism, one_by_one=True)
+    total = max(session.totals(), key=lambda one: _share(one.spent, one.budget.capacity))
+    capacity, spent = total.budget.capacity, total.spent
+    used = _share(total.budget.price(mechanism.curve), capacity)
+    where = f"{name}, {total.period}" if total.period else name
+    return (
+        f"this release used {_percent(used, up=True)} of the budget of {where}; {_percent(1 - _share(spent, capacity))} is left, "
+        f"enough for {int(more):,} more like it"
+    )
+
+
+def _share(part: Any, capacity: Any) -> float:
+    """The greater of the shares that a price takes of the two parts of a budget."""
+    return max((of / most for of, most in zip(part, capacity, strict=True) if most), default=0.0)
+
+
+def _percent(share: float, *, up: bool = False) -> str:
+    hundredths = 10_000 * share
+    return f"{(math.ceil(hundredths - 1e-6) if up else math.floor(hundredths + 1e-6)) / 100:g} %"
+
+
+def charge_under(session: dps.Session, key: str) -> Charge | None:
+    """The charge that was made under a key."""
+    receipt = session.ledger.find(session.dataset.name, key)
+    return None if receipt is None else charge_of(receipt)
+
+
+def charge_of(receipt: acc.ledger.Receipt) -> Charge:
+    """What an answer says about its charge."""
+    periods = [entry.period for entry in receipt.entries if entry.period]
+    return Charge(receipt.dataset, periods, receipt.key, receipt.seq)
+
+
+@contextmanager
+def told(ledger: acc.Ledger | None, dataset: str | None, key: str) -> Iterator[None]:
+    """Add to whatever interrupts the block whether the charge with this key was made; to an ordinary error only if it was."""
+    try:
+        yield
+    except BaseException as error:
+        words, charged = _whether(ledger, dataset, key)
+        if isinstance(error, acc.ledger.AlreadyCharged):
+            error.add_note(Note("no answer of it is stored in a file that --output FILE.json names"))
+        named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
+        if (charged and not named) or not isinstance(error, acc.AccountingError):
+            error.add_note(Note(words))
+        raise
+
+
+def _whether(ledger: acc.Ledger | None, dataset: str | None, key: str) -> tuple[str, bool]:
+    """Whether a charge was made, in words, as the ledger has it now; True unless it certainly was not."""
+    if ledger is None or dataset is None:
+        return "nothing was charged: no ledger is named", False
+    try:
+        receipt = ledger.find(dataset, key)
+    except acc.AccountingError:
+        return f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'", True
+    if receipt is None:
+        return "nothing was charged", False
+    return f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}, is charged and stays charged ({receipt.state})", True

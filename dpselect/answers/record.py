@@ -1,0 +1,231 @@
+"""An answer as data, and the file that keeps it: a retry under a key that has paid shows that answer, and draws nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import accounting as acc
+import dpselect
+from accounting import Budget, OutputError
+from accounting.files import PRIVATE, new_file, read_text
+from dpselect.answers.answer import Answer, Charge, charge_of
+from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
+from dpselect.answers.question import Payment, Question
+from dpselect.choose.counts import interval
+from dpselect.choose.defaults import Choice
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import Mechanism
+from dpselect.selection import Selection
+
+UNRECORDED = (
+    "nothing was recorded in a ledger. Every further release from these data adds to the price: keep this record, and do not "
+    "repeat the release to get another answer."
+)
+RECORDED = "this release was charged to the ledger before it was drawn, and is on record there."
+SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
+
+
+def on_record(question: Question) -> str:
+    """Whether the release is in a ledger, in words."""
+    if question.payment is None:
+        return UNRECORDED
+    return RECORDED if question.release.pay == "curve" else SETTLED
+
+
+def left_out(question: Question) -> str:
+    """Which rows are not counted."""
+    parts = ["user", "item", *(name for name in ("group", "value", "time") if getattr(question.reading, name) is not None)]
+    return f"rows with a null {', '.join(parts[:-1])} or {parts[-1]} were left out by rule"
+
+
+def as_json(answer: Answer) -> str:
+    """The release and its price, what was asked included; no guarantee is null."""
+    return json.dumps(as_data(answer), indent=2, allow_nan=False, ensure_ascii=True) + "\n"
+
+
+def as_data(answer: Answer) -> dict[str, Any]:
+    """The release and its price as plain data."""
+    question, mechanism = answer.question, answer.mechanism
+    reading, release = question.reading, question.release
+    summed = {"column": reading.value, "clip": reading.value_clip}
+    window = {
+        "since": _text(reading.since),
+        "until": _text(reading.until),
+        "time_zone": reading.time_zone,
+        "column": reading.time,
+    }
+    return {
+        "dpselect": dpselect.__version__,
+        "question": question.as_data(),
+        "selection": _selection(answer.selection),
+        "intervals": None if (around := interval(mechanism)) is None else asdict(around),
+        "guarantee": _guarantee(promise(mechanism, release.budget), release.budget),
+        "planned_releases": None if release.planned is None and release.releases == 1 else release.releases,
+        "mechanism": json.loads(mechanism.to_json()),
+        "curve": json.loads(mechanism.curve.to_json()),
+        **({} if release.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
+        "domain": "observed" if release.domain is None else "public",
+        **({} if reading.group is None else {"groups": "discovered" if reading.groups is None else "public"}),
+        **({} if reading.value is None else {"sums": summed}),
+        **({} if reading.time is None else {"time": window}),
+        "contributions": {
+            "max_items_per_user": answer.choice.max_items_per_user,
+            **({} if reading.group is None else {"max_groups_per_user": reading.max_groups_per_user}),
+            "clip": answer.choice.clip,
+            "salt": answer.salt,
+        },
+        "ledger": None if answer.charge is None else asdict(answer.charge),
+        "notes": [note for note in (left_out(question), on_record(question), answer.left) if note],
+    }
+
+
+def _text(moment: object) -> str | None:
+    return None if moment is None else str(moment)
+
+
+def _selection(selection: Selection) -> dict[str, Any]:
+    """All that was released; a position in the catalogue is no news."""
+    released = selection.model_dump(mode="json")
+    named = {name: released.get(name) for name in type(selection).model_fields if name not in ("positions", "groups")}
+    groups = {} if selection.groups is None else {"groups": list(selection.groups)}
+    return named | {"labels": list(selection.labels or ())} | groups
+
+
+def _guarantee(stated: Promise, budget: Budget) -> dict[str, Any]:
+    asked = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
+    return {
+        "budget": {name: value for name, value in asked.items() if value},
+        "relation": stated.relation,
+        "relation_in_words": relation_in_words(stated.relation),
+        "pure_epsilon": stated.pure_epsilon,
+        "rho": stated.rho,
+        "delta0": stated.delta0,
+        "points": [asdict(point) for point in stated.points],
+        "in_words": promise_in_words(stated),
+    }
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def write_private(path: Path, content: str) -> str:
+    """Write an answer to its new file, which only its owner can read; what names it in the ledger, a hash."""
+    with new_file(path, "--output", mode=PRIVATE, encoding="utf-8") as file:
+        file.write(content)
+    return _claim(content)
+
+
+def rescued(content: str, entry: int) -> str:
+    """Write an answer that cannot be shown to a file of its own, as it was paid for by that entry; and say where."""
+    path = Path(f"dpselect-answer-{entry}-{os.getpid()}.json")
+    try:
+        write_private(path, content)
+    except OutputError as error:
+        return f"the answer is lost, for {error}"
+    return f"the answer was written to {str(path.absolute())!r} instead"
+
+
+def _claim(content: str) -> str:
+    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+
+def recorded(
+    file: Path | None,
+    payment: Payment | None,
+    asked: Callable[[], dict[str, Any]],
+    restore: Callable[[str], None] = lambda _: None,
+) -> str | None:
+    """The answer, as JSON, that `file` holds, if the payment's key has paid for it.
+
+    The release is recorded, after `restore` has had the answer, if an interruption came before that. None if there is no such
+    file, or it holds the answer of another charge: then it is in the way, as any file.
+
+    Args:
+        asked: what is asked for now, as `Question.as_data` has it.
+
+    Raises:
+        KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
+    """
+    if file is None or payment is None or payment.key is None or file.suffix.lower() != ".json" or not file.is_file():
+        return None
+    content = read_text(file, InvalidRequest, "--output")
+    url, dataset, key = payment.ledger, payment.dataset, payment.key
+    ledger = acc.Ledger.open(url, create=False) if isinstance(url, str) else url
+    try:
+        receipt = ledger.find(dataset, key)
+        held = None if receipt is None else _paid(content, receipt)
+        if receipt is None or held is None:
+            return None
+        about = f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq})"
+        if (other := _differing(held["question"], asked())) or not _is_paid(held["mechanism"], receipt):
+            raise acc.ledger.KeyConflict(
+                f"{about}, whose answer --output holds: another {other or 'mechanism'} was asked for then. Ask as you did then, "
+                "or under a new key and with a new file"
+            )
+        _record(ledger, payment, content, receipt, restore)
+    finally:
+        if ledger is not url:
+            ledger.close()
+    return content
+
+
+def _record(
+    ledger: acc.Ledger, payment: Payment, content: str, receipt: acc.ledger.Receipt, restore: Callable[[str], None]
+) -> None:
+    """Restore what an interruption has lost, once the content is what the ledger recorded; or record it."""
+    key = str(payment.key)
+    try:
+        if receipt.state == "released":
+            ledger.release(payment.dataset, key, claim=_claim(content))
+        restore(content)
+        if receipt.state == "committed":
+            ledger.release(payment.dataset, key, claim=_claim(content))
+    except acc.ledger.ClaimConflict:
+        raise acc.ledger.KeyConflict(
+            f"--output holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
+            "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
+        ) from None
+
+
+def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
+    """The answer that a file's text holds, if it is one that the receipt's charge has paid for."""
+    try:
+        answer = json.loads(content)
+        held = {name: answer[name] for name in ("ledger", "mechanism", "question")}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return held if held["ledger"] == asdict(charge_of(receipt)) and receipt.state in ("committed", "released") else None
+
+
+def _is_paid(mechanism: object, receipt: acc.ledger.Receipt) -> bool:
+    return acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(mechanism)).curve
+
+
+def _differing(held: Any, asked: dict[str, Any]) -> str | None:
+    """What two questions differ in, by its name."""
+    asked = json.loads(json.dumps(asked))
+    if held == asked:
+        return None
+    parts = held if isinstance(held, dict) else {}
+    for part, said in asked.items():
+        other = parts.get(part)
+        if other != said and isinstance(said, dict) and isinstance(other, dict):
+            return next(name for name in sorted({*said, *other}) if said.get(name) != other.get(name))
+        if other != said:
+            return part
+    return "question"
+
+
+def restored(content: str, question: Question) -> Answer:
+    """The answer that was kept as JSON, to a question that is the same."""
+    held = json.loads(content)
+    mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
+    choice = Choice(mechanism, how["max_items_per_user"], how["clip"])
+    selection = Selection.from_json(json.dumps(held["selection"]))
+    return Answer(question, selection, choice, how["salt"], Charge(**held["ledger"]))
