@@ -95,12 +95,21 @@ def settle(scratch: Path, path: Path) -> bool:
     """Give a file whose content is whole its name, durably; False, and the content is dropped, if the name is taken."""
     try:
         _named(scratch, path)
+        sync_folder(path.parent)  # before the other name goes: a power cut might undo the new name and not that
     except FileExistsError:
         return False
     finally:
         scratch.unlink(missing_ok=True)
-        sync_folder(path.parent)
     return True
+
+
+def durable_folder(folder: Path) -> None:
+    """Make a folder that only its owner may enter, and those above it, durably; one that is there stays as it is."""
+    if folder.is_dir():
+        return
+    durable_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -31,7 +31,7 @@ from accounting.budget.budget import NOTHING, Price
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.budget.remaining import shortfall
 from accounting.decimal_sum import float_up
-from accounting.files import PRIVATE, new_file, read_bytes, settle
+from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, sync_folder
 from accounting.frozen import Count, Frozen
 from accounting.ledger import ClaimConflict, Total
 from accounting.registry import kind_of
@@ -287,7 +287,7 @@ class Spool:
         # Never the library's lock by existence: a killed process would leave it behind.
         lock = FileLock(folder / "lock", mode=PRIVATE, blocking=False, fallback_to_soft=False)
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            durable_folder(folder)
             lock.acquire()
         except Timeout:
             raise JobBusy("another process is working on this job: wait for it, then use --resume if it did not finish") from None
@@ -431,6 +431,7 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+    sync_folder(path.parent)  # the draft's name too, before the ledger is told that the batch was released
 
 
 def _claim(sealed: bytes) -> str:

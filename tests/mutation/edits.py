@@ -498,4 +498,22 @@ EDITS = [
         "- 1.05 * self.shares[left]).astype(np.int64))",
         "tests/laws/test_joint_quantiles.py::test_sums_are_those_of_all_tuples",
     ),
+    Edit(
+        "accounting/ledger/database.py",
+        "synchronous = EXTRA",
+        "synchronous = FULL",
+        f"{KILLED}/test_power_cut.py::test_a_charge_that_was_reported_outlives_a_power_cut",
+    ),
+    Edit(
+        "accounting/files.py",
+        "            stream.flush()\n            os.fsync(stream.fileno())\n",
+        "            stream.flush()\n",
+        f"{KILLED}/test_power_cut.py::test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept",
+    ),
+    Edit(
+        "dpselect/pate/labelling.py",
+        "    sync_folder(path.parent)  # the draft's name too",
+        "    # the draft's name too",
+        "tests/dpselect/pate/test_labelling_power_cut.py::test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept",
+    ),
 ]

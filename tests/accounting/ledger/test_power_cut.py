@@ -1,0 +1,79 @@
+"""The power is cut after each request to the disk: what was said to be charged is charged, what was shown is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from power_cut import Disk, cuts, recorded
+
+import accounting as acc
+from accounting.ledger import Ledger
+
+_CHARGES = """
+import sys
+import accounting as acc
+with acc.Ledger.open(sys.argv[1]) as ledger:
+    ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="second")
+    print("second", flush=True)
+"""
+
+
+def ledger_in(folder: Path) -> str:
+    """The URL of a new ledger with a dataset and a charge, in a folder of its own."""
+    folder.mkdir()
+    url = f"sqlite:///{folder / 'privacy.db'}"
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=10.0, delta=1e-4), "add_remove")
+        ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="first")
+    return url
+
+
+def keys(url: str) -> set[str]:
+    """The keys of a ledger that opens and has nothing wrong with it."""
+    with Ledger.open(url) as ledger:
+        assert ledger.verify().ok
+        return {str(entry.key) for entry in ledger.entries("clicks")}
+
+
+@pytest.mark.slow
+def test_a_charge_that_was_reported_outlives_a_power_cut(tmp_path: Path) -> None:
+    """At every cut the ledger opens, verifies, and has each charge that a caller had been told of."""
+    folder, after = tmp_path / "ledger", tmp_path / "after"
+    url = ledger_in(folder)
+    disk, script = Disk.of(folder), tmp_path / "charges.py"
+    script.write_text(_CHARGES)
+    requests = recorded(folder, script, url)
+    found = set()
+    for cut in cuts(disk, folder, requests):
+        cut.lay(after)
+        held = keys(f"sqlite:///{after / 'privacy.db'}")
+        assert {"first", *cut.said.splitlines()} <= held
+        found.add(frozenset(held - {"first"}))
+    assert found == {frozenset(), frozenset({"second"})}
+
+
+@pytest.mark.slow
+def test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept(tmp_path: Path) -> None:
+    """`topk --output`: no byte of an answer lies on the disk before its charge, and none is shown before it lies there."""
+    folder, after, log = tmp_path / "ledger", tmp_path / "after", tmp_path / "visits.csv"
+    url = ledger_in(folder)
+    log.write_text("user,item\n" + "".join(f"u{user},i{user % 7}\n" for user in range(500)))
+    question = (log, "--user", "user", "--item", "item", "--k", 2, "--epsilon", 0.5, "--delta", 1e-6)
+    answer = ("--ledger", url, "--dataset", "clicks", "--key", "release", "--output", folder / "answer.json")
+    disk = Disk.of(folder)
+    requests = recorded(folder, "-m", "dpselect.cli", "topk", *question, *answer)
+    kept, shown, known = 0, 0, dict[frozenset[tuple[str, bytes]], bool]()
+    for cut in cuts(disk, folder, requests):
+        drawn = {name: content for name, content in cut.held.items() if not name.startswith("privacy.db") and content}
+        if (stored := frozenset(cut.held.items() - drawn.items())) not in known:
+            cut.lay(after)
+            known[stored] = "release" in keys(f"sqlite:///{after / 'privacy.db'}")
+        paid = known[stored]
+        assert paid or not drawn
+        if cut.said:
+            assert paid
+            assert drawn.get("answer.json") == (folder / "answer.json").read_bytes()
+        kept, shown = kept + bool(drawn), shown + bool(cut.said)
+    assert kept
+    assert shown
