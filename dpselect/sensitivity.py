@@ -64,9 +64,9 @@ class Sensitivity(Frozen):
         Raises:
             InvalidMechanism: `items_per_user` is not an integer >= 1, or there is no such relation.
         """
-        if items_per_user is None or relation != "replace_one":
+        if relation != "replace_one":
             return cls(l0=items_per_user, relation=relation)
-        return cls(l0=2 * _checked(items_per_user), relation=relation, uniform=True)
+        return cls(l0=None if items_per_user is None else 2 * _checked(items_per_user), relation=relation, uniform=True)
 
     @classmethod
     def of_clipped(

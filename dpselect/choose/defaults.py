@@ -587,7 +587,8 @@ class _Split:
 
     def around(self, one: Mechanism) -> PerGroup:
         """The same mechanism for every group."""
-        return PerGroup(mechanism=one, max_groups_per_user=self.most, discovery=self.discovery)
+        shared = self.request.sensitivity.uniform and self.request.sensitivity.relation == "replace_one"
+        return PerGroup(mechanism=one, max_groups_per_user=self.most, discovery=self.discovery, uniform=shared)
 
     def every(self, one: Mechanism, request: TopKRequest) -> PerGroup:
         """The same, with the noise at which all groups of a user together spend the budget."""

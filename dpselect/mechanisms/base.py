@@ -49,6 +49,15 @@ class Mechanism(Frozen, Summable, ABC):
     def curve(self) -> Curve:
         """What one `select` costs under `relation`, whatever the scores."""
 
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        """What counts for one group where a user who leaves and one who comes are each in as many groups; None: twice `curve`.
+
+        For scores with uniform shares under replace_one: a group that sees one of the two users costs at most half of this, and
+        one that sees both costs no more than it. Its delta0 bounds a group's failures for both users. Theorem W8.
+        """
+        return None
+
     def spent(self, selection: Selection) -> Curve:
         """What the call that released `selection` used up; `curve` where that does not depend on what came out. Theorem F8.
 

@@ -152,7 +152,10 @@ class Task:
     def released(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism, with counts of what it selects and for every group where that is asked for: what is charged and run."""
         one = mechanism if self.counted is None else self.counted.beside(mechanism)
-        return one if self.groups is None else PerGroup(mechanism=one, max_groups_per_user=self.groups.max_groups_per_user)
+        if self.groups is None:
+            return one
+        shared = self.sensitivity.uniform and self.sensitivity.relation == "replace_one"
+        return PerGroup(mechanism=one, max_groups_per_user=self.groups.max_groups_per_user, uniform=shared)
 
     def rankings(self, part: Part, bounding: Bounding | None = None) -> list[tuple[int, Levels]]:
         """The rankings that a release of this part sees once contributions are bounded, and how many groups have each.

@@ -67,6 +67,91 @@ def test_a_replaced_user_may_be_seen_in_twice_as_many_groups() -> None:
     assert reached > 1.9 * mechanism.mechanism.curve.pure_epsilon
 
 
+SHARED = dps.Sensitivity.of_counts("replace_one", 2)
+"""Each user touches up to two items of a group; a pair of users up to four."""
+MOVES = [np.array(move) for move in ((0, 0), (1, 0), (0, 1), (1, 1))]
+REPLACED: list[dps.Mechanism] = [
+    dps.ExponentialMechanism(epsilon=0.8, sensitivity=SHARED),
+    dps.PermuteAndFlip(epsilon=0.8, sensitivity=SHARED),
+    dps.PeelingTopK(k=2, noise="gumbel", scale=3.0, sensitivity=SHARED),
+    dps.OneshotTopK(k=1, noise="gaussian", scale=2.0, sensitivity=SHARED),
+    dps.OneshotTopK(k=1, noise="laplace", scale=4.0, sensitivity=SHARED),
+    dps.CanonicalTopK(k=1, epsilon=0.8, sensitivity=SHARED),
+    dps.JointTopK(k=1, epsilon=0.8, sensitivity=SHARED),
+    dps.StabilityTest(k=1, scale=1.0, failure_delta=0.05, relation="replace_one"),
+    dps.StableTopK(rho=0.5, failure_delta=0.05, kbar=2, relation="replace_one"),
+    dps.StableTopKFixed(k=1, rho=0.5, failure_delta=0.05, penalty=0.0, kbar=1, relation="replace_one"),
+    dps.SparseHistogram(k=2, scale=1.2, delta=0.05, sensitivity=SHARED),
+    dps.SparseHistogram(k=2, noise="laplace", scale=1.2, delta=0.05, sensitivity=SHARED),
+]
+
+
+@pytest.mark.parametrize("select", REPLACED, ids=lambda one: f"{one.kind}-{getattr(one, 'noise', '')}")
+def test_a_replaced_user_costs_half_where_shares_are_uniform(select: dps.Mechanism) -> None:
+    """W8, G = 1, exactly: one group that sees both users, and two that see one each, on all small counts, both ways round."""
+    mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=1, uniform=True)
+    shared = select.shared_group_curve
+    assert shared is not None
+    assert mechanism.curve == shared
+    domain = "observed" if select.takes_observed else "public"
+    boxes = [np.array(box) for box in itertools.product(range(5), repeat=2)]
+    laws = {
+        tuple(box): select.probabilities(dps.Scores(box, sensitivity=SHARED, domain=domain, labels=["a", "b"])) for box in boxes
+    }
+    outcomes = sorted({outcome for law in laws.values() for outcome in law}, key=repr)
+    table = {box: np.array([law.get(outcome, 0.0) for outcome in outcomes]) for box, law in laws.items()}
+    bases = [box for box in boxes if (box <= 3).all()]
+    both = [(table[tuple(box + u)], table[tuple(box + v)]) for box in bases for u in MOVES for v in MOVES]
+    leaves = {(tuple(box), tuple(box + u)) for box in bases for u in MOVES[1:]}
+    apart = [
+        (np.multiply.outer(table[x1], table[y0]).ravel(), np.multiply.outer(table[x0], table[y1]).ravel())
+        for (x0, x1), (y0, y1) in itertools.product(sorted(leaves), repeat=2)
+    ]
+    claimed = np.array([acc.best_delta(mechanism.curve, e).value for e in EPSILONS])
+    for pairs in (both, apart):
+        p, q = (np.array(side) for side in zip(*pairs, strict=True))
+        for first, second in ((p, q), (q, p)):
+            assert (hockey_stick(first, second, EPSILONS).max(axis=1) <= claimed + 1e-9).all()
+
+
+def test_half_the_price_is_reached_and_so_are_both_failures() -> None:
+    """Permute-and-flip reaches G epsilon in G groups that see both users; a stability test fails more often than G d."""
+    for most in (1, 2):
+        mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.4, sensitivity=SHARED), max_groups_per_user=most)
+        first = grouped([[40, 1]] * most, most, SHARED)
+        second = grouped([[41, 0]] * most, most, SHARED)
+        assert 0.95 * mechanism.curve.pure_epsilon < pure(mechanism, first, second) <= mechanism.curve.pure_epsilon * (1 + 1e-9)
+    failure, scale = 0.01, 50.0
+    test = dps.StabilityTest(k=1, scale=scale, failure_delta=failure, relation="replace_one")
+    mechanism = dps.PerGroup(mechanism=test, max_groups_per_user=1, uniform=True)
+    lone, nothing = grouped([[1, 0], [0, 0]], 1, SHARED), grouped([[0, 0], [0, 1]], 1, SHARED)
+    p, q = laws(mechanism, lone, nothing)
+    impossible = float(p[q == 0].sum()) + float(q[p == 0].sum())
+    assert impossible > 1.9 * failure * (1 - failure)
+    assert mechanism.curve.delta0 == 2 * failure
+    assert mechanism.curve.delta0 == dps.PerGroup(mechanism=test, max_groups_per_user=1).curve.delta0
+
+
+def test_what_is_not_halved_pays_for_both_users() -> None:
+    """W2's price stays where shares are not uniform, where a union is paid in each group, and for values of released scores."""
+    wide = dps.Sensitivity(relation="replace_one")
+    plain = dps.PermuteAndFlip(epsilon=0.4, sensitivity=wide)
+    assert dps.PerGroup(mechanism=plain, max_groups_per_user=2).curve == 4 * plain.curve
+    assert dps.PerGroup(mechanism=plain, max_groups_per_user=2, uniform=True).curve == 2 * plain.curve
+    noisy = dps.ReportNoisyMax(noise="gaussian", scale=2.0, candidates=2, sensitivity=SHARED)
+    assert dps.PerGroup(mechanism=noisy, max_groups_per_user=1).curve == 2 * noisy.curve
+    valued = dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=0.4, sensitivity=SHARED), noise="laplace", scale=4.0)
+    assert dps.PerGroup(mechanism=valued, max_groups_per_user=1).curve == acc.LaplaceDP(epsilon=0.4) + 2 * acc.LaplaceDP(
+        epsilon=0.25
+    )
+    few = dps.OneshotTopK(k=1, noise="laplace", scale=4.0, values=True, sensitivity=SHARED, candidates=3)
+    assert dps.PerGroup(mechanism=few, max_groups_per_user=1).curve == 2 * few.curve
+    mechanism = dps.PerGroup(mechanism=plain, max_groups_per_user=1, uniform=True)
+    with pytest.raises(dps.SensitivityMismatch, match="uniform"):
+        mechanism.check(grouped([[1, 2]], 1, wide))
+    mechanism.check(grouped([[1, 2]], 1, SHARED))
+
+
 @pytest.mark.parametrize(
     "select",
     [

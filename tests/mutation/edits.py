@@ -199,6 +199,24 @@ EDITS = [
         "tests/laws/test_sparse_vector_proofs.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves",
     ),
     Edit(
+        "dpselect/mechanisms/stability/stability_test.py",
+        "failure = 2 * curve.delta0",
+        "failure = 1.9 * curve.delta0",
+        "tests/laws/test_per_group.py::test_half_the_price_is_reached_and_so_are_both_failures",
+    ),
+    Edit(
+        "dpselect/mechanisms/combine/with_values.py",
+        "selecting + 2 * self._price()",
+        "selecting + self._price()",
+        "tests/laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users",
+    ),
+    Edit(
+        "dpselect/mechanisms/combine/per_group.py",
+        "if self.uniform or self.mechanism.covers.uniform else None",
+        "",
+        "tests/laws/test_per_group.py::test_a_replaced_user_may_be_seen_in_twice_as_many_groups",
+    ),
+    Edit(
         "dpselect/mechanisms/queries/first_stable.py",
         "alone=self.epsilon2 / 2",
         "alone=0.95 * self.epsilon2 / 2",

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from pydantic import Field
 
-from accounting import BoundedRange, LaplaceDP
+from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
@@ -74,6 +74,10 @@ class CanonicalTopK(Mechanism):
     @property
     def curve(self) -> BoundedRange | LaplaceDP:
         return BoundedRange(epsilon=self.epsilon) if self.noise == "gumbel" else LaplaceDP(epsilon=self.epsilon)
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return self.curve
 
     @property
     def scale(self) -> float:

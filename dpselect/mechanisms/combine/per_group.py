@@ -111,6 +111,11 @@ class GroupedScores(Rounds):
             mechanism.discovery._require(self.presence, source)
         for scores in self._scores.values():
             mechanism.mechanism._require(scores, source)
+            if mechanism.uniform and not scores.sensitivity.uniform:
+                raise SensitivityMismatch(
+                    "the mechanism is priced for uniform shares and the scores do not declare them: state uniform=True in their "
+                    "sensitivity if a user gives the same amount to each item it touches, or configure uniform=False"
+                )
 
     def release(self, mechanism: Any, source: Sampler) -> Selection:
         """One selection of all groups, in their own order, best first within a group where the order is released."""
@@ -200,14 +205,17 @@ class PerGroup(Around):
 
     `select` takes `GroupedScores` and returns one Selection, whose `groups` name the group of every item. Scores alone are those
     of a single group. The price does not depend on how many groups there are.
-    Guarantee: max_groups_per_user * mechanism.curve under add_remove, twice that under replace_one, Theorem W2; and
-    discovery.curve where groups are discovered first, Theorem W5, charged at once.
+    Guarantee: max_groups_per_user * mechanism.curve under add_remove, Theorem W2. Under replace_one twice that, or, where users
+    give `uniform` shares, max_groups_per_user * mechanism.shared_group_curve, Theorem W8. And discovery.curve where groups are
+    discovered first, Theorem W5, charged at once.
 
     Args:
         mechanism: what selects within a group, by scores; its sensitivity is what a user changes within one group.
         max_groups_per_user: in how many groups one user is present at most, >= 1.
         discovery: what finds the groups where no public list names them, by the users of each: a selection of an unknown domain,
             SparseHistogram(k=None, ...) for example. None for a public list.
+        uniform: whether scores are required to be sums over users of the same amount >= 0 for each item that a user touches, as
+            counts and clipped counts are (`Sensitivity.uniform`). That of the mechanism's own sensitivity counts too.
 
     Example:
         >>> import dpselect as dps
@@ -235,6 +243,7 @@ class PerGroup(Around):
     mechanism: AnyMechanism = Field(description="a selection by scores")
     max_groups_per_user: Count = Field(description="an integer >= 1")
     discovery: AnyMechanism | None = Field(default=None, description="a selection of an unknown domain, or None")
+    uniform: bool = Field(default=False, strict=True, description="true or false")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -252,9 +261,16 @@ class PerGroup(Around):
 
     @property
     def curve(self) -> Curve:
-        users = 2 if self.relation == "replace_one" else 1  # the one that leaves and the one that comes
-        selected = users * self.max_groups_per_user * self.mechanism.curve
+        selected = self.max_groups_per_user * self._one_group
         return selected if self.discovery is None else self.discovery.curve + selected
+
+    @property
+    def _one_group(self) -> Curve:
+        """What counts for each of the groups that one user is in."""
+        if self.relation == "add_remove":
+            return self.mechanism.curve
+        shared = self.mechanism.shared_group_curve if self.uniform or self.mechanism.covers.uniform else None
+        return 2 * self.mechanism.curve if shared is None else shared
 
     @staticmethod
     def _read(data: Any) -> Any:

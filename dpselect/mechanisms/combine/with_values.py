@@ -109,6 +109,11 @@ class WithValues(Around):
         return self.mechanism.curve + self._price()
 
     @property
+    def shared_group_curve(self) -> Curve | None:
+        selecting = self.mechanism.shared_group_curve  # of the scores that are released each user may move all
+        return None if selecting is None else selecting + 2 * self._price()
+
+    @property
     def pays_as_it_goes(self) -> bool:
         return self.mechanism.pays_as_it_goes
 

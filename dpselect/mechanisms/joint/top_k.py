@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 from pydantic import Field
 
-from accounting import BoundedRange
+from accounting import BoundedRange, Curve
 from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.joint.levels import AllowedRanks
@@ -56,6 +56,10 @@ class JointTopK(Mechanism):
     @property
     def curve(self) -> BoundedRange:
         return BoundedRange(epsilon=self.epsilon)
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return self.curve
 
     @property
     def rate(self) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 from pydantic import Field, model_validator
 
+from accounting import Curve
 from accounting.frozen import Count, Positive
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, require_gaussian_width
@@ -58,6 +59,10 @@ class EpsilonWinner(NoisyWinner, ABC):
     kind: str
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return self.curve
 
     @final
     @property

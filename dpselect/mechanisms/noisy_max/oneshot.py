@@ -84,6 +84,18 @@ class OneshotTopK(NoisyTopK):
         chosen = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
         return chosen if self.value_scale is None else chosen + vector("laplace", self.value_scale, self.sensitivity, self.k)
 
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        few = self.candidates is None or (self.sensitivity.l0 is not None and self.sensitivity.l0 <= self.candidates)
+        if self.values:
+            return self.curve if few else None  # otherwise one user may move as many scores as two
+        if self.noise == "laplace" and self.candidates is not None:
+            return None  # the family of Theorem M2 is not halved
+        chosen = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        if self.value_scale is None:
+            return chosen
+        return chosen + 2 * vector("laplace", self.value_scale, self.sensitivity, self.k)  # of k scores each user may move all
+
     def true_set_bound(self, gap: float, candidates: int) -> float:
         """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
 

@@ -53,6 +53,10 @@ class PeelingTopK(NoisyTopK):
     def curve(self) -> Curve:
         return self.k * winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return None if self.noise == "gaussian" else self.curve  # a union over candidates is not halved
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return release(scores, self._peeled(scores, source), ordered=True, requested=self.k)
 

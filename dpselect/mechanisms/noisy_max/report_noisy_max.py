@@ -53,5 +53,9 @@ class ReportNoisyMax(NoisyWinner):
         return winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
     @property
+    def shared_group_curve(self) -> Curve | None:
+        return None if self.noise == "gaussian" else self.curve  # a union over candidates is not halved
+
+    @property
     def _noise(self) -> tuple[Noise, float]:
         return by_name(self.noise), self.scale

@@ -134,6 +134,10 @@ class StabilityTest(Mechanism):
         return self.rule.curve
 
     @property
+    def shared_group_curve(self) -> Curve | None:
+        return doubled_failure(self.curve)
+
+    @property
     def least_candidates(self) -> int:
         return self.k
 
@@ -156,6 +160,12 @@ class StabilityTest(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.k)
         return set_law(top, np.append(np.zeros(self.k - 1), 1.0), self.rule)
+
+
+def doubled_failure(curve: Curve) -> Curve | None:
+    """The curve where each of two users may bring about a failure of its own; None where that is certain."""
+    failure = 2 * curve.delta0
+    return Approximate(curve=curve.curve, delta0=failure) if isinstance(curve, Approximate) and failure < 1 else None
 
 
 def released(scores: Scores, top: Top, size: int, *, rule: StabilityRule, requested: int | None, source: Sampler) -> Selection:

@@ -14,7 +14,7 @@ from accounting.frozen import Positive, Probability
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.stability.gaps import Rank, gap_sensitivity, gap_shift, read_top
 from dpselect.mechanisms.stability.large_gap import AnyRegularizer, WidestGap
-from dpselect.mechanisms.stability.stability_test import StabilityRule, release_rows, released, set_law
+from dpselect.mechanisms.stability.stability_test import StabilityRule, doubled_failure, release_rows, released, set_law
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.noise import NoiseName
 from dpselect.sampling import Sampler
@@ -70,6 +70,10 @@ class StableTopK(WidestGap):
     @property
     def curve(self) -> Curve:
         return Approximate(curve=self.core, delta0=self.failure_delta)
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return doubled_failure(self.curve) if self.gap_noise == "gumbel" else None  # a union is not halved
 
     @property
     def core(self) -> Curve:

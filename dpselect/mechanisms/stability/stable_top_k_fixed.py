@@ -16,7 +16,7 @@ from dpselect.mechanisms.ranks import centred, count_blocks
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, read_top, top_set
 from dpselect.mechanisms.stability.large_gap import TargetSize
-from dpselect.mechanisms.stability.stability_test import Flags, sets_that_pass
+from dpselect.mechanisms.stability.stability_test import Flags, doubled_failure, sets_that_pass
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
 from dpselect.noise import by_name, top_set_probabilities
@@ -90,6 +90,10 @@ class StableTopKFixed(Mechanism):
     @property
     def curve(self) -> Curve:
         return Approximate(curve=self.stable.core + self.picks, delta0=self.failure_delta)
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return doubled_failure(self.curve)
 
     @property
     def picks(self) -> Curve:

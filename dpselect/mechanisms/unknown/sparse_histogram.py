@@ -13,7 +13,7 @@ from flint import arb
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from accounting import Approximate
+from accounting import Approximate, Curve
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
@@ -100,6 +100,10 @@ class SparseHistogram(Mechanism):
     @property
     def curve(self) -> Approximate:
         return Approximate(curve=vector(self.noise, self.scale, self.sensitivity, None), delta0=self.delta)
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return self.curve  # no more than the lone items of one user fail, in all groups together
 
     @property
     def threshold(self) -> float:
