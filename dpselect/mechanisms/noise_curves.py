@@ -163,7 +163,7 @@ def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidate
         )
 
 
-def centred_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+def centred_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | None) -> GaussianDP:
     """Any function of the ranking of scores + scale * N(0, 1): the vector, with or without its mean. Theorem C9."""
     squares: list[Fraction] = []
     if candidates is not None:

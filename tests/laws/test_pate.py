@@ -246,3 +246,24 @@ def test_constant_work_draws_all_noise() -> None:
     drawn = draws.winners(np.tile(counts, (20_000, 1)), 2.0, source)
     mechanism = pate.GNMax(sigma=2.0, labels=len(counts))
     assert misfit(drawn.tolist(), mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("labels", [2, 3, 10])
+def test_a_teacher_who_comes_moves_the_centred_votes_only(labels: int) -> None:
+    """P9 under add_remove: the closed form; exact laws stay below it, and for two labels reach it, so 5 % less is too little."""
+    mechanism = pate.GNMax(sigma=1.0, labels=labels, relation="add_remove")
+    assert mechanism.curve.mu == pytest.approx(np.sqrt(1 - 1 / labels), rel=1e-12)
+    answers = pate.ConfidentGNMax(threshold=1.0, sigma_threshold=2.0, sigma=1.0, labels=labels, relation="add_remove")
+    assert answers.curve == mechanism.curve + acc.GaussianDP(mu=0.5)
+    epsilons, reached = np.array([0.0, 0.2, 0.5, 1.0]), np.zeros(4)
+    for lead in np.linspace(-3, 3, 25):
+        votes = np.array([lead + 4, *[4.0] * (labels - 1)])
+        first, second = (
+            np.array([*mechanism.probabilities(dps.Scores(x, sensitivity=mechanism.covers)).values()])
+            for x in (votes, votes + np.eye(labels)[0])
+        )
+        for p, q in ((first, second), (second, first)):
+            reached = np.maximum(reached, hockey_stick(p, q, epsilons)[:, 0])
+    assert (reached <= [mechanism.curve.delta(e) + 1e-12 for e in epsilons]).all()
+    if labels == 2:
+        assert (reached > [acc.GaussianDP(mu=0.95 * mechanism.curve.mu).delta(e) for e in epsilons]).all()

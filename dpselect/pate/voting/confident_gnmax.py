@@ -10,7 +10,7 @@ from pydantic import Field
 from accounting import Curve, GaussianDP, Relation
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
@@ -33,8 +33,8 @@ class ConfidentGNMax(Vote):
     """`GNMax`, with fresh noise, where the largest count + N(0, sigma_threshold^2) exceeds a threshold; else no label.
 
     From Papernot et al. 2018. Guarantee under replace_one: GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma); under
-    add_remove GaussianDP(1/sigma) as the second part, Theorem P10. That is the price of every round, answered or not;
-    `spent` is what a round costs that abstained, for a privacy filter that charges as it goes.
+    add_remove GaussianDP(sqrt(1 - 1/labels)/sigma) as the second part, Theorem P10. That is the price of every round, answered
+    or not; `spent` is what a round costs that abstained, for a privacy filter that charges as it goes.
 
     Args:
         threshold: votes that the largest noisy count has to exceed.
@@ -59,7 +59,7 @@ class ConfidentGNMax(Vote):
 
     @property
     def curve(self) -> Curve:
-        return self.test_curve + GaussianDP(mu=ratio_up(self.covers.l2_of(None), self.sigma))
+        return self.test_curve + centred_gaussian(self.sigma, self.covers, self.labels)
 
     @property
     def test_curve(self) -> GaussianDP:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from accounting import GaussianDP, Relation
 from accounting.frozen import Count, Positive
-from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.noise_curves import centred_gaussian
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
@@ -24,7 +24,8 @@ from dpselect.sensitivity import Sensitivity
 class GNMax(Vote):
     """The label of the largest count + N(0, sigma^2), where every teacher votes for one label (Papernot et al. 2018).
 
-    Guarantee: GaussianDP(sqrt(2)/sigma) under replace_one, GaussianDP(1/sigma) under add_remove, Theorem P9.
+    Guarantee: GaussianDP(sqrt(2)/sigma) under replace_one, GaussianDP(sqrt(1 - 1/labels)/sigma) under add_remove,
+    Theorem P9.
 
     Args:
         sigma: standard deviation of the noise, in votes, > 0.
@@ -46,7 +47,7 @@ class GNMax(Vote):
 
     @property
     def curve(self) -> GaussianDP:
-        return GaussianDP(mu=ratio_up(self.covers.l2_of(None), self.sigma))
+        return centred_gaussian(self.sigma, self.covers, self.labels)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return positions.select(scores, by_name("gaussian"), self.sigma, source)
