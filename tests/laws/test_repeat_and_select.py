@@ -396,3 +396,13 @@ def test_what_has_no_price_is_refused(fields: dict[str, Any], words: str) -> Non
             TruncatedNegativeBinomial.of_mean(mean)
     with pytest.raises(dps.InvalidRequest, match="callable"):
         tuned().run(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("around", [lambda curve: curve, lambda curve: 3 * curve, lambda curve: curve + acc.PureDP(epsilon=0.1)])
+def test_a_curve_of_one_relation_is_repeated_under_no_other(around: Callable[[acc.Curve], acc.Curve]) -> None:
+    """A sampled Gaussian is proved under add_remove only, alone and inside a composition; its best of many runs no less so."""
+    base = around(acc.SampledGaussianDP(mu=0.5, rate=0.1))
+    law = acc.TruncatedNegativeBinomial.of_mean(5.0)
+    with pytest.raises(dps.InvalidMechanism, match="is not what base"):
+        dps.RepeatAndSelect(base=base, distribution=law, relation="replace_one")
+    assert dps.RepeatAndSelect(base=base, distribution=law, relation="add_remove").curve.proved_for == "add_remove"

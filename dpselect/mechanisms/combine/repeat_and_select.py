@@ -93,6 +93,11 @@ class RepeatAndSelect(Mechanism):
         if isinstance(self.base, Curve):
             if self.stated is None:
                 raise ValueError("relation is missing: a curve does not know its own; state 'add_remove' or 'replace_one'")
+            if self.base.proved_for not in (None, self.stated):
+                raise ValueError(
+                    f"relation={self.stated!r} is not what base={type(self.base).__name__} is proved for: state "
+                    f"relation={self.base.proved_for!r}, or pass a curve of one run under {self.stated!r}"
+                )
         elif self.stated not in (None, self.base.relation):
             raise ValueError(f"relation={self.stated!r} is not that of base, {self.base.relation!r}: leave it out")
         return self
