@@ -3,7 +3,7 @@
 from dpselect.errors import InvalidBallots
 from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.budgets import Prices, calibrated, fitted, prices, rounds_for
-from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease
+from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease, usual_order
 from dpselect.pate.data_dependent.unsanitised import UnsanitisedPrivacy, data_dependent
 from dpselect.pate.outlook import Outlook, PoorOutlook, Prediction, SimulatedVotes, VotesModel, outlook, predicted, simulated
 from dpselect.pate.voting.binary_voting import BinaryVoting
@@ -37,4 +37,5 @@ __all__ = [
     "prices",
     "rounds_for",
     "simulated",
+    "usual_order",
 ]

@@ -149,8 +149,11 @@ class SanitisedEpsilon(Frozen):
     rounds: Count = Field(description="an integer >= 1")
 
     @classmethod
-    def of(cls, rdp: float, release: SmoothRelease, delta: float, rounds: int) -> SanitisedEpsilon:
-        """From a released bound at `release.order`.
+    def of(cls, rdp: float, release: SmoothRelease, delta: float, rounds: int, plain: Curve | None = None) -> SanitisedEpsilon:
+        """From a released bound at `release.order`, or from `plain` where that is less.
+
+        `plain` is what the labels cost whatever the votes: together with `release.curve` it needs neither the bound nor its
+        chance of failure.
 
         Raises:
             InvalidRequest: delta leaves nothing beside the failure of the release.
@@ -159,7 +162,10 @@ class SanitisedEpsilon(Frozen):
         left = math.nextafter(delta - release.failure, 0.0)
         total = RenyiTable(orders=(release.order,), values=(math.nextafter(rdp + release.rdp, math.inf),))
         # One order was fixed beforehand: taking the best one is not a choice, so no warning that it lies at an edge.
-        return cls(epsilon=best_epsilon(total, left).value, delta=delta, rdp=rdp, release=release, rounds=rounds)
+        epsilon = best_epsilon(total, left).value
+        if plain is not None:
+            epsilon = min(epsilon, best_epsilon(plain + release.curve, delta).value)
+        return cls(epsilon=epsilon, delta=delta, rdp=rdp, release=release, rounds=rounds)
 
     def passes(self, limit: float) -> bool:
         """Whether labels may be released under `release.tested(limit)`, whose labels were not released before."""
@@ -169,6 +175,14 @@ class SanitisedEpsilon(Frozen):
 def _rising(values: Iterable[float]) -> tuple[float, ...]:
     """A bound at a smaller order holds no more than one at a larger order needs: rounding must not turn that round."""
     return tuple(itertools.accumulate(values, max))
+
+
+def usual_order(teachers: int) -> float:
+    """The Renyi order at which to publish the bound for an ensemble of this size: from 4 for 100 teachers to 64 for 7,500.
+
+    Fitted to the least published epsilon of simulated ensembles (docs/pate.md); it depends on a public number only.
+    """
+    return float(np.clip(round(teachers**0.65 / 5), 4, 64))
 
 
 def require_left(release: SmoothRelease, delta: float) -> None:

@@ -17,7 +17,7 @@ from dpselect.mechanisms import Mechanism
 from dpselect.noise import by_name
 from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.data_dependent.profile import Lattice, Profile, States, Threshold
-from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease, require_left
+from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease, require_left, usual_order
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax
 from dpselect.sampling import sampler
@@ -83,7 +83,7 @@ class UnsanitisedPrivacy:
     copied, pickled nor serialised. `sanitised` makes something that may be published. `data_dependent` makes one.
     """
 
-    __slots__ = ("_lattice", "_orders", "_rounds", "_smooth", "_states", "_threshold")
+    __slots__ = ("_lattice", "_orders", "_plain", "_rounds", "_smooth", "_states", "_threshold")
 
     def __init__(self, ballots: Ballots, mechanism: GNMax | ConfidentGNMax, orders: tuple[float, ...]) -> None:
         counts = np.asarray(ballots.counts, dtype=np.int64)
@@ -94,6 +94,7 @@ class UnsanitisedPrivacy:
         # Equal rounds are not counted together: how many kinds there are would show in the time that `sanitised` takes.
         self._states = States(counts.max(axis=1), self._lattice.steps(counts))
         self._orders, self._rounds = orders, len(counts)
+        self._plain = len(counts) * mechanism.curve
         self._smooth: dict[tuple[float, float], float] = {}
 
     @property
@@ -115,16 +116,19 @@ class UnsanitisedPrivacy:
     def expose_private_epsilon(self, delta: float) -> float:
         """Epsilon (nats) at delta of the labels on these votes. For the holder of the votes only: it is not published.
 
+        At most what the mechanism's curve says, which holds for any votes.
+
         Raises:
             InvalidArgument: delta is not in [0, 1).
         """
-        return best_epsilon(RenyiTable(orders=self._orders, values=tuple(self.expose_private().tolist())), delta).value
+        bound = best_epsilon(RenyiTable(orders=self._orders, values=tuple(self.expose_private().tolist())), delta).value
+        return min(bound, best_epsilon(self._plain, delta).value)
 
     def sanitised(
         self,
         *,
-        order: float,
         delta: float,
+        order: float | None = None,
         beta: float | None = None,
         sigma: float | None = None,
         failure: float | None = None,
@@ -137,8 +141,8 @@ class UnsanitisedPrivacy:
         It is a release: `session` charges `SmoothRelease.curve` before it is drawn.
 
         Args:
-            order, beta, sigma, failure: see `SmoothRelease`. Fix them without looking at the votes.
-                A failure of None is delta / 100.
+            order, beta, sigma, failure: see `SmoothRelease`. Fix them without looking at the votes. An order of None is
+                `usual_order` of the number of teachers, a failure of None delta / 100.
             delta: at which epsilon is stated, `failure` included.
             session: on the dataset of the votes; charges the release before it is drawn.
             rng: a seeded Generator, in place of a session, for simulation only.
@@ -150,6 +154,7 @@ class UnsanitisedPrivacy:
             InvalidMechanism, InvalidRequest, InvalidArgument: a value is outside its domain; no noise was drawn.
         """
         delta = check_delta(delta)
+        order = usual_order(self._lattice.teachers) if order is None else order
         set_aside = delta / 100 if failure is None else failure
         release = SmoothRelease.model_validate({"order": order, "beta": beta, "sigma": sigma, "failure": set_aside})
         require_left(release, delta)
@@ -163,7 +168,7 @@ class UnsanitisedPrivacy:
         return session.publish(release, lambda: self._drawn(release, delta, None), **notes)
 
     def _drawn(self, release: SmoothRelease, delta: float, rng: np.random.Generator | None) -> SanitisedEpsilon:
-        return SanitisedEpsilon.of(self._released(release, rng), release, delta, self._rounds)
+        return SanitisedEpsilon.of(self._released(release, rng), release, delta, self._rounds, self._plain)
 
     def _released(self, release: SmoothRelease, rng: np.random.Generator | None) -> float:
         profile = _profile(release.order, self._lattice, self._threshold)

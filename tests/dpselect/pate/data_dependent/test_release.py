@@ -163,9 +163,9 @@ def test_agreement_is_cheap() -> None:
 
 def test_epsilon_is_that_of_labels_and_release_together() -> None:
     """The published epsilon converts the released bound plus the cost of the release, at delta less the failure."""
-    published = _unsanitised([[90, 8, 2]] * 5).sanitised(order=8.0, delta=1e-5, rng=np.random.default_rng(2))
+    published = _unsanitised([[100, 0, 0]] * 400).sanitised(order=4.0, delta=1e-5, rng=np.random.default_rng(2))
     total, left = published.rdp + published.release.rdp, 1e-5 - published.release.failure
-    by_hand = total + math.log1p(-1 / 8) - math.log(8 * left) / 7
+    by_hand = total + math.log1p(-1 / 4) - math.log(4 * left) / 3
     assert published.epsilon == pytest.approx(by_hand, rel=1e-9)
     assert pate.SanitisedEpsilon.model_validate_json(published.model_dump_json()) == published
 
@@ -238,3 +238,19 @@ def test_passing_is_a_comparison_with_the_limit() -> None:
     published = _unsanitised([[90, 8, 2]] * 5).sanitised(order=8.0, delta=1e-5, rng=np.random.default_rng(2))
     assert published.passes(published.rdp)
     assert not published.passes(published.rdp - 1e-6)
+
+
+def test_an_epsilon_is_never_above_the_plain_one() -> None:
+    """Where votes are spread, the private epsilon is the curve's, and the published one that of curve and release together."""
+    private, plain = _unsanitised([[34, 33, 33]] * 20), 20 * pate.GNMax(sigma=12.0, labels=3).curve
+    assert private.expose_private_epsilon(1e-5) == best_epsilon(plain, 1e-5).value
+    published = private.sanitised(order=16.0, delta=1e-5, rng=np.random.default_rng(2))
+    assert published.epsilon == best_epsilon(plain + published.release.curve, 1e-5).value
+
+
+def test_an_order_is_picked_by_the_size_of_the_ensemble() -> None:
+    """Without an order the published bound has that of the number of teachers, which rises with it, between 4 and 64."""
+    sizes = [pate.usual_order(teachers) for teachers in (1, 100, 250, 1000, 5000, 10**6)]
+    assert sizes == [4, 4, 7, 18, 51, 64]
+    published = _unsanitised([[90, 8, 2]] * 5).sanitised(delta=1e-5, rng=np.random.default_rng(2))
+    assert published.release.order == pate.usual_order(100)
