@@ -28,7 +28,7 @@ from dpselect.pate.voting.stable_voting import StableVoting
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-_CELLS = 20_000_000  # votes made up at a time
+_CELLS = 4_000_000  # votes made up at a time
 _FEWEST, _MOST = 20, 400  # items that are made up
 _GAUSSIAN = by_name("gaussian")
 

@@ -11,6 +11,7 @@ from accounting import Relation
 from dpselect import InvalidRequest, ReleasePlan
 from dpselect.cli import options, out
 from dpselect.cli.config import write as write_config
+from dpselect.cli.pate.plan import answer_pate
 from dpselect.cli.plan import view
 from dpselect.cli.plan.request import PlanQuestion, chosen, question
 from dpselect.planning.explore import Chart, explore
@@ -93,6 +94,16 @@ def plan(
     ] = False,
     figures: Annotated[Path | None, Option(metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")] = None,
     html: Annotated[Path | None, Option(help="Write the plan and those curves as one page that needs no network.")] = None,
+    pate: Annotated[
+        bool, Option("--pate", help="Plan a job of `dpselect pate` instead: --releases rounds, or as many as keep their quality.")
+    ] = False,
+    teachers: Annotated[int | None, Option(min=1, help="With --pate: how many teachers vote.")] = None,
+    labels: Annotated[int | None, Option(min=2, help="With --pate: how many labels there are.")] = None,
+    votes_per_item: Annotated[float | None, Option(help="With --pate: labels that are true of an item, on average.")] = None,
+    agreement: Annotated[float | None, Option(help="With --pate: the share of teachers who vote for a true label.")] = None,
+    stray_votes: Annotated[
+        float | None, Option(help="With --pate: votes of a ballot for other labels. Default: 2 (1 - agreement) votes-per-item.")
+    ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
@@ -102,6 +113,12 @@ def plan(
     data are expected to have. No data are read, and nothing is spent.
     """
     stated = {name: value for name, value in locals().items() if name not in ("config", "write", "everything", "json", "_debug")}
+    voting = {name: stated.pop(name) for name in ("teachers", "labels", "votes_per_item", "agreement", "stray_votes")}
+    if stated.pop("pate"):
+        answer_pate(stated, voting, html=html, json=json)
+        return
+    if any(value is not None for value in voting.values()):
+        raise InvalidRequest("--teachers, --labels, --votes-per-item, --agreement and --stray-votes belong to plan --pate")
     asked = question(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
     _require_target(write, choose, config, html)
     view.require_targets(figures=figures, html=html)

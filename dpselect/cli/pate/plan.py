@@ -1,0 +1,221 @@
+"""`dpselect plan --pate`: what to label with and how many rounds, as text, JSON or a page."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from accounting.files import new_file
+from accounting.page.templates import asset, template
+from dpselect import InvalidRequest, pate
+from dpselect.cli import options, out
+from dpselect.cli.pate.request import CLASSES
+from dpselect.pate.plan import PlannedVote, VotingPlan, plan_votes
+
+_SHORT = {member: name for name, member in CLASSES.items()}
+# Of a chart: its size and margins.
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 300, 56, 16, 14, 50
+
+
+@dataclass(frozen=True)
+class VotingQuestion:
+    """What `plan --pate` is asked; all of it is public."""
+
+    teachers: int | None
+    labels: int | None
+    votes_per_item: float | None
+    agreement: float | None
+    stray_votes: float | None
+    releases: int | None
+    epsilon: float | None
+    delta: float | None
+    rho: float | None
+    seed: int | None
+
+    def answer(self) -> VotingPlan:
+        needed = {name: getattr(self, name) for name in ("teachers", "labels", "votes_per_item", "agreement")}
+        if missing := [name for name, value in needed.items() if value is None]:
+            raise InvalidRequest(f"plan --pate needs {', '.join('--' + name.replace('_', '-') for name in missing)}")
+        model = pate.VotesModel(**needed, stray_votes=self.stray_votes)
+        budget = options.budget(self.epsilon, self.delta, self.rho)
+        return plan_votes(model, budget, rounds=self.releases, seed=self.seed or 0)
+
+
+def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | None, json: bool) -> None:
+    """Plan and print; the page, if there is one, is written first. `stated` holds the other options of `plan`.
+
+    Raises:
+        InvalidRequest: an option that says nothing about votes was given, or one that is needed was not.
+    """
+    shared = {name: stated.get(name) for name in ("releases", "epsilon", "delta", "rho", "seed")}
+    if other := [name for name, value in stated.items() if value not in (None, False, []) and name not in (*shared, "html")]:
+        raise InvalidRequest(f"plan --pate takes no {', '.join('--' + name.replace('_', '-') for name in other)}: leave it out")
+    out.require_targets({"--html": html})
+    found = VotingQuestion(**voting, **shared).answer()
+    if html is not None:
+        with new_file(html, "the page", encoding="utf-8") as file:
+            file.write(_page(found))
+    out.emit(out.json_text(_as_data(found)) + "\n" if json else _shown(found))
+
+
+def _as_data(plan: VotingPlan) -> dict[str, Any]:
+    return {
+        "model": plan.model.model_dump(mode="json"),
+        "budget": {"epsilon": plan.budget.epsilon, "rho": plan.budget.rho, "delta": plan.budget.delta},
+        "rounds": plan.rounds,
+        "recommended": _row(plan.recommended),
+        "drawn_f1": plan.drawn_f1,
+        "ranked": [_row(planned) for planned in plan.ranked],
+        "by_rounds": [_row(planned) for ranked in plan.by_rounds for planned in ranked],
+    }
+
+
+def _row(planned: PlannedVote) -> dict[str, Any]:
+    mechanism, expected = planned.mechanism, planned.prediction
+    return {
+        "mechanism": _SHORT[type(mechanism)],
+        "rounds": planned.rounds,
+        "settings": mechanism.model_dump(mode="json", exclude_none=True, exclude={"kind", "labels"}),
+        "f1": expected.f1,
+        "labels_an_item": expected.labels,
+        "right_labels_an_item": expected.right,
+        "noise": planned.outlook.noise,
+        "unanimous_label": planned.outlook.unanimous,
+        "label_without_votes": planned.outlook.unvoted,
+        "works": planned.outlook.works,
+    }
+
+
+def _shown(plan: VotingPlan) -> Group:
+    best = plan.recommended
+    table = Table(box=None, pad_edge=False)
+    for head in _HEADS:
+        table.add_column(head, justify="left" if head == _HEADS[0] else "right")
+    for cells in _rows(plan.ranked):
+        table.add_row(*cells)
+    rounds = Table(box=None, pad_edge=False)
+    for head in ("Rounds", "Mechanism", "F1", "Labels an item"):
+        rounds.add_column(head, justify="left" if head == "Mechanism" else "right")
+    for ranked in plan.by_rounds:
+        for planned in ranked[:1]:
+            expected = planned.prediction
+            rounds.add_row(f"{planned.rounds:,}", _SHORT[type(planned.mechanism)], f"{expected.f1:.2f}", f"{expected.labels:.2f}")
+    return Group(
+        out.heading(_headline(plan)),
+        Text(f"{best.outlook}"),
+        Text(_verdict(plan)),
+        Text(),
+        table,
+        Text(),
+        out.heading("How many rounds the budget is good for"),
+        rounds,
+        Text(),
+        out.heading("Next"),
+        Text(_command(plan)),
+    )
+
+
+_HEADS = ["Mechanism", "F1", "Labels an item", "Right", "Noise", "Threshold", "tau"]
+
+
+def _rows(ranked: tuple[PlannedVote, ...]) -> list[list[str]]:
+    return [
+        [
+            _SHORT[type(planned.mechanism)],
+            f"{planned.prediction.f1:.2f}",
+            f"{planned.prediction.labels:.2f}",
+            f"{planned.prediction.right:.2f}",
+            f"{planned.outlook.noise:.3g}",
+            "-" if planned.outlook.threshold is None else f"{planned.outlook.threshold:.4g}",
+            f"{getattr(planned.mechanism, 'tau', '-')}",
+        ]
+        for planned in ranked
+    ]
+
+
+def _headline(plan: VotingPlan) -> str:
+    return f"{plan.rounds:,} rounds x {plan.model.teachers:,} teachers x {plan.model.labels:,} labels: {_name(plan.recommended)}"
+
+
+def _name(planned: PlannedVote) -> str:
+    return type(planned.mechanism).__name__
+
+
+def _verdict(plan: VotingPlan) -> str:
+    expected = plan.recommended.prediction
+    drawn = f"{plan.drawn_f1:.2f} drawn on made-up votes"
+    words = f"F1 {expected.f1:.2f} expected, {drawn}; {expected.labels:.2f} labels an item"
+    if not plan.recommended.outlook.works:
+        words += (
+            "\nThis does not work: the noise leaves little of the votes. Plan fewer rounds, more teachers or a larger budget."
+        )
+    return words
+
+
+def _command(plan: VotingPlan) -> str:
+    mechanism = plan.recommended.mechanism
+    settings = [f"--{name} {value:g}" for name in ("threshold", "tau") if (value := getattr(mechanism, name, None)) is not None]
+    stated = {"epsilon": plan.budget.epsilon, "delta": plan.budget.delta}
+    budget = [f"--{name} {value:g}" for name, value in stated.items() if value]
+    parts = ["dpselect pate votes.npz --output labels.csv --mechanism", _SHORT[type(mechanism)], *settings, *budget]
+    return (
+        " ".join(parts) if plan.budget.form != "zcdp" else "pate.fitted(...) in Python: the command takes --epsilon and --delta"
+    )
+
+
+# -- the page -------------------------------------------------------------------------------------------------------------
+
+
+def _page(plan: VotingPlan) -> str:
+    style = asset("accounting.page", "report.css") + asset("dpselect.planning.page", "page.css")
+    return template("dpselect.cli.pate", "plan.html").render(
+        style=style,
+        headline=_headline(plan),
+        outlook=str(plan.recommended.outlook).split("\n"),
+        verdict=_verdict(plan).split("\n"),
+        facts=list(plan.model.model_dump(exclude_none=True).items()),
+        command=_command(plan),
+        heads=_HEADS,
+        rows=_rows(plan.ranked),
+        charts=[
+            _chart(plan, "F1", "expected micro-F1", lambda planned: planned.prediction.f1, 1.0),
+            _chart(plan, "Labels an item", "labels released for an item", lambda planned: planned.prediction.labels, None),
+        ],
+        **{"left": _LEFT, "right": _WIDTH - _RIGHT, "top": _TOP, "bottom": _HEIGHT - _BOTTOM, "width": _WIDTH, "height": _HEIGHT},
+    )
+
+
+def _chart(plan: VotingPlan, title: str, described: str, value: Any, top: float | None) -> dict[str, Any]:
+    """Lines over the number of rounds, on a logarithmic axis: one for each family."""
+    families = sorted({_name(planned) for ranked in plan.by_rounds for planned in ranked})
+    points = {
+        name: [(planned.rounds, value(planned)) for ranked in plan.by_rounds for planned in ranked if _name(planned) == name]
+        for name in families
+    }
+    every = [rounds for line in points.values() for rounds, _ in line]
+    low, span = math.log(min(every)), math.log(max(every) / min(every)) or 1.0
+    high = top or max(1.0, *(y for line in points.values() for _, y in line))
+
+    def across(rounds: float) -> float:
+        return _LEFT + (math.log(rounds) - low) / span * (_WIDTH - _LEFT - _RIGHT)
+
+    def up(y: float) -> float:
+        return _HEIGHT - _BOTTOM - y / high * (_HEIGHT - _TOP - _BOTTOM)
+
+    return {
+        "title": title,
+        "described": f"{described} by number of rounds",
+        "levels": [(f"{up(part / 4 * high):.1f}", f"{part / 4 * high:.3g}") for part in range(5)],
+        "ticks": [(f"{across(rounds):.1f}", f"{rounds:,}") for rounds in sorted(set(every))[::2]],
+        "planned": f"{min(max(across(plan.rounds), _LEFT), _WIDTH - _RIGHT):.1f}",
+        "lines": [
+            (name, style % 5, [(f"{across(x):.1f}", f"{up(y):.1f}", f"{x:,} rounds: {y:.3g}") for x, y in line])
+            for style, (name, line) in enumerate(points.items())
+        ],
+    }
