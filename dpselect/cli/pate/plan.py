@@ -16,7 +16,7 @@ from accounting.page.templates import asset, template
 from dpselect import InvalidRequest, pate
 from dpselect.cli import options, out
 from dpselect.cli.pate.request import CLASSES
-from dpselect.pate.plan import PlannedVote, VotingPlan, plan_votes
+from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
 
 _SHORT = {member: name for name, member in CLASSES.items()}
 # Of a chart: its size and margins.
