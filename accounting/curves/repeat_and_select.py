@@ -94,6 +94,14 @@ class TruncatedNegativeBinomial(Frozen):
         found = (1 - 1 / hats) * base._rdp(hats) + log / hats
         return (1 + self.eta) * min(log, base.core_epsilon, float(found.min())) * _UP
 
+    def profile_shift(self, base: Curve) -> float:
+        """(1 + eta) e, nats, where e^e - 1 = (1/gamma - 1) times the profile of `base` at e; rounded up. W4 (v)."""
+        odds = (1 / self.gamma - 1) * _UP
+        low, high = 0.0, math.log1p(odds) * _UP
+        while low < (middle := (low + high) / 2) < high:
+            low, high = (low, middle) if math.expm1(middle) >= odds * (base.profile(middle) or 0.0) * _UP else (middle, high)
+        return (1 + self.eta) * high * _UP
+
     def rho(self, base: Curve) -> float:
         """A zCDP parameter: the bounds at the orders from 1 to `best_order`, and beyond it their slope."""
         rest = math.log(self.mean * _UP)
@@ -129,6 +137,10 @@ class PoissonRuns(Frozen):
         total = np.logaddexp(-self.mean, spent + log)
         return (total + 1e-15 * (1 + spent + abs(log) + self.mean)) / rest * _UP
 
+    def profile_shift(self, base: Curve) -> float:
+        """The mean times the profile of `base` at 0, nats, rounded up. W4 (v)."""
+        return self.mean * (base.profile(0.0) or 0.0) * _UP
+
     def rho(self, base: Curve) -> float:
         """None is known."""
         return math.inf
@@ -145,8 +157,8 @@ NumberOfRuns = Annotated[TruncatedNegativeBinomial | PoissonRuns, Field(discrimi
 class RepeatAndSelectDP(Curve):
     """Run what `base` describes a random number of times and release the best run only. Theorem W4.
 
-    The better of the bound of Papernot and Steinke (2022) and, where `base` is pure outside its bad event, the exact pure
-    epsilon; at every order also the bounds at larger orders.
+    The best of the bound of Papernot and Steinke (2022), at every order also those at larger orders; where `base` is pure outside
+    its bad event, the exact pure epsilon; and where it has a profile in closed form, a profile made of it.
 
     Args:
         base: the guarantee of one run.
@@ -204,7 +216,21 @@ class RepeatAndSelectDP(Curve):
         return self.base.table_orders
 
     def profile(self, epsilon: float) -> float | None:
-        return None if self._pure is None else min(1.0, self._pure.profile(epsilon) + self.delta0)
+        by_pure = None if self._pure is None else min(1.0, self._pure.profile(epsilon) + self.delta0)
+        return min((value for value in (by_pure, self._profile_of_base(epsilon)) if value is not None), default=None)
+
+    def _profile_of_base(self, epsilon: float) -> float | None:
+        """The base's profile once for each expected run, that much further on: W4 (v); None if it has no closed form."""
+        if (shift := self._shift) is None:
+            return None
+        if epsilon < shift:
+            return 1.0
+        base = self.base.profile(math.nextafter(epsilon - shift, -1.0) if epsilon > shift else 0.0)
+        return None if base is None else min(1.0, self.distribution.mean * base * _UP)
+
+    @cached_property
+    def _shift(self) -> float | None:
+        return None if self.base.profile(0.0) is None else self.distribution.profile_shift(self.base)
 
     def losses(self) -> Losses | None:
         """Those of the pure epsilon, where there is one."""

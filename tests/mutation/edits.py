@@ -29,6 +29,24 @@ GAUSSIAN, DELTAS = "tests/laws/test_gaussian_filter.py", "tests/laws/test_delta_
 ONE_BY_ONE = f"{GAUSSIAN}::test_gaussians_one_by_one_cost_what_their_plan_costs"
 PAID = f"{DELTAS}::test_failures_are_paid_for_to_the_unit"
 EDITS = [
+    Edit(
+        "accounting/curves/repeat_and_select.py",
+        "self.distribution.mean * base * _UP",
+        "0.95 * self.distribution.mean * base",
+        f"{BEST}::test_the_profile_made_of_gaussian_runs_is_its_formula_and_above_one_pair",
+    ),
+    Edit(
+        "accounting/curves/repeat_and_select.py",
+        "(1 + self.eta) * high * _UP",
+        "(1 + self.eta) * 0.95 * high",
+        f"{BEST}::test_the_profile_made_of_gaussian_runs_is_its_formula_and_above_one_pair",
+    ),
+    Edit(
+        "accounting/curves/repeat_and_select.py",
+        "self.mean * (base.profile(0.0) or 0.0)",
+        "0.95 * self.mean * (base.profile(0.0) or 0.0)",
+        f"{BEST}::test_a_profile_of_poisson_runs_is_its_formula",
+    ),
     Edit("accounting/curves/gaussian.py", "return float_up(1, times_up(", "return 0.95 * float_up(1, times_up(", ONE_BY_ONE),
     Edit(
         "accounting/budget/order.py",
