@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from accounting.conversion.bounds import best_delta
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.decimal_sum import decimal_sum
+from accounting.relation import Relation
 
 
 @final
@@ -61,6 +62,14 @@ class ChosenAfter(Curve):
     @property
     def core_epsilon(self) -> float:
         return decimal_sum([(1, self.first.core_epsilon), (1, max(curve.core_epsilon for curve in self.options))])
+
+    @property
+    def mu_squared(self) -> float:
+        return decimal_sum([(1, self.first.mu_squared), (1, max(curve.mu_squared for curve in self.options))])
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return next((curve.proved_for for curve in (self.first, *self.options) if curve.proved_for), None)
 
     @property
     def table_orders(self) -> tuple[float, ...]:

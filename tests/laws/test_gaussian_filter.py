@@ -237,6 +237,30 @@ def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(order: An
         assert ledger.total("visits").equivalent.epsilon is None
 
 
+def test_a_choice_costs_its_first_answer_and_the_dearest_option() -> None:
+    """Whichever is chosen, mu^2 of both; what is proved for one relation alone is so in every composition."""
+    options = (acc.GaussianDP(mu=0.3), acc.GaussianDP(mu=0.2))
+    learnt = acc.ChosenAfter(first=acc.GaussianDP(mu=0.1), options=options)
+    assert learnt.mu_squared == 0.1
+    sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
+    for curve in (
+        sampled,
+        2 * sampled + acc.PureDP(epsilon=0.1),
+        acc.Approximate(curve=sampled, delta0=1e-9),
+        acc.tighter(sampled, acc.GaussianDP(mu=1.0)),
+        acc.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(sampled, acc.PureDP(epsilon=0.2))),
+        acc.RepeatAndSelectDP(base=sampled, distribution=acc.PoissonRuns(mean=2.0)),
+    ):
+        assert curve.proved_for == "add_remove"
+        with pytest.raises(acc.RelationMismatch, match="proved for relation='add_remove' only"):
+            acc.PrivacyFilter(acc.Budget(epsilon=9.0, delta=1e-6)).charge(curve, relation="replace_one")
+        with pytest.raises(acc.RelationMismatch):
+            acc.Accountant("replace_one").compose(curve, relation="replace_one")
+        with pytest.raises(acc.RelationMismatch):
+            acc.Guarantee(curve, "replace_one")
+        assert acc.Guarantee(curve, "add_remove").curve == curve
+
+
 def test_settling_gives_back_mu_squared() -> None:
     """F8 in units of mu^2, exactly; the failures stay, and a plan of the whole capacity gives nothing back."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian")
@@ -268,3 +292,10 @@ def test_a_ledger_keeps_such_a_budget(budget: acc.Budget, tmp_path: Any) -> None
         with pytest.raises(acc.BudgetExceeded, match=r"mu\^2|releases"):
             ledger.charge("visits", curve, relation="add_remove")
         assert ledger.verify().ok
+
+
+def test_orders_without_a_bound_are_left_out_in_silence(capfd: Any, caplog: Any) -> None:
+    """dp-accounting warns of each fractional order that its series does not reach; nobody can act on that."""
+    acc.SampledGaussianDP(mu=1.0, rate=0.123).rdp([2.0])
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
