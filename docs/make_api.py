@@ -14,7 +14,15 @@ from pathlib import Path
 
 PAGE = Path(__file__).with_name("api.md")
 THEOREMS = Path(__file__).parents[1] / "accounting" / "page" / "theorems.json"
-PACKAGES = ("dpselect", "dpselect.events", "dpselect.planning", "dpselect.pate", "dpselect.ranking", "accounting")
+PACKAGES = (
+    "dpselect",
+    "dpselect.continual",
+    "dpselect.events",
+    "dpselect.planning",
+    "dpselect.pate",
+    "dpselect.ranking",
+    "accounting",
+)
 
 
 def page() -> str:

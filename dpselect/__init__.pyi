@@ -1,3 +1,4 @@
+from . import continual as continual
 from . import errors as errors
 from . import events as events
 from . import mechanisms as mechanisms
@@ -19,9 +20,12 @@ from .choose.defaults import default_mechanism as default_mechanism
 from .choose.quantile import Quantile as Quantile
 from .choose.request import TopKRequest as TopKRequest
 from .choose.second_look import SecondLook as SecondLook
+from .continual import ContinualTopK as ContinualTopK
+from .continual import HorizonClip as HorizonClip
 from .errors import DomainMismatch as DomainMismatch
 from .errors import DpSelectError as DpSelectError
 from .errors import EventLogError as EventLogError
+from .errors import HorizonError as HorizonError
 from .errors import InvalidMechanism as InvalidMechanism
 from .errors import InvalidRequest as InvalidRequest
 from .errors import InvalidScores as InvalidScores

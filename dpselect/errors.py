@@ -51,3 +51,7 @@ class InvalidBallots(DpSelectError):
 
 class InvalidComparisons(DpSelectError):
     """Comparisons that cannot be read, or that do not have the public shape that a mechanism was configured for."""
+
+
+class HorizonError(DpSelectError):
+    """The private state of a horizon is missing, in use, of another horizon, or older than its ledger says."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numbers
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
 
 from numpy.typing import ArrayLike
 
@@ -24,6 +25,10 @@ from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+
+if TYPE_CHECKING:
+    from dpselect.continual import ContinualTopK, Horizon
+    from dpselect.events.catalogue import Labels
 
 T = TypeVar("T")
 Plan = Sequence[tuple[int, Mechanism]] | Guarantee
@@ -210,6 +215,32 @@ class Session:
         array = _require_mechanism(mechanism).check_many(matrix)
         item = self._item(mechanism, array)
         return self._release(item, len(array), notes, lambda: (mechanism.select_many(array), None), _settled(mechanism, pay))
+
+    def continual(
+        self,
+        mechanism: ContinualTopK,
+        *,
+        state: str | os.PathLike[str],
+        key: str,
+        domain: Labels | None = None,
+        label: str | None = None,
+    ) -> Horizon:
+        """Charge a horizon of releases once, before any data are read, and open it; or open it again.
+
+        Args:
+            mechanism: what is released at the end of every period.
+            state: path of the private state: what the horizon remembers of users and items. Keep it where the log is kept.
+            key: idempotency key of the charge, and the horizon's name.
+            domain: the public items, for a mechanism without `delta`.
+            label: what for, in words, for the ledger.
+
+        Raises:
+            InvalidRequest, HorizonError: see `dpselect.continual.Horizon`. And BudgetExceeded, as for `select`.
+        """
+        from dpselect.continual.horizon import Horizon
+
+        terms = self._terms(1, {"label": label})
+        return Horizon(self._ledger, self._dataset, mechanism, state, domain=domain, key=key, terms=terms)
 
     def publish(self, item: Chargeable, draw: Callable[[], T], **notes: Unpack[Notes]) -> T:
         """Charge a release that is no selection, `pate.SmoothRelease` for example, then draw it and record it.

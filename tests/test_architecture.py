@@ -64,10 +64,13 @@ def test_no_import_cycles() -> None:
 def test_a_mechanism_touches_three_places(kind: str) -> None:
     """Each mechanism has a module of its own, is exported at the top, and is under the laws."""
     member = members()[kind]
-    homes = (dpselect, dpselect.ranking, dpselect.pate)
+    homes = (dpselect, dpselect.ranking, dpselect.pate, dpselect.continual)
     assert any(getattr(home, member.__name__, None) is member for home in homes)
-    # What selects from no scores has no box of scores to be enumerated on: tests/laws/test_repeat_and_select.py has its laws.
-    assert member.traits.answers == "runs" or any(type(case.mechanism) is member for case in CASES), "add a case: cases.py"
+    # What selects from no scores has no box of scores to be enumerated on: tests/laws/test_repeat_and_select.py and
+    # test_continual.py have its laws.
+    assert member.traits.answers in ("runs", "periods") or any(type(case.mechanism) is member for case in CASES), (
+        "add a case: cases.py"
+    )
     others = [m for m in members().values() if m.__module__ == member.__module__]
     assert others == [member]
 

@@ -15,7 +15,15 @@ from accounting.page.proofs import cited_by, stated
 from dpselect.mechanisms import members
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("accounting", "dpselect", "dpselect.events", "dpselect.pate", "dpselect.planning", "dpselect.ranking")
+PACKAGES = (
+    "accounting",
+    "dpselect",
+    "dpselect.continual",
+    "dpselect.events",
+    "dpselect.pate",
+    "dpselect.planning",
+    "dpselect.ranking",
+)
 PAGES = "\n".join(page.read_text() for page in sorted((ROOT / "docs").rglob("*.md")))
 NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
 

@@ -75,8 +75,10 @@ class Staged:
         return parquet_in(self.folder, "*/*.parquet")
 
 
-def prepared(engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None) -> tuple[Staged, Kinds]:
-    """The log in buckets on disk, and what its labels are."""
+def prepared(
+    engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None, *, may_be_empty: bool = False
+) -> tuple[Staged, Kinds]:
+    """The log in buckets on disk, and what its labels are; without any event only if it `may_be_empty`."""
     given, asked = reading.given(source), reading.asked
     log = shaped(rows(engine, given), asked, given.amount, given.window)
     number = number_of_buckets(reading.buckets, log.size)
@@ -92,7 +94,7 @@ def prepared(engine: Engine, source: object, reading: Reading, progress: Progres
         kinds = log.kinds(engine, staged.everything(), staged.missing)
     else:
         kinds = dict.fromkeys(asked.roles, "str")
-    if not log.may_be_empty:  # a field that no object has was named wrongly: that is said first
+    if not (may_be_empty or log.may_be_empty):  # a field that no object has was named wrongly: that is said first
         require_events(staged.what, asked.roles, complete=staged.complete)
     told(progress, 1, number)
     return staged, kinds

@@ -277,7 +277,10 @@ class Mechanism(Frozen, Summable, ABC):
 
 
 MECHANISMS: Registry[Mechanism] = Registry(
-    "mechanism", "dpselect.mechanisms", InvalidMechanism, homes=("dpselect.mechanisms", "dpselect.pate", "dpselect.ranking")
+    "mechanism",
+    "dpselect.mechanisms",
+    InvalidMechanism,
+    homes=("dpselect.mechanisms", "dpselect.pate", "dpselect.ranking", "dpselect.continual"),
 )
 
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 Trait: TypeAlias = Callable[[Any], T] | T
 """The same for every configuration, or a function of the configured mechanism."""
 
-Question = Literal["top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "quantiles", "runs"]
+Question = Literal["top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "quantiles", "runs", "periods"]
 Domain = Literal["public", "unknown"]
 Pay = Literal["curve", "spent"]
 """What a release costs: its mechanism's curve, or in the end what its outcome says was used of that."""
@@ -28,6 +28,7 @@ INSTEAD: Final[Mapping[Question, str]] = {
     "groups": "releases a selection for every group of candidates, not one top k",
     "quantiles": "releases points of a grid of numbers, not the items with the highest counts",
     "runs": "releases the best of many runs of a function, not items by their scores",
+    "periods": "releases a top k at the end of every period of a horizon, not once: ContinualTopK.fitted calibrates it",
 }
 """What a mechanism does that does not release the top k of a ranking by counts."""
 

@@ -1,0 +1,253 @@
+"""`Horizon`: the door to the releases of one horizon. It was charged when it was opened; a closed period is never drawn again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from accounting import Ledger, zero
+from accounting.ledger import ClaimConflict, Dataset, Terms
+from dpselect.continual import state as states
+from dpselect.continual.closing import close
+from dpselect.continual.continual_top_k import ContinualTopK
+from dpselect.continual.state import Closed, State
+from dpselect.errors import HorizonError, InvalidRequest
+from dpselect.events import spark
+from dpselect.events.catalogue import Labels, named
+from dpselect.events.doors.base import Kinds
+from dpselect.events.engine import Engine, opened
+from dpselect.events.reading import Reading, reading_of, require_items
+from dpselect.events.staging import prepared
+from dpselect.sampling import sampler
+from dpselect.selection import Label, Selection
+
+_BOUNDED: Final = ("group", "max_items_per_user", "clip", "value", "within")
+
+
+@final
+@dataclass(frozen=True)
+class Period:
+    """What was released at the end of one period."""
+
+    number: int
+    selection: Selection
+
+
+@final
+class Horizon:
+    """The releases of one horizon, at most one for each of its periods. `Session.continual` opens it, and charges it once.
+
+    Every method opens the state for as long as it takes; processes and threads take turns. What `close` returns is on record:
+    its period is stored, and the ledger has its mark, before anybody sees it.
+
+    Args:
+        ledger, dataset: where the horizon is charged.
+        mechanism: what is released.
+        path: the private state: one DuckDB file, made with mode 0600 if the horizon is new.
+        domain: the public items, for a mechanism without `delta`; needed once.
+        key: of the charge; those of the periods are KEY:period-1 and so on.
+        terms: of the charge.
+
+    Raises:
+        InvalidRequest: the mechanism is no ContinualTopK, the domain is missing or not asked for, or the dataset has a budget for
+            each period.
+        HorizonError: the state is another horizon's, in use, lost, or older than the ledger says; nothing was drawn.
+        BudgetExceeded, RelationMismatch, KeyConflict: as `accounting.Ledger.charge`; no state was made.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        dataset: Dataset,
+        mechanism: ContinualTopK,
+        path: str | os.PathLike[str],
+        *,
+        domain: Labels | None,
+        key: str,
+        terms: Terms,
+    ) -> None:
+        self._ledger, self._dataset, self._key, self._path = ledger, dataset, key, Path(path)
+        self._terms: Terms = {**terms, "key": key}
+        self.mechanism = _checked(mechanism, dataset)
+        listed = _listed(mechanism, domain)
+        receipt, exists = ledger.find(dataset.name, key), self._path.exists()
+        if exists:
+            self._require_own(listed, known=receipt is not None)
+        elif receipt is not None and receipt.state == "released":
+            raise HorizonError(
+                f"key={key!r} has opened a horizon, and its state is not at this path: without it the horizon has ended"
+            )
+        elif mechanism.delta is None and listed is None:
+            raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")
+        ledger.charge(dataset.name, mechanism, **self._terms)
+        if not exists:
+            states.create(self._path, mechanism, self._name, listed)
+        with self._opened():
+            pass
+
+    @property
+    def key(self) -> str:
+        """The key of the horizon's charge."""
+        return self._key
+
+    @property
+    def _name(self) -> str:
+        return f"{self._dataset.name}\n{self._key}"
+
+    def _require_own(self, listed: Sequence[Label] | None, *, known: bool) -> None:
+        with states.opened(self._path) as state:
+            meta = state.meta
+        if meta.belongs_to != self._name or not known:
+            raise HorizonError(f"the state is not that of key={self._key!r} of dataset={self._dataset.name!r} on this ledger")
+        if meta.mechanism != self.mechanism:
+            raise HorizonError(
+                f"the horizon was opened with {meta.mechanism!r}: go on with it, or open another under another key"
+            )
+        if listed is not None and meta.domain != tuple(listed):
+            raise HorizonError("the horizon was opened with another domain: leave domain= out, or open another under another key")
+
+    # -- releases -------------------------------------------------------------------------------------------------------
+
+    def close(self, period: int, events: object, reading: Reading | None = None, **options: Any) -> Selection:
+        """Count the new events of a period, store what follows from them, and return what the period releases.
+
+        Give each event once, in the period in which it arrives: late ones count then. A period that is closed already is
+        answered again if its events are the same; it is never drawn again. What stops a call leaves the period open, or closed
+        with an answer that the next call returns.
+
+        Args:
+            period: the first that is not closed: 1, 2, and so on.
+            events: as `source` of `dpselect.events.read`, but no Spark table; None for a period without events.
+            reading: how they are read; or the fields of `dpselect.events.Reading` as keywords, `user` and `item` at least.
+
+        Raises:
+            InvalidRequest: the period is not the next one, or closed with other events; nothing was drawn.
+            EventLogError: the events cannot be read; nothing was drawn, and the period is open.
+            HorizonError: the state is in use, lost, or older than the ledger says.
+            LedgerUnavailable: the release could not be recorded: call again with the same events.
+        """
+        last = self.mechanism.periods
+        if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= last:
+            raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
+        asked = None if events is None else _checked_reading(reading_of(reading, options))
+        with opened(None if asked is None else asked.memory_limit) as engine:
+            relations, kinds = _pairs(engine, events, asked)
+            with self._opened() as state:
+                done = state.closed()
+                if period <= len(done):
+                    return _again(state, done[period - 1], relations, kinds)
+                if period > len(done) + 1:
+                    raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
+                selection = close(state, period, relations, kinds, sampler(None))
+                self._record(state.closed()[-1])
+        return selection
+
+    def released(self) -> tuple[Period, ...]:
+        """What was released so far, in order."""
+        with self._opened() as state:
+            return tuple(Period(one.period, one.selection) for one in state.closed())
+
+    @property
+    def periods_left(self) -> int:
+        """How many periods can still be closed."""
+        return self.mechanism.periods - len(self.released())
+
+    # -- state and ledger -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _opened(self) -> Iterator[State]:
+        """The state, if it is the latest: the ledger has its mark, or gets it now from a run that was stopped before that."""
+        if not self._path.exists():
+            raise HorizonError("the state of the horizon is gone: without it the horizon has ended")
+        with states.opened(self._path) as state:
+            self._claim(self._key, state.meta.identity)
+            done = state.closed()
+            if done:
+                self._record(done[-1])
+            later = self._ledger.find(self._dataset.name, self._key_of(len(done) + 1))
+            if later is not None and later.state == "released":
+                raise HorizonError(
+                    f"the state is an older copy: it knows {len(done)} closed periods and the ledger more. A period that was "
+                    "released is not drawn again: go on with the latest state, and never from a backup"
+                )
+            yield state
+
+    def _key_of(self, period: int) -> str:
+        return f"{self._key}:period-{period}"
+
+    def _record(self, closed: Closed) -> None:
+        """Leave the mark of a stored period on the ledger; of several copies of a state the first decides."""
+        key, label = self._key_of(closed.period), f"period {closed.period} of {self.mechanism.periods} of {self._key}"
+        terms: Terms = {**self._terms, "relation": self.mechanism.relation, "key": key, "label": label}
+        self._ledger.charge(self._dataset.name, zero(), **terms)  # costs nothing: a key for the period's mark
+        self._claim(key, closed.mark)
+
+    def _claim(self, key: str, mark: str) -> None:
+        try:
+            self._ledger.release(self._dataset.name, key, claim=mark, actor=self._terms.get("actor"))
+        except ClaimConflict:
+            raise HorizonError(
+                "another copy of the state has gone on: what this one drew was never released, and must not be. Delete it, and "
+                "use the other"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"Horizon({self._ledger!r}, {self._dataset.name!r}, key={self._key!r})"
+
+
+def _checked(mechanism: object, dataset: Dataset) -> ContinualTopK:
+    if not isinstance(mechanism, ContinualTopK):
+        raise InvalidRequest(
+            f"continual takes a ContinualTopK, not {type(mechanism).__name__}: use Session.select for one release"
+        )
+    if dataset.window != "whole":
+        raise InvalidRequest(
+            f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon bounds users over all of them: "
+            "declare a dataset with one budget for all rows"
+        )
+    return mechanism
+
+
+def _listed(mechanism: ContinualTopK, domain: Labels | None) -> list[Label] | None:
+    if domain is None:
+        return None
+    if mechanism.delta is not None:
+        raise InvalidRequest("domain= is public and delta= is for items that are read off the log: leave one of them out")
+    listed = named(domain, integers=False)
+    most = mechanism.candidates
+    if len(listed) < mechanism.k or (most is not None and len(listed) > most):
+        bounds = f"at least k={mechanism.k}" + ("" if most is None else f" and at most candidates={most}")
+        raise InvalidRequest(f"domain= has {len(listed)} items and must have {bounds}")
+    return listed
+
+
+def _checked_reading(reading: Reading) -> Reading:
+    """A reading of pairs and nothing else: what users may contribute is the horizon's to bound."""
+    require_items(reading)
+    if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
+        raise InvalidRequest(f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out")
+    return reading
+
+
+def _pairs(engine: Engine, events: object, reading: Reading | None) -> tuple[list[str], Kinds]:
+    """SQL relations of the events, columns u and i, and what these hold."""
+    if reading is None:
+        return [], {"user": "str", "item": "str"}
+    if spark.accepts(events):
+        raise InvalidRequest("events are a Spark table, and the state is on this machine: hand over the period's distinct pairs")
+    staged, kinds = prepared(engine, events, reading, None, may_be_empty=True)
+    buckets = map(staged.bucket, range(staged.buckets))
+    return [relation for relation in buckets if relation is not None], kinds
+
+
+def _again(state: State, closed: Closed, relations: Sequence[str], kinds: Kinds) -> Selection:
+    if state.load(relations, kinds) != closed.read:
+        raise InvalidRequest(
+            f"period {closed.period} is closed, with other events: what came late counts in the period that is open, and "
+            "released() has the answer"
+        )
+    return closed.selection

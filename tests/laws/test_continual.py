@@ -1,0 +1,372 @@
+"""Theorems T1 to T4: what one user moves, exactly; what lone items pass; adversaries who read the answers; and 5 % mutants."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import accounting as acc
+import dpselect as dps
+from dpselect.continual import state as states
+from dpselect.continual.closing import close
+from dpselect.continual.horizon_clip import UNIT
+from dpselect.continual.measurements import Increment, estimates, measure, true_measurements
+from dpselect.continual.strategy import strategy, thresholds
+from dpselect.mechanisms.release import public_grid
+from dpselect.sampling import sampler
+
+KINDS: Any = {"user": "int", "item": "int"}
+COUNTS: list[Any] = [("period", None), ("running", None), ("window", 2), ("window", 3)]
+ONE_CELL = dps.HorizonClip(cells=1)
+
+
+def of(count: str, window: int | None, **settings: Any) -> dps.ContinualTopK:
+    given: Any = {"k": 1, "periods": 4, "scale": 1.0, "delta": 1e-3, **settings}
+    return dps.ContinualTopK(count=count, window=window, **given)  # type: ignore[arg-type]
+
+
+def taken(mechanism: dps.ContinualTopK, events: list[tuple[int, int, int]]) -> tuple[states.State, list[Increment]]:
+    """The real state after (period, user, item) events, and its increments."""
+    state, found = states.in_memory(mechanism), []
+    for period in range(1, mechanism.periods + 1):
+        new = np.array([(user, item) for when, user, item in events if when == period], dtype=np.int64).reshape(-1, 2)
+        state._connection.register("events", {"u": new[:, 0], "i": new[:, 1]})
+        state.load(["events"], KINDS)
+        found.append(state.take(period))
+    return state, found
+
+
+def every_user(periods: int, items: int) -> tuple[list[tuple[int, int, int]], int]:
+    """One user for each set of (period, item) cells, with items of its own: all that one user can do."""
+    cells = list(itertools.product(range(1, periods + 1), range(items)))
+    users = list(itertools.product([False, True], repeat=len(cells)))
+    events = [
+        (period, user, user * items + item)
+        for user, chosen in enumerate(users)
+        for (period, item), there in zip(cells, chosen, strict=True)
+        if there
+    ]
+    return events, len(users)
+
+
+def moved(mechanism: dps.ContinualTopK, items: int) -> np.ndarray:
+    """(users,) what each of all possible users moves the measurements by, squared, in l2."""
+    events, users = every_user(mechanism.periods, items)
+    state, increments = taken(mechanism, events)
+    owner = np.array([int(label) for (label,) in state._run("SELECT i FROM items ORDER BY iid")]) // items
+    squares, total = np.zeros(users), len(owner)
+    unit = public_grid(mechanism.scale) * float(UNIT) ** 2
+    for period in range(1, mechanism.periods + 1):
+        whole, rest = true_measurements(mechanism, period, total, increments[:period])
+        np.add.at(squares, owner, ((whole * unit + rest) / float(UNIT) ** 2) ** 2)
+    return squares
+
+
+@pytest.mark.parametrize(("count", "window"), COUNTS)
+@pytest.mark.parametrize(
+    "users", [ONE_CELL, dps.HorizonClip(exponent=1.0, cells=3), dps.HorizonClip(exponent=0.0, cells=8)], ids=str
+)
+def test_no_user_moves_the_measurements_further_than_the_norm(count: str, window: int | None, users: dps.HorizonClip) -> None:
+    """T2: of all that one user can do in four periods with two items, as the state counts it, the most is D, and is reached."""
+    mechanism = of(count, window, users=users, scale=2.0**-10 * 3)
+    squares, most = moved(mechanism, 2), mechanism.strategy.norm**2
+    assert squares.max() <= most
+    assert users.cells > 1 or squares.max() >= most * (1 - 1e-5)
+
+
+@pytest.mark.parametrize(("count", "window"), COUNTS)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_curve_is_that_of_the_norm(count: str, window: int | None, relation: Any) -> None:
+    """T1: the price is GaussianDP of D/scale, times sqrt(2) under replace_one, to the last digits; delta is charged as stated."""
+    mechanism = of(count, window, relation=relation, scale=3.0, delta=1e-6)
+    factors = [math.comb(2 * j, j) / 4**j for j in range({"period": 1, "running": 4, "window": window}[count] or 0)]
+    mu = math.hypot(*factors) / 3.0 * (1 if relation == "add_remove" else math.sqrt(2))
+    exact = acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=1e-6)
+    assert mechanism.curve.epsilon(1e-5) == pytest.approx(exact.epsilon(1e-5), rel=1e-5)
+    public = of(count, window, relation=relation, scale=3.0, delta=None)
+    assert public.curve.epsilon(1e-5) == pytest.approx(acc.GaussianDP(mu=mu).epsilon(1e-5), rel=1e-5)
+
+
+def test_windows_without_a_band_move_further() -> None:
+    """T2: were C not cut off after the window, a user who returns would move the measurements by more than D."""
+    returns = np.array([1.0, 0, 1.0, 0, 1.0, 0]) / math.sqrt(3)
+    full = strategy("running", 6, None).measured / UNIT
+    banded = strategy("window", 6, 2)
+    matrix = [[full[t - s] if t >= s else 0.0 for s in range(6)] for t in range(6)]
+    assert np.square(np.array(matrix) @ returns).sum() > 1.5 * banded.norm**2
+
+
+@pytest.mark.parametrize(("count", "window"), [*COUNTS, ("window", 7)])
+@pytest.mark.parametrize("periods", [1, 2, 30, 365])
+def test_the_estimates_are_the_counts(count: Any, window: int | None, periods: int) -> None:
+    """T2: B C = A to 1e-10, so that an estimate's mean is what is counted; C C is the triangle of ones up to its rounding."""
+    found = strategy(count, periods, window)
+    measured = found.measured / UNIT
+    product = np.convolve(measured, found.estimator)[:periods]
+    assert np.abs(product - found.counted).max() < 1e-10
+    if count == "running":
+        assert np.abs(np.convolve(measured, measured)[:periods] - 1).max() <= periods * 2.0**-19
+    assert (measured >= 0).all()
+    assert measured[0] == 1
+
+
+def test_the_deviation_of_a_running_count_is_that_of_the_square_root() -> None:
+    """T2: 2.15 times the noise of one release after 30 periods, 2.94 after 365, 2.51 after 30 of 365."""
+    month, year = strategy("running", 30, None), strategy("running", 365, None)
+    seen = [month.deviations[-1] * month.norm, year.deviations[-1] * year.norm, year.deviations[29] * year.norm]
+    assert np.round(seen, 2).tolist() == [2.15, 2.94, 2.51]
+
+
+@pytest.mark.parametrize(
+    "users", [dps.HorizonClip(), dps.HorizonClip(exponent=0, cells=1000), dps.HorizonClip(exponent=4, cells=50)], ids=str
+)
+def test_the_weights_of_a_user_are_bounded_in_every_order(users: dps.HorizonClip) -> None:
+    """T3: the squares of weights add up to at most 1 however a user's cells fall into periods, and to nearly 1."""
+    table, rng = users.weights(), np.random.default_rng(1)
+    for _ in range(50):
+        used, squares = 0, 0
+        while used < users.cells:
+            fresh = int(rng.integers(1, users.cells - used + 1))
+            squares += fresh * int(table[used, fresh]) ** 2
+            used += fresh
+        assert squares <= UNIT**2
+        assert squares > (1 - 1e-4) * UNIT**2
+    assert users.most >= table.max() / UNIT
+
+
+# Lone items
+
+
+def passes(mechanism: dps.ContinualTopK, period: int, weights: np.ndarray) -> float:
+    """The chance, added up, that lone items with these weights pass at one period: a tail of the normal law each."""
+    bar = mechanism.thresholds[period - 1]
+    return float(norm.sf((bar - weights) / mechanism.deviations[period - 1]).sum())
+
+
+def worst_weights(mechanism: dps.ContinualTopK) -> list[np.ndarray]:
+    """Weights of users who spend their squares in many ways: j even ones, and some of one size with the others of a second."""
+    cells, most = mechanism.users.cells, mechanism.users.most
+    found = [np.full(j, min(most, 1 / math.sqrt(j))) for j in range(1, cells + 1)]
+    for heavy, weight in itertools.product(range(1, cells), np.linspace(0.05, 1, 20) * most):
+        if (left := 1 - heavy * weight**2) >= 0:
+            rest = cells - heavy
+            found.append(np.concatenate([np.full(heavy, weight), np.full(rest, min(most, math.sqrt(left / rest)))]))
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize(
+    ("count", "window", "relation"),
+    [("period", None, "add_remove"), ("running", None, "replace_one"), ("window", 7, "add_remove")],
+)
+def test_lone_items_pass_with_the_chance_that_is_charged(epsilon: float, count: Any, window: int | None, relation: Any) -> None:
+    """T4: whatever a user's weights, lone items pass with at most delta in all (half, if two users differ), and nearly that."""
+    budget = acc.Budget(epsilon=epsilon, delta=1e-6)
+    mechanism = dps.ContinualTopK.fitted(budget, k=10, periods=30, count=count, window=window, relation=relation)
+    assert mechanism.delta is not None
+    allowed = mechanism.delta / (1 if relation == "add_remove" else 2) / (1 if count == "period" else 30)
+    for period in (1, 30):
+        most = max(passes(mechanism, period, weights) for weights in worst_weights(mechanism))
+        assert 0.7 * allowed < most <= allowed
+
+
+def test_equal_weights_alone_would_set_the_threshold_too_low() -> None:
+    """T4: at epsilon 4 the highest threshold of j equal weights lets unequal ones pass with more than is charged."""
+    mechanism = dps.ContinualTopK.fitted(acc.Budget(epsilon=4.0, delta=1e-6), k=10, periods=30, count="period")
+    assert mechanism.delta is not None
+    scale = mechanism.scale
+    naive = max(min(mechanism.users.most, 1 / math.sqrt(j)) + scale * norm.isf(mechanism.delta / j) for j in range(1, 21))
+    most = max(norm.sf((naive - weights) / scale).sum() for weights in worst_weights(mechanism))
+    assert most > 1.005 * mechanism.delta
+
+
+@pytest.mark.parametrize("factor", [0.95, 0.98])
+def test_a_lower_threshold_is_noticed(factor: float) -> None:
+    """A threshold that is 5 % too low, or 2 %, passes lone items with more than is charged."""
+    mechanism = dps.ContinualTopK.fitted(acc.Budget(epsilon=1.0, delta=1e-6), k=10, periods=30, count="running")
+    assert mechanism.delta is not None
+    for period in (1, 30):
+        bar, deviation = factor * mechanism.thresholds[period - 1], mechanism.deviations[period - 1]
+        most = max(norm.sf((bar - weights) / deviation).sum() for weights in worst_weights(mechanism))
+        assert most > mechanism.delta / 30
+
+
+def test_thresholds_rise_by_the_rounding_of_measurements() -> None:
+    """T4: half the public grid times the sum of |B|, so that rounded measurements pass no more often."""
+    mechanism = of("running", None)
+    bare = thresholds(tuple(mechanism.deviations.tolist()), mechanism.users.most, mechanism.users.cells, 1e-3 / 4)
+    raised = mechanism.thresholds - np.array(bare)
+    assert raised == pytest.approx(np.cumsum(np.abs(mechanism.strategy.estimator)) * public_grid(1.0) / 2, rel=1e-6)
+
+
+# Exact laws of whole horizons, both ways round
+
+
+def _pieces(edges: np.ndarray, mean: float, scale: float) -> np.ndarray:
+    return np.diff(norm.cdf((edges - mean) / scale))
+
+
+def _apart(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
+    gamma = math.exp(epsilon)
+    return float(max(np.maximum(first - gamma * second, 0).sum(), np.maximum(second - gamma * first, 0).sum()))
+
+
+@pytest.mark.parametrize("scale", [0.7, 1.5])
+@pytest.mark.parametrize("count", ["period", "running"])
+def test_an_adversary_who_reads_the_answers_gains_nothing(count: str, scale: float) -> None:
+    """T1: which item a user touches in the second of two periods depends on the first answer; enumerated, and attained."""
+    mechanism = of(count, None, periods=2, scale=scale, delta=None, users=dps.HorizonClip(exponent=0.0, cells=2))
+    table, factors = mechanism.users.weights() / UNIT, [*mechanism.strategy.measured / UNIT, 0.0]
+    edges = np.array([-math.inf, *np.linspace(-3 * scale, 3 * scale + 1, 49), math.inf])
+    laws: dict[bool, Any] = {True: [], False: []}
+    for there, law in laws.items():
+        first, second = (weight if there else 0.0 for weight in (table[0, 1], table[1, 1]))
+        for place, chance in enumerate(_pieces(edges, first, scale)):
+            other = place % 2 == 0  # what the adversary does next depends on what was seen
+            old = _pieces(edges, factors[1] * first + (0.0 if other or count == "running" else second), scale)
+            new = _pieces(edges, second if other or count == "running" else 0.0, scale)
+            law.append(chance * np.outer(old, new))
+    with_user, without = np.array(laws[True]).ravel(), np.array(laws[False]).ravel()
+    for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0):
+        assert _apart(with_user, without, epsilon) <= mechanism.curve.delta(epsilon) + 1e-12
+    if count == "period":
+        assert _apart(with_user, without, 0.2) > acc.GaussianDP(mu=0.95 * mechanism.strategy.norm / scale).delta(0.2)
+
+
+@pytest.mark.parametrize("scale", [0.7, 1.5])
+@pytest.mark.parametrize("others", [(0, 0), (0, 1), (1, 1)], ids=["lone", "lone, then shared", "shared"])
+def test_one_item_of_an_unknown_domain(scale: float, others: tuple[int, int]) -> None:
+    """T4: the law of (when discovered, what was shown) of one item of two periods, enumerated; delta is nearly attained."""
+    delta = 0.05
+    mechanism = of("running", None, periods=2, scale=scale, delta=delta, users=ONE_CELL)
+    factors, estimator = mechanism.strategy.measured / UNIT, mechanism.strategy.estimator
+    fine = np.linspace(-9 * scale, 9 * scale + 3, 1501)
+    middle = (fine[1:] + fine[:-1]) / 2
+    laws = []
+    for user in (1.0, 0.0):
+        increments = (user + others[0], float(others[1]))
+        exists = [increments[0] > 0, sum(increments) > 0]
+        first = _pieces(fine, increments[0], scale)
+        second = _pieces(fine, factors[1] * increments[0] + increments[1], scale)
+        early = (middle > mechanism.thresholds[0]) & exists[0]
+        total = estimator[0] * middle[None, :] + estimator[1] * middle[:, None]
+        late = (total > mechanism.thresholds[1]) & exists[1] & ~early[:, None]
+        joint = np.outer(first, second)
+        coarse = np.arange(len(middle)) // 50
+        shown = np.zeros((3, 31, 31))
+        for place, mask in enumerate((np.broadcast_to(early[:, None], joint.shape), late)):
+            np.add.at(shown[place], (coarse[:, None], coarse[None, :]), joint * mask)
+        shown[2, 0, 0] = joint.sum() - shown.sum()
+        laws.append(shown.ravel())
+    for epsilon in (0.0, 0.5, 1.0, 3.0):
+        assert _apart(laws[0], laws[1], epsilon) <= mechanism.curve.delta(epsilon) + 1e-9
+    if others == (0, 0):
+        assert _apart(laws[0], laws[1], 30.0) > 0.7 * delta
+
+
+# What is measured
+
+
+@pytest.mark.parametrize("weight", [0, 3 * UNIT // 7, 2**45])
+def test_measurements_are_the_exact_gaussian_on_the_grid(weight: int) -> None:
+    """T1: C x plus sigma Z, rounded to the public grid, whatever the size of the count: no deviation that is 1 % too small."""
+    mechanism = of("running", None, scale=5.0)
+    increments = [Increment(1, np.arange(40_000), np.full(40_000, weight))]
+    true = true_measurements(mechanism, 2, 40_000, increments)
+    grid = public_grid(5.0)
+    exact = weight * 2.0**-21
+    noise = (measure(mechanism, true, sampler(np.random.default_rng(7))) - exact / grid) * (grid / 5.0)
+    assert abs(noise.mean()) < 5 / math.sqrt(40_000)
+    assert abs(noise.std() - 1) < 5 / math.sqrt(80_000)
+
+
+def test_measurements_do_not_overflow() -> None:
+    """T5: a count of 2^40 users is measured exactly; one limb of 64 bits would wrap at 2^23."""
+    mechanism = of("running", None, scale=1.0)
+    weights = np.array([2**60, 2**60 - 1])
+    whole, rest = true_measurements(mechanism, 2, 2, [Increment(1, np.arange(2), weights)])
+    steps = int(public_grid(1.0) * 2**40)
+    factor = int(mechanism.strategy.measured[1])
+    assert [int(w) * steps + int(r) for w, r in zip(whole, rest, strict=True)] == [factor * int(weight) for weight in weights]
+
+
+def test_estimates_say_how_far_floats_may_be_off() -> None:
+    """T4: the estimate of large counts differs from the exact sum by less than the error that it states."""
+    from fractions import Fraction
+
+    from dpselect.continual.measurements import Block
+
+    mechanism, rng = of("running", None, periods=40), np.random.default_rng(3)
+    blocks = [Block(t, 0, rng.integers(-(2**50), 2**50, 5)) for t in range(1, 41)]
+    seen, off = estimates(mechanism, 40, 5, blocks)
+    for item in range(5):
+        terms = [Fraction(float(mechanism.strategy.estimator[40 - one.period])) * int(one.values[item]) for one in blocks]
+        exact = sum(terms) * Fraction(public_grid(1.0))
+        assert abs(Fraction(float(seen[item])) - exact) <= Fraction(float(off[item]))
+
+
+# What the state does
+
+
+def closed(mechanism: dps.ContinualTopK, periods: list[list[tuple[int, int]]], seed: int = 0) -> states.State:
+    """A state after these periods of (user, item) events."""
+    state, source = states.in_memory(mechanism), sampler(np.random.default_rng(seed))
+    for period, events in enumerate(periods, start=1):
+        new = np.array(events, dtype=np.int64).reshape(-1, 2)
+        state._connection.register("events", {"u": new[:, 0], "i": new[:, 1]})
+        close(state, period, ["events"], KINDS, source)
+    return state
+
+
+@pytest.mark.parametrize(("count", "window"), COUNTS)
+def test_spent_users_create_no_items(count: str, window: int | None) -> None:
+    """T4: an item exists by weight, not by event: what a user touches after its last cell is tested by nobody."""
+    state = closed(of(count, window, users=dps.HorizonClip(cells=2)), [[(1, 1), (1, 2)], [(1, 3)], [(1, 4), (2, 5)]])
+    assert state.number_of_items() == 3
+
+
+def test_one_clock_of_noise() -> None:
+    """T4: an item that appears late has a row of noise for every earlier period, kept once drawn."""
+    state = closed(of("running", None), [[(1, 1)], [(1, 2), (2, 1)], [(3, 3)]])
+    rows = {(one.period, item) for one in state.measured() for item in range(one.first, one.first + len(one.values))}
+    assert rows == set(itertools.product((1, 2, 3), (0, 1, 2)))
+    drawn = {one.period: one for one in state.measured() if one.first == 1}
+    again = {one.period: one for one in state.measured() if one.first == 1}
+    assert all((drawn[period].values == again[period].values).all() for period in drawn)
+
+
+def test_existing_items_are_tested_in_every_period() -> None:
+    """T4: an item that many have is discovered in a later period in which nobody touches it, and stays discovered."""
+    mechanism = of("running", None, periods=30, scale=8.0, delta=0.01, k=3)
+    crowd = [(user, 1) for user in range(45)]
+    found = [closed(mechanism, [crowd, *[[(1000, 2)]] * 4], seed).closed() for seed in range(4)]
+    first = [next((one.period for one in run if one.selection.labels), None) for run in found]
+    assert any(period is not None and period > 1 for period in first)
+    for run, period in zip(found, first, strict=True):
+        assert period is None or all(1 in (one.selection.labels or ()) for one in run[period - 1 :])
+
+
+def test_per_period_a_discovered_item_is_measured_untouched() -> None:
+    """T4: an item once discovered has a noisy score in every later period: its absence would tell that nobody touched it."""
+    mechanism = of("period", None, scale=1.0, delta=0.01, k=3)
+    state = closed(mechanism, [[(user, 1) for user in range(200)], [], [(7, 2)], []])
+    assert [one.selection.labels for one in state.closed()] == [(1,)] * 4
+
+
+def test_a_pair_counts_once_and_in_windows_again_after_them() -> None:
+    """T2: the same event in every period adds to a running count once, and to windows of two in every second period."""
+    each = [(period, 1, 1) for period in range(1, 5)]
+    weights = {
+        (count, window): [int(one.weights.sum() > 0) for one in taken(of(count, window), each)[1]] for count, window in COUNTS
+    }
+    assert weights == {
+        ("period", None): [1] * 4,
+        ("running", None): [1, 0, 0, 0],
+        ("window", 2): [1, 0, 1, 0],
+        ("window", 3): [1, 0, 0, 1],
+    }
