@@ -15,7 +15,19 @@ from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
 from accounting.arguments import checked_integer
-from accounting.curves import ZCDP, Composed, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, SampledGaussianDP, zero
+from accounting.curves import (
+    ZCDP,
+    ApproxDP,
+    BoundedRange,
+    Composed,
+    Curve,
+    GaussianDP,
+    LaplaceDP,
+    PureDP,
+    RenyiTable,
+    SampledGaussianDP,
+    zero,
+)
 from accounting.curves.profile_table import ProfileTable
 from accounting.curves.repeat_and_select import PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
@@ -31,10 +43,11 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
 
     Args:
         event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, compositions of them, and Poisson samples, which
-            are taken to be kept secret, as dp-accounting takes them; the best of a random number of runs of one of these.
+            are taken to be kept secret, as dp-accounting takes them; the best of a random number of runs of one of these. Where
+            the installed version has them: DiscreteGaussian, EpsilonDelta, ExponentialMechanism, PermuteAndFlip.
         relation: the neighbouring relation, to be stated: events carry none, dp-accounting assumes add_remove. Noise is
             relative to the norm of one user's contribution, so replacing it costs twice as much; randomised response exists under
-            replace_one only.
+            replace_one only. An epsilon that an event states is that of the relation stated here.
 
     Raises:
         InvalidArgument: no relation is stated.
@@ -46,7 +59,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
             "an event does not say which relation its price is for: pass relation='add_remove', which dp-accounting assumes, or "
             "'replace_one', under which the same noise costs more"
         )
-    read = _READERS.get(type(event))
+    read = _READERS.get(type(event)) or _later_reader(event)
     if read is None:
         name = type(event).__name__
         raise NoEquivalent(f"{name} has no curve: {_REFUSED.get(name, 'it is no event of dp-accounting that is known here')}")
@@ -57,7 +70,8 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more privacy loss. Theorem G6.
 
     Args:
-        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, SampledGaussianDP, RepeatAndSelectDP, the identity, and compositions.
+        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, SampledGaussianDP, RepeatAndSelectDP, the identity, and compositions; where
+            the installed version has events for them, BoundedRange and ApproxDP.
         relation: the neighbouring relation that the event will be read under, add_remove if None.
 
     Raises:
@@ -66,6 +80,8 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     if not isinstance(curve, Curve):
         raise InvalidArgument(f"to_dp_event takes a Curve, not {type(curve).__name__}: pass mechanism.curve")
     write = _WRITERS.get(type(curve))
+    if write is None and (event := _later_event(curve)) is not None:
+        return event
     if write is None:
         raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {_instead(curve)}")
     return write(curve, same_relation(None, relation) or _RELATION)
@@ -87,6 +103,16 @@ def _zcdp(event: dp_event.ZCDpEvent, _: Relation) -> Curve:
     if event.xi == 0:
         return ZCDP(rho=event.rho)
     return RenyiTable(orders=_ORDERS, values=[up(event.xi + event.rho * order) for order in _ORDERS])
+
+
+def _epsilon_delta(event: Any) -> Curve:
+    return ApproxDP(epsilon=event.epsilon, delta=event.delta) if event.delta else PureDP(epsilon=event.epsilon)
+
+
+def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
+    """Integer vectors: zCDP of half the squared shift over sigma, in any dimension."""
+    shift = _shift(event.sigma / event.sensitivity if event.sensitivity > 0 else math.nan, relation)
+    return ZCDP(rho=up(shift * shift / 2 * _OUTWARD))
 
 
 def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
@@ -191,6 +217,32 @@ _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
     ZCDP: lambda curve, _: dp_event.ZCDpEvent(curve.rho0) if curve.rho0 > 0 else dp_event.NoOpDpEvent(),
     Composed: _from_composed,
 }
+
+# What later versions of dp-accounting added, by name: the installed one may not have it.
+_LATER_READERS: dict[str, Callable[[Any, Relation], Curve]] = {
+    "EpsilonDeltaDpEvent": lambda event, _: _epsilon_delta(event),
+    "ExponentialMechanismDpEvent": lambda event, _: BoundedRange(epsilon=event.epsilon),
+    "PermuteAndFlipDpEvent": lambda event, _: LaplaceDP(epsilon=event.epsilon),
+    "DiscreteGaussianDpEvent": lambda event, relation: _discrete_gaussian(event, relation),
+}
+_LATER_WRITERS: dict[type[Curve], tuple[str, Callable[[Any, Any], dp_event.DpEvent]]] = {
+    ApproxDP: ("EpsilonDeltaDpEvent", lambda event, curve: event(curve.epsilon0, curve.failure)),
+    BoundedRange: ("ExponentialMechanismDpEvent", lambda event, curve: event(curve.epsilon0)),
+}
+
+
+def _later_reader(event: object) -> Callable[[Any, Relation], Curve] | None:
+    """How an event of this class, not of another of its name, is read."""
+    name = type(event).__name__
+    return _LATER_READERS.get(name) if getattr(dp_event, name, None) is type(event) else None
+
+
+def _later_event(curve: Curve) -> dp_event.DpEvent | None:
+    """The event of a curve that only later versions have one for; None where this one has none."""
+    name, write = _LATER_WRITERS.get(type(curve), ("", None))
+    event = getattr(dp_event, name, None)
+    return None if write is None or event is None else write(event, curve)
+
 
 _REFUSED: dict[str, str] = {
     "NonPrivateDpEvent": "it states that nothing is guaranteed. Leave it out only if it touches no private data",

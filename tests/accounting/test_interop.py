@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import attr
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
@@ -321,3 +323,64 @@ def test_a_curve_knows_its_event() -> None:
     """`curve.to_dp_event()` is the function of the same name."""
     curve = 3 * LaplaceDP(epsilon=0.1)
     assert curve.to_dp_event() == to_dp_event(curve)
+
+
+LATER: dict[str, tuple[str, ...]] = {
+    "EpsilonDeltaDpEvent": ("epsilon", "delta"),
+    "ExponentialMechanismDpEvent": ("epsilon",),
+    "PermuteAndFlipDpEvent": ("epsilon",),
+    "DiscreteGaussianDpEvent": ("sigma", "sensitivity"),
+}
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The events of later versions: the installed ones, or classes with their names and fields where it has none."""
+    for name, fields in LATER.items():
+        if not hasattr(dp_event, name):
+            made = attr.make_class(name, list(fields), bases=(dp_event.DpEvent,), frozen=True)
+            monkeypatch.setattr(dp_event, name, made, raising=False)
+    return {name: getattr(dp_event, name) for name in LATER}
+
+
+def test_events_of_later_versions_are_read_and_written(later: dict[str, Any]) -> None:
+    """Each to its curve; those that a curve means exactly come back, in compositions too."""
+    both = ("add_remove", "replace_one")
+    for relation in both:
+        assert from_dp_event(later["EpsilonDeltaDpEvent"](0.5, 1e-6), relation) == ApproxDP(epsilon=0.5, delta=1e-6)
+        assert from_dp_event(later["EpsilonDeltaDpEvent"](0.5, 0.0), relation) == PureDP(epsilon=0.5)
+        assert from_dp_event(later["ExponentialMechanismDpEvent"](0.5), relation) == BoundedRange(epsilon=0.5)
+        assert from_dp_event(later["PermuteAndFlipDpEvent"](0.5), relation) == LaplaceDP(epsilon=0.5)
+        curve = 3 * BoundedRange(epsilon=0.1) + ApproxDP(epsilon=0.5, delta=1e-6)
+        assert from_dp_event(curve.to_dp_event(relation), relation) == curve
+    for event in (later["EpsilonDeltaDpEvent"](math.inf, 0.0), later["EpsilonDeltaDpEvent"](1.0, 1.0)):
+        with pytest.raises(InvalidCurve):
+            from_dp_event(event, "add_remove")
+
+
+@pytest.mark.parametrize(("sigma", "sensitivity"), [(1.0, 1), (3.0, 1), (2.5, 4), (0.4, 1)])
+def test_a_discrete_gaussian_is_zcdp_as_its_exact_law_says(later: dict[str, Any], sigma: float, sensitivity: int) -> None:
+    """At every order the exact divergence of the two laws is below, and near for noise of some width."""
+    noise = np.arange(-600, 601)
+    for relation, moves in (("add_remove", 1), ("replace_one", 2)):
+        curve = from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity), relation)  # type: ignore[arg-type]
+        assert curve.rho == pytest.approx((moves * sensitivity / sigma) ** 2 / 2, rel=1e-9)
+        log_p, log_q = -(noise**2) / (2 * sigma**2), -((noise - moves * sensitivity) ** 2) / (2 * sigma**2)
+        total = np.exp(log_p).sum()
+        for order in (1.5, 2.0, 8.0):
+            exact = math.log(np.exp(order * log_p - (order - 1) * log_q).sum() / total) / (order - 1)
+            assert exact <= float(curve.rdp(order)) * (1 + 1e-12)
+            assert sigma < 1 or order not in (2.0, 8.0) or exact >= 0.999 * float(curve.rdp(order))
+    for wrong in ((0.0, 1), (1.0, 0), (math.nan, 1), (1.0, -2)):
+        with pytest.raises(InvalidCurve):
+            from_dp_event(later["DiscreteGaussianDpEvent"](*wrong), "add_remove")
+
+
+def test_events_of_later_versions_are_refused_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class of somebody else with the name of an event is none; a curve without one says so."""
+    for name in LATER:
+        monkeypatch.delattr(dp_event, name, raising=False)
+        with pytest.raises(NoEquivalent, match="known here"):
+            from_dp_event(attr.make_class(name, ["epsilon"], frozen=True)(1.0), "add_remove")
+    with pytest.raises(NoEquivalent, match="BoundedRange has no DpEvent"):
+        BoundedRange(epsilon=1.0).to_dp_event()
