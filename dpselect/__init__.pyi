@@ -8,6 +8,8 @@ from . import planning as planning
 from . import ranking as ranking
 from . import sampling as sampling
 from . import verify as verify
+from .answers.answer import Answer as Answer
+from .answers.topk import topk as topk
 from .choose.calibration import calibrated as calibrated
 from .choose.calibration import fitted as fitted
 from .choose.counts import Interval as Interval

@@ -3,6 +3,11 @@
 from accounting import AccountingError
 
 
+def printable(text: object) -> str:
+    """`text` without anything that a terminal would obey: control characters and their like are shown by their code."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
+
+
 class Note(str):
     """What is added to the message of an exception that passes by, by `add_note`: public, unlike notes of anybody else."""
 

@@ -6,16 +6,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any, final
 from uuid import uuid4
 
 import accounting as acc
 import dpselect as dps
 from dpselect import events
+from dpselect.answers.promise import Promise, promise, promise_in_words
 from dpselect.answers.question import Payment, Question, choose
+from dpselect.choose.counts import interval
 from dpselect.choose.defaults import Choice
 from dpselect.choose.second_look import SecondLook
-from dpselect.errors import InvalidRequest, Note
+from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.doors.formats import STANDARD_INPUT, spooled
 from dpselect.events.doors.paths import temporary_folder
@@ -26,6 +29,9 @@ from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Sensitivity
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
+
+
+_LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
 
 
 @final
@@ -40,7 +46,7 @@ class Charge:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Answer:
     """A release with everything that is public about it.
 
@@ -64,6 +70,76 @@ class Answer:
     def mechanism(self) -> Mechanism:
         """What drew the answer."""
         return self.choice.mechanism
+
+    @property
+    def items(self) -> tuple[Label, ...]:
+        """What was released, the best first where `selection.ordered`; of many groups those of each after the other."""
+        return self.selection.labels or ()
+
+    @property
+    def values(self) -> tuple[float, ...] | None:
+        """The noisy scores of the items, score units; None where none is released. They need not fall with the rank."""
+        return self.selection.values
+
+    @property
+    def unit(self) -> str | None:
+        """What the values are in, users or the column that was summed up; None where they are shares of users, cut by a clip."""
+        if self.question.reading.value is not None:
+            return str(self.question.reading.value)
+        return "users" if self.choice.clip is None else None
+
+    @property
+    def guarantee(self) -> Promise:
+        """What the release promises, at the deltas that its budget gives reason to look at."""
+        return promise(self.mechanism, self.question.release.budget)
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table of one row per item: see `Selection.to_arrow`, with intervals around noisy values."""
+        return self.selection.to_arrow(self._margin())
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas DataFrame."""
+        return self.selection.to_pandas(self._margin())
+
+    def lines(self) -> list[str]:
+        """What is promised and what it cost, in words, and what to beware of."""
+        return [promise_in_words(self.guarantee), *cautions(self.question), *([] if self.left is None else [self.left])]
+
+    def __repr__(self) -> str:
+        held = self.selection.columns()
+        columns = [held["rank"]] * self.selection.ordered + [held[name] for name in ("group", "item") if name in held]
+        columns += [tuple(f"{value:,.6g} {self.unit}" for value in self.values)] if self.unit and self.values else []
+        shown = ["  " + "  ".join(map(str, row)) for row in zip(*columns, strict=True)]
+        missing = "" if self.selection.complete else f" ({self.selection.reason})"
+        start = f"Answer: {len(shown)} of the top {self.question.release.k}, by {type(self.mechanism).__name__}{missing}"
+        return "\n".join(map(printable, [start, *shown, *self.lines()]))
+
+    def _repr_html_(self) -> str:
+        held = self.selection.columns(self._margin())
+        hidden = () if self.unit else ("value", "low", "high")
+        columns = {name: cells for name, cells in held.items() if name not in hidden and any(cell is not None for cell in cells)}
+        head = "".join(f"<th>{escape(f'{name} ({self.unit})' if name == 'value' else name)}</th>" for name in columns)
+        cells = ("".join(f"<td>{escape(printable(cell))}</td>" for cell in row) for row in zip(*columns.values(), strict=True))
+        rows = "".join(f"<tr>{row}</tr>" for row in cells)
+        below = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
+
+    def _margin(self) -> float | None:
+        around = interval(self.mechanism)
+        return None if around is None or self.values is None else around.half_width
+
+
+def cautions(question: Question) -> list[str]:
+    """What to beware of in a question: by public numbers alone, whatever was read."""
+    budget, said = question.release.budget, list[str]()
+    if budget.epsilon is not None and budget.epsilon > _LARGE_EPSILON:
+        said.append(f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above {_LARGE_EPSILON:g} is not")
+    if budget.delta > _LARGE_DELTA:
+        said.append(
+            f"delta {budget.delta:g} lets one user in {1 / budget.delta:,.0f} be shown whole: choose far less than 1 / users, "
+            "for example 1e-6"
+        )
+    return said
 
 
 def answer(

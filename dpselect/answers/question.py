@@ -220,6 +220,11 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
     clip, limit = _clip(reading), reading.max_items_per_user
     if release.planned is not None:
         return _planned(question, release.planned)
+    if release.domain is None and release.budget.delta == 0 and release.mechanism is None:
+        raise InvalidRequest(
+            "delta= is missing: without a public list of items (domain=) it is needed; choose far less than 1 / users, for "
+            "example 1e-6"
+        )
     request = TopKRequest(
         k=release.k,
         sensitivity=Sensitivity.of_counts(question.relation, limit),

@@ -14,7 +14,7 @@ import accounting as acc
 import dpselect
 from accounting import Budget, OutputError
 from accounting.files import PRIVATE, new_file, read_text
-from dpselect.answers.answer import Answer, Charge, charge_of
+from dpselect.answers.answer import Answer, Charge, cautions, charge_of
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
 from dpselect.answers.question import Payment, Question
 from dpselect.choose.counts import interval
@@ -64,6 +64,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "dpselect": dpselect.__version__,
         "question": question.as_data(),
         "selection": _selection(answer.selection),
+        **({} if answer.selection.values is None else {"unit": answer.unit or "shares of users, cut by the clip"}),
         "intervals": None if (around := interval(mechanism)) is None else asdict(around),
         "guarantee": _guarantee(promise(mechanism, release.budget), release.budget),
         "planned_releases": None if release.planned is None and release.releases == 1 else release.releases,
@@ -81,7 +82,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
             "salt": answer.salt,
         },
         "ledger": None if answer.charge is None else asdict(answer.charge),
-        "notes": [note for note in (left_out(question), on_record(question), answer.left) if note],
+        "notes": [note for note in (left_out(question), on_record(question), *cautions(question), answer.left) if note],
     }
 
 

@@ -18,7 +18,7 @@ from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from accounting.registry import kind_of
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
-from dpselect.cli.guard import printable
+from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.traits import INSTEAD

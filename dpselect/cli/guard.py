@@ -22,7 +22,7 @@ from accounting import (
     OutputRefused,
     RelationMismatch,
 )
-from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, Note
+from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, Note, printable
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -47,11 +47,6 @@ _ASKED_WRONGLY = (
     OutputRefused,
     RelationMismatch,
 )
-
-
-def printable(text: object) -> str:
-    """`text` without anything that a terminal would obey: control characters and their like are shown by their code."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
 
 
 class Terminated(KeyboardInterrupt):

@@ -20,8 +20,8 @@ from dpselect.answers.promise import promise, promise_in_words, relation_in_word
 from dpselect.answers.question import UNASKED, Payment
 from dpselect.answers.record import RECORDED, UNRECORDED, recorded, rescued, write_private
 from dpselect.cli import options, out
-from dpselect.cli.guard import printable
 from dpselect.cli.topk.request import payment_of
+from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.events.reading import Reading
 from dpselect.events.values import Rule

@@ -469,6 +469,30 @@ EDITS = [
         f"{KILLED}/test_tamper.py::test_edited_sums_are_found",
     ),
     Edit(
+        "dpselect/cli/out.py",
+        "target = console or Console(stderr=True)",
+        "target = console or Console()",
+        "tests/dpselect/cli/test_progress.py::test_a_bar_is_drawn_on_stderr",
+    ),
+    Edit(
+        "dpselect/answers/record.py",
+        'if receipt.state == "released":',
+        'if receipt.state == "void":',
+        "tests/dpselect/cli/topk/test_delivery.py::test_an_edited_answer_is_found_out",
+    ),
+    Edit(
+        "dpselect/session.py",
+        "whole and (given is None or (given.monotone and given.linf == 1))",
+        "True",
+        "tests/dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one",
+    ),
+    Edit(
+        "dpselect/choose/request.py",
+        "part = min(part, 1 / times)",
+        "part = part * 105 / 100",
+        "tests/laws/test_ledger_shares.py::test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure",
+    ),
+    Edit(
         "dpselect/answers/record.py",
         "if held == asked:",
         "if True:",

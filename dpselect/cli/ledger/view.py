@@ -17,7 +17,7 @@ from accounting.budget.remaining import equivalent
 from accounting.ledger import Entry, Heads, Ledger, Quota, Standing, Total, Trust, Verification
 from accounting.page.spent import failure_up, main_up, percent_up, shares
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
-from dpselect.cli.guard import printable
+from dpselect.errors import printable
 
 FULLEST = 5  # accounts of a quota that are listed
 

@@ -22,9 +22,9 @@ from accounting.budget.remaining import left_in_words
 from dpselect import InvalidRequest
 from dpselect.answers.promise import finite, rounded_up
 from dpselect.cli import options, out
-from dpselect.cli.guard import FAILED, Terminated, printable
+from dpselect.cli.guard import FAILED, Terminated
 from dpselect.cli.pate.request import Kind, PateAnswer, PateRequest, labelled
-from dpselect.errors import Note
+from dpselect.errors import Note, printable
 from dpselect.pate.ballots.ballots import Ballots, Missing
 from dpselect.pate.labelling import ProgressCallback, Spool
 from dpselect.pate.outlook import Outlook

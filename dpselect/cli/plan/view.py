@@ -17,8 +17,8 @@ from rich.text import Text
 import dpselect
 from accounting import MissingExtra, OutputError, OutputRefused
 from dpselect.cli import out
-from dpselect.cli.guard import printable
 from dpselect.cli.plan.request import PlanQuestion
+from dpselect.errors import printable
 from dpselect.planning import Estimate, PlannedMechanism, ReleasePlan
 from dpselect.planning.explore import Chart
 from dpselect.planning.phrases import amount, noise_in_words, question_in_words, recommendation_in_words, releases_in_words, share

@@ -11,16 +11,17 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from accounting import Budget
-from dpselect.answers.answer import Answer
+from dpselect.answers.answer import Answer, cautions
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up, route_in_words
 from dpselect.answers.question import Question
 from dpselect.answers.record import left_out, on_record
 from dpselect.choose.counts import Interval, interval, without_counts
 from dpselect.cli import out
-from dpselect.cli.guard import printable
+from dpselect.errors import printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Label, Selection
 
+_ALL = 0.98  # of the stated budget: a release that costs less has more noise than that asks for
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
 
 
@@ -31,7 +32,7 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     return Group(
         out.heading(f"{_title(question)}, by {_measure(question)}"),
         Text(),
-        _items(selection, notes, interval(answer.mechanism), whole=answer.choice.clip is None and question.reading.value is None),
+        _items(answer, notes, _interval(answer)),
         Text(),
         Text(outcome(selection)),
         Text(),
@@ -41,6 +42,8 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
         out.heading("How it was made"),
         out.facts(_means(answer)),
         Text(),
+        *(Text.assemble(("Warning: ", "bold yellow"), words) for words in cautions(question)),
+        *([] if answer.left is None else [Text.assemble(("Budget: ", "bold"), answer.left)]),
         Text.assemble(("Warning: " if question.payment is None else "Note: ", "bold yellow"), on_record(question)),
     )
 
@@ -63,17 +66,24 @@ def budget_in_words(budget: Budget, releases: int = 1) -> str:
     return f"{main}{delta}, for {share}"
 
 
-def _items(selection: Selection, notes: Mapping[Label, str] | None, around: Interval | None, *, whole: bool) -> RenderableType:
+def _interval(answer: Answer) -> Interval | None:
+    """The interval around each value that is shown: shares of users, which a clip leaves, are not."""
+    return interval(answer.mechanism) if answer.unit is not None and answer.selection.values is not None else None
+
+
+def _items(answer: Answer, notes: Mapping[Label, str] | None, around: Interval | None) -> RenderableType:
+    selection, unit = answer.selection, answer.unit
+    whole = answer.question.reading.value is None
     labels = selection.labels if selection.labels is not None else selection.indices
     if not labels:
         return Text("  (no item was released)")
     number = Column(justify="right", no_wrap=True)
     columns = [number, Column(overflow="fold"), number.copy(), number.copy(), Column()]
     table = Table.grid(*([] if selection.groups is None else [Column(overflow="fold")]), *columns, padding=(0, 2))
-    values = selection.values
+    values = selection.values if unit is not None else None
     heads = ["rank" if selection.ordered else "", "item", "", "", ""]
     if values is not None:
-        heads[2] = "users (noisy)" if whole else "noisy value"
+        heads[2] = "users (noisy)" if whole else f"noisy sum of {_column(unit)}"
         heads[3] = "" if around is None else f"{100 * around.confidence:g} % interval"
     table.add_row(*(Text(word, style="bold") for word in ([] if selection.groups is None else ["group"]) + heads))
     for place, (label, rank) in enumerate(zip(labels, selection.columns()["rank"], strict=True)):
@@ -173,12 +183,25 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     if answer.salt is not None:
         bound = f"at most {_bounds(answer)} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"
+    if (priced := more_noise(answer)) is not None:
+        yield "more noise", priced
     if answer.choice.clip is not None:
         norm = "a Euclidean" if answer.choice.norm == "l2" else "an l1"
         size = f"{norm} norm of at most {answer.choice.clip:g}"
-        yield "clipped", f"each user's counts scaled to {size}; values are sums of these shares"
-    if (around := interval(mechanism)) is not None:
+        yield "clipped", f"each user's counts scaled to {size}"
+    if (around := _interval(answer)) is not None:
         yield "intervals", f"{around.half_width:.6g} either way; {around.words()}"
+        yield "order", "noisy values need not fall with the rank, which other noise may have decided"
+
+
+def more_noise(answer: Answer) -> str | None:
+    """That the ledger's share, not the stated budget, decided on the noise, where it did."""
+    release = answer.question.release
+    if answer.charge is None or release.planned is not None or release.releases > 1:
+        return None
+    if release.budget.cost(answer.mechanism.curve) >= _ALL * release.budget.limit:
+        return None
+    return "than the stated budget alone asks for: the release takes no more of the dataset's budget than the part it states"
 
 
 def _bounds(answer: Answer) -> str:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpselect import events
-from dpselect.cli.guard import printable
 from dpselect.cli.topk import view
-from dpselect.errors import EventLogError
+from dpselect.errors import EventLogError, printable
 
 GOOD = ("--k", "1", "--epsilon", "1", "--delta", "1e-6")
 

@@ -44,3 +44,21 @@ def test_the_reader_drives_the_bar(ask: Any, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(topk, "answer", watched)
     ask("--k", 1, "--epsilon", 1, "--delta", "1e-6", "--buckets", 5)
     assert calls == [(done, 6) for done in range(7)]
+
+
+def test_a_bar_is_drawn_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output is the answer's: on a terminal, too, nothing of a bar is written there."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown, answered = Terminal(), Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setattr("sys.stdout", answered)
+    monkeypatch.setenv("TERM", "xterm")
+    with reading() as callback:
+        assert callback is not None
+        callback(1, 2)
+    assert answered.getvalue() == ""
+    assert "reading the log" in shown.getvalue()

@@ -1,0 +1,109 @@
+"""`dpselect.topk`: the command's door, in Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from dpselect.cli import app
+
+# 'a' has 900 users, 'b' 600, 'c' 300: at epsilon 100 the order is wrong with a chance below e^-300.
+LOG = pd.DataFrame([(f"u{user}", item) for item, users in (("a", 900), ("b", 600), ("c", 300)) for user in range(users)])
+LOG.columns = pd.Index(["who", "where"])
+ASK: dict[str, Any] = {"user": "who", "item": "where", "k": 2}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A ledger with a dataset "log"."""
+    made = f"sqlite:///{tmp_path}/l.db"
+    with acc.Ledger.open(made) as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=400.0, delta=1e-3), "add_remove")
+    return made
+
+
+def test_an_answer_has_items_values_and_a_guarantee() -> None:
+    """Items in order, no values unless asked for, the guarantee within the budget; a repr and HTML that show them."""
+    plain = dps.topk(LOG, **ASK, epsilon=100.0, delta=1e-6)
+    assert (plain.items, plain.values, plain.charge) == (("a", "b"), None, None)
+    assert plain.guarantee.points[0].epsilon is not None
+    assert plain.guarantee.points[0].epsilon <= 100.0
+    counted = dps.topk(LOG, **ASK, epsilon=100.0, domain=["a", "b", "c"], with_counts=True)
+    assert counted.values == pytest.approx((900, 600), abs=40)  # Laplace noise of scale 1 at most: beyond with e^-40
+    assert "users" in repr(counted)
+    assert "<td>a</td>" in counted._repr_html_()
+    assert list(counted.to_pandas()["item"]) == ["a", "b"]
+    assert counted.to_arrow().num_rows == 2
+
+
+def test_a_repr_is_escaped() -> None:
+    """An item's name is text: neither a terminal nor a notebook obeys it."""
+    hostile = LOG.replace({"a": "<b>\x1b[31m"})
+    shown = dps.topk(hostile, **ASK, epsilon=100.0, delta=1e-6)
+    assert "<b>" not in shown._repr_html_()
+    assert "\x1b" not in repr(shown)
+
+
+def test_python_and_the_command_give_the_same_answer_under_one_key(url: str, tmp_path: Path) -> None:
+    """What one has drawn and kept the other gives back, for the same question; nothing is charged twice."""
+    log, kept = tmp_path / "log.csv", tmp_path / "answer.json"
+    LOG.to_csv(log, index=False)
+    words = ["topk", str(log), "--user", "who", "--item", "where", "--k", "2", "--epsilon", "1", "--delta", "1e-6", "--key", "K"]
+    done = CliRunner().invoke(app, [*words, "--ledger", url, "--dataset", "log", "--output", str(kept), "--json"])
+    assert done.exit_code == 0, done.stderr
+    paid: dict[str, Any] = {"ledger": url, "dataset": "log", "key": "K", "output": kept}
+    again = dps.topk(str(log), **ASK, epsilon=1.0, delta=1e-6, **paid)
+    told = json.loads(done.stdout)
+    assert list(again.items) == told["selection"]["labels"]
+    assert json.loads(again.mechanism.to_json()) == told["mechanism"]
+    with pytest.raises(acc.ledger.KeyConflict, match="budget"):
+        dps.topk(str(log), **ASK, epsilon=2.0, delta=1e-6, **paid)
+    with acc.Ledger.open(url) as ledger:
+        assert [entry.action for entry in ledger.entries("log")] == ["charge", "release"]
+
+
+def test_the_command_shows_what_python_has_kept(url: str, tmp_path: Path) -> None:
+    """The other way round: the answer of a call is what the command prints under its key."""
+    log, kept = tmp_path / "log.csv", tmp_path / "answer.json"
+    LOG.to_csv(log, index=False)
+    made = dps.topk(str(log), **ASK, epsilon=1.0, delta=1e-6, ledger=url, dataset="log", key="K", output=kept)
+    words = ["topk", str(log), "--user", "who", "--item", "where", "--k", "2", "--epsilon", "1", "--delta", "1e-6", "--key", "K"]
+    shown = CliRunner().invoke(app, [*words, "--ledger", url, "--dataset", "log", "--output", str(kept)])
+    assert shown.exit_code == 0, shown.stderr
+    assert json.loads(shown.stdout)["selection"]["labels"] == list(made.items)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        ({"epsilon": None}, acc.InvalidBudget, "epsilon= is missing"),
+        ({"colour": "red"}, dps.EventLogError, "colour"),
+        ({"within": ["a"]}, dps.InvalidRequest, "domain="),
+        ({"clip_norm": "l1"}, dps.InvalidRequest, "clip_norm="),
+        ({"clip": (1.0, 2.0), "max_items_per_user": 5}, dps.InvalidRequest, "one clip="),
+        ({"ledger": "sqlite:///x.db"}, dps.InvalidRequest, "dataset="),
+        ({"period": "2024-01"}, dps.InvalidRequest, "ledger="),
+        ({"output": "answer.txt"}, dps.InvalidRequest, ".json"),
+        ({"delta": 0.0}, dps.InvalidRequest, "delta= is missing"),
+        ({"k": 0}, dps.InvalidRequest, "k"),
+    ],
+)
+def test_what_is_wrong_is_said(changed: dict[str, Any], error: type[Exception], words: str) -> None:
+    """Every keyword is read or refused: what is not known raises, a contribution bound too."""
+    with pytest.raises(error, match=words):
+        dps.topk(LOG, **{**ASK, "epsilon": 1.0, "delta": 1e-6, **changed})
+
+
+def test_a_large_epsilon_and_a_large_delta_are_warned_of() -> None:
+    """By public numbers alone, so that the warning tells nothing about the log."""
+    said = " ".join(dps.topk(LOG, **ASK, epsilon=50.0, delta=1e-3).lines())
+    assert "epsilon 50 protects hardly anybody" in said
+    assert "one user in 1,000" in said
+    assert "protects hardly" not in " ".join(dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6).lines())

@@ -1,0 +1,102 @@
+"""One charge that reads several periods: without one user's rows of one period, other rows of that user may be counted."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from accounting.ledger import Ledger
+from dpselect.cli import app
+from dpselect.session import Session
+
+BOTH = ["2024-01", "2024-02"]
+BOUNDED = dps.Sensitivity.of_counts(items_per_user=1)
+EXCHANGED = dps.Sensitivity.of_counts("replace_one", 1)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """A budget of epsilon 3 for each month."""
+    opened = acc.Ledger.open(f"sqlite:///{tmp_path}/l.db")
+    opened.create_dataset("log", acc.Budget(epsilon=3.0), "add_remove", window="month")
+    return opened
+
+
+def loss(mechanism: Any, sensitivity: dps.Sensitivity) -> float:
+    """The largest log-ratio of one outcome between the pair: a user's item of January is kept, or that of February."""
+    with_january, without = (dps.Scores(counts, sensitivity=sensitivity) for counts in ([1, 20], [0, 21]))
+    laws = [mechanism.probabilities(scores) for scores in (with_january, without)]
+    return max(abs(math.log(laws[0][outcome] / laws[1][outcome])) for outcome in laws[0])
+
+
+def test_a_bound_over_several_periods_is_refused_at_the_price_of_one(ledger: Ledger) -> None:
+    """The exact pair tells twice of what the curve of add_remove claims; nothing is charged and nothing drawn."""
+    mechanism = dps.ExponentialMechanism(epsilon=1.0)
+    assert loss(mechanism, BOUNDED) > 1.9 * mechanism.curve.epsilon(0.0)
+    with pytest.raises(dps.SensitivityMismatch, match="replace_one"):
+        Session(ledger, "log", period=BOTH).select(mechanism, dps.Scores([3, 2], sensitivity=BOUNDED))
+    assert list(ledger.entries("log")) == []
+
+
+@pytest.mark.parametrize("periods", [["2024-01"], "2024-01", ["2024-01", "2024-01"]])
+def test_one_period_is_charged_as_before(ledger: Ledger, periods: Any) -> None:
+    """A bound within one period: who is there or not is all that a neighbour changes."""
+    scores = dps.Scores([3, 2], sensitivity=BOUNDED)
+    if periods == ["2024-01", "2024-01"]:
+        periods = sorted(set(periods))
+    Session(ledger, "log", period=periods).select(dps.ExponentialMechanism(epsilon=1.0), scores)
+    assert float(ledger.total("log", "2024-01").spent.main) == 1e12
+
+
+def test_the_price_of_an_exchange_is_charged_and_covers_the_pair(ledger: Ledger) -> None:
+    """A mechanism of replace_one: each month pays its epsilon, which the pair attains to 5 %."""
+    mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=dps.Sensitivity(relation="replace_one"))
+    attained = loss(mechanism, EXCHANGED)
+    Session(ledger, "log", period=BOTH).select(mechanism, dps.Scores([3, 2], sensitivity=EXCHANGED))
+    for month in BOTH:
+        spent = ledger.total("log", month).spent.main / 1e12
+        assert attained <= spent < attained / 0.95
+
+
+def test_whole_counts_cost_the_same_over_several_periods(ledger: Ledger) -> None:
+    """Every user in full: each count moves by 1 at most, in one direction, and the price rests on that alone."""
+    mechanism = dps.ExponentialMechanism(epsilon=1.0)
+    Session(ledger, "log", period=BOTH).select(mechanism, dps.Scores([3, 2], sensitivity=dps.Sensitivity()))
+    assert [ledger.total("log", month).spent.main for month in BOTH] == [10**12] * 2
+
+
+def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
+    """A schedule that was reserved for whole counts draws from no others."""
+    mechanism = dps.ExponentialMechanism(epsilon=1.0)
+    plan = Session(ledger, "log", period=BOTH).schedule([(2, mechanism)])
+    plan.select(mechanism, dps.Scores([3, 2], sensitivity=dps.Sensitivity()))
+    with pytest.raises(dps.SensitivityMismatch):
+        plan.select(mechanism, dps.Scores([3, 2], sensitivity=BOUNDED))
+    assert sum(plan.left.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "relation"), [((), "add_remove"), (("--max-items-per-user", "1"), "replace_one"), (("--clip", "1"), "replace_one")]
+)
+def test_the_command_pays_for_what_it_reads(ledger: Ledger, tmp_path: Path, words: tuple[str, ...], relation: str) -> None:
+    """topk over two months: the mechanism is proved for an exchange as soon as users are bounded, and both months pay."""
+    log, items = tmp_path / "log.csv", tmp_path / "items.csv"
+    log.write_text("who,where\n" + "".join(f"u{user},{item}\n" for user in range(40) for item in "ab"))
+    items.write_text("where\na\nb\nc\n")
+    asked = ["topk", str(log), "--user", "who", "--item", "where", "--k", "1", "--epsilon", "1", "--domain", str(items), *words]
+    paid = ["--ledger", f"sqlite:///{tmp_path}/l.db", "--dataset", "log", "--period", BOTH[0], "--period", BOTH[1], "--json"]
+    done = CliRunner().invoke(app, [*asked, *paid])
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert dps.Mechanism.from_json(json.dumps(told["mechanism"])).relation == relation
+    assert told["ledger"]["period"] == BOTH
+    spent = [ledger.total("log", month).spent.main for month in BOTH]
+    assert spent[0] == spent[1]
+    assert 0 < spent[0] <= 10**12

@@ -1,0 +1,112 @@
+"""A release takes at most the part of a ledger's budget that it states: n of them that each state an n-th fit n times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from spread import spread
+
+import accounting as acc
+import dpselect as dps
+from dpselect.choose.calibration import fitted
+from dpselect.choose.defaults import Menu, default_group_choice
+from dpselect.choose.request import Share, TopKRequest
+
+BUDGETS = [
+    acc.Budget(epsilon=1.0, delta=1e-6),
+    acc.Budget(epsilon=8.0, delta=1e-9),
+    acc.Budget(epsilon=0.3, delta=1e-5, failure=1e-7),
+    acc.Budget(epsilon=1.0),
+    acc.Budget(rho=0.1, delta=1e-6),
+]
+NUMBERS = (*range(1, 11), 12, 30, 49, 77, 99, 100)
+
+
+def part(budget: acc.Budget, n: int) -> acc.Budget:
+    """An n-th of a budget, as floats state it."""
+    if budget.rho is not None:
+        return acc.Budget(rho=budget.rho / n, delta=budget.delta / n)
+    assert budget.epsilon is not None
+    return acc.Budget(epsilon=budget.epsilon / n, delta=budget.delta / n)
+
+
+def requests(share: Share | None, *, public: bool) -> list[TopKRequest]:
+    candidates: Any = 200 if public else None
+    plain = TopKRequest(k=5, candidates=candidates, share=share)
+    counted = TopKRequest(k=5, candidates=candidates, share=share, counts=0.2)
+    few = TopKRequest(k=5, candidates=candidates, share=share, sensitivity=dps.Sensitivity.of_counts(items_per_user=3))
+    return [plain, counted, few]
+
+
+CASES = [(budget, n) for budget in BUDGETS for n in NUMBERS]
+
+
+@pytest.mark.parametrize(("budget", "n"), spread(CASES, 3), ids=str)
+def test_n_releases_of_an_nth_fit_n_times(budget: acc.Budget, n: int) -> None:
+    """For every mechanism that the default can choose, and within the promise that is stated as well."""
+    _holds(budget, n)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("budget", "n"), [(budget, n) for budget in BUDGETS for n in range(1, 101)], ids=str)
+def test_so_do_all_numbers_to_a_hundred(budget: acc.Budget, n: int) -> None:
+    """The same for every n."""
+    _holds(budget, n)
+
+
+def _holds(budget: acc.Budget, n: int) -> None:
+    stated, seen = part(budget, n), 0
+    share = Share.of(stated, 1, budget)
+    assert (share is None) == (n == 1)
+    for public in (True, False) if budget.delta else (True,):
+        for request in requests(share, public=public):
+            limit = 3 if request.sensitivity.l0 else None
+            for choice in Menu.of(stated, request, limit=limit).choices:
+                curve, seen = choice.mechanism.curve, seen + 1
+                assert stated.admits(curve), choice.mechanism
+                assert budget.how_many(curve) >= n, choice.mechanism
+    assert seen > 2
+
+
+@pytest.mark.parametrize("n", [2, 7])
+def test_so_do_releases_for_every_group(n: int) -> None:
+    """The discovery of groups and all groups of one user together take one share."""
+    budget = BUDGETS[0]
+    stated = part(budget, n)
+    request = TopKRequest(k=3, share=Share.of(stated, 1, budget))
+    chosen = default_group_choice(stated, request, 2, discover=True)
+    assert stated.admits(chosen.mechanism.curve)
+    assert budget.how_many(chosen.mechanism.curve) >= n
+
+
+@pytest.mark.parametrize("delta", [1e-7, 9e-7])
+def test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure(delta: float) -> None:
+    """Whatever delta is stated beside it: .25 of epsilon takes a quarter of the failure probability, .3 at most .3."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    for epsilon in (0.25, 0.3):
+        stated = acc.Budget(epsilon=epsilon, delta=delta)
+        mechanism = fitted("limited_domain", stated, TopKRequest(k=5, share=Share.of(stated, 1, budget)))
+        price = budget.price(mechanism.curve)
+        assert price.failure <= epsilon * budget.capacity.failure
+        assert price.main <= epsilon * budget.capacity.main
+        assert max(price.main / budget.capacity.main, price.failure / budget.capacity.failure) > 0.1 * epsilon
+
+
+def test_a_share_that_would_be_five_percent_too_large_is_seen() -> None:
+    """The mutant of the law: mechanisms fitted to 1.05 of the share fit n - 1 times where the ledger's share binds."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    stated = part(budget, 4)
+    share = Share.of(stated, 1, budget)
+    assert share is not None
+    wide = Share(budget, share.part * 105 / 100)
+    mechanism = fitted("limited_domain", acc.Budget(epsilon=0.5, delta=5e-7), TopKRequest(k=5, share=wide))
+    assert budget.how_many(mechanism.curve) < 4
+
+
+def test_a_share_of_another_currency_goes_by_delta() -> None:
+    """Epsilon of a release and rho of a ledger do not compare: their deltas do."""
+    share = Share.of(acc.Budget(epsilon=1.0, delta=1e-7), 1, acc.Budget(rho=0.1, delta=1e-6))
+    assert share is not None
+    assert float(share.part) == pytest.approx(0.1)
+    assert Share.of(acc.Budget(epsilon=2.0), 1, acc.Budget(epsilon=1.0)) is None
