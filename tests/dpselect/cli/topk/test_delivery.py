@@ -344,7 +344,7 @@ def test_an_answer_to_another_question_is_not_shown(words: list[str], tmp_path: 
         ({f"{tmp_path}/log.csv": f"{tmp_path}/sales.csv"}, "another source"),
         ({f"{tmp_path}/log.csv": f"{tmp_path}/nothing.csv"}, "another source"),
         ({f"{tmp_path}/items.csv": f"{tmp_path}/more.csv"}, "another domain"),
-        ({"monday": "monday", "1": "2"}, "another k"),
+        ({"monday": "monday", "1": "2"}, "another budget"),
     ):
         refused = CliRunner().invoke(app, [changed.get(word, word) for word in asked])
         assert (refused.exit_code, refused.stdout) == (1, ""), refused.stdout
