@@ -77,6 +77,11 @@ class Guarantee(Summable):
             raise InvalidArgument("relation=None: state what the curve was proved for, 'add_remove' or 'replace_one'")
         _proved(self.curve, self.relation)
 
+    @property
+    def rests_on_linf(self) -> bool:
+        """Whether every part is a mechanism that declares so: see `accounting.ledger.Chargeable`."""
+        return bool(self.parts) and all(getattr(part, "rests_on_linf", False) is True for _, part in self.parts)
+
     @classmethod
     def of(cls, items: Iterable[tuple[int, Priced]]) -> Self:
         """The composition of (count, mechanism or Guarantee) pairs.
@@ -110,7 +115,7 @@ class Guarantee(Summable):
 
 
 def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
-    """The curve of `item` and the relation that it or the caller states."""
+    """The curve of `item` and the relation that it or the caller states; RelationMismatch if the curve is not proved for it."""
     if isinstance(item, Curve):
         return item, _proved(item, same_relation(None, relation))
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):

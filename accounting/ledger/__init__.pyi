@@ -28,6 +28,7 @@ from .model import Entry as Entry
 from .model import Receipt as Receipt
 from .model import State as State
 from .model import Total as Total
+from .model import Usage as Usage
 from .periods import Window as Window
 from .quota import Quota as Quota
 from .quota import Quotas as Quotas

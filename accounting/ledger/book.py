@@ -18,6 +18,7 @@ from accounting.ledger.statements import (
     entries_of_keys,
     held_by,
     insert_entries,
+    require_total,
     set_head,
     set_held,
     set_total,
@@ -43,6 +44,7 @@ class Step:
     purpose: str | None = None
     expires: str | None = None
     quota: str | None = None
+    across: str | None = None
     opening: Entry | None = None  # of the charge that it follows
 
 
@@ -70,6 +72,7 @@ class Book:
         """What a period has been charged so far."""
         if period not in self._spent:
             self._spent[period] = spent_in(self.connection, self.declared.id, period)
+            require_total(self.connection, self.declared.id, period, self._spent[period])
         return self._spent[period]
 
     def held(self, revision: int, accounts: list[str]) -> list[tuple[str, Price]]:
@@ -145,6 +148,6 @@ def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, pre
         "count": item.count if item else 0,
         **{"main": step.price.main, "failure": step.price.failure, "spent_main": spent.main, "spent_failure": spent.failure},
         **{"fingerprint": step.fingerprint, "salt": step.salt, "team": step.team, "purpose": step.purpose},
-        **{"expires": step.expires, "quota": step.quota, **vars(origin), "prev": prev},
+        **{"expires": step.expires, "quota": step.quota, "across": step.across, **vars(origin), "prev": prev},
     }
     return Entry(**fields, hash=digest(canonical_json(fields)))

@@ -67,15 +67,19 @@ entries = Table(
     Column("salt", Text),
     Column("expires", String(64)),
     Column("quota", Text),
+    Column("across", String(16)),
     Column("prev", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
     # One step of a charge happens once; a retried one finds itself here.
     Index("dpledger_entries_key", "dataset_id", "key", "period", "action", unique=True),
+    # A charge holds a period's total against the last entry of it.
+    Index("dpledger_entries_period", "dataset_id", "period", "seq"),
 )
 
 # Few rows of many: what every charge asks for, and what a refused one does. As text, which both databases read the same: given to
 # SQLAlchemy as clauses they would load PostgreSQL's dialect, a twentieth of a short command's time, on SQLite too.
 _PARTIAL = (
+    "dpledger_entries_fingerprints ON dpledger_entries (fingerprint, dataset_id) WHERE fingerprint IS NOT NULL",
     "dpledger_entries_quotas ON dpledger_entries (dataset_id, seq) WHERE action = 'quota'",
     "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",
 )

@@ -18,12 +18,14 @@ from accounting.ledger.heads import Head, Heads, Trust, head_data, read_signatur
 from accounting.ledger.model import ENTRY_FIELDS, Entry
 from accounting.ledger.quota import replay, revisions
 from accounting.ledger.store import Store
-from accounting.ledger.stored_text import LONGEST_JSON, canonical_json, checked_name, checked_text, read_json
+from accounting.ledger.stored_text import LONGEST_JSON, LONGEST_TEXT, canonical_json, checked_name, checked_text, read_json
 from accounting.ledger.sums import rebuild
 from accounting.ledger.verification import Chain, Problem, cross_checks, stream
 
 FORMAT = "dpselect-ledger-1"
-_LONGEST_LINE, _LONGEST_IDENTITY = 4_000_000, 64
+_LONGEST_IDENTITY = 64
+# Of an entry with the longest curve and mechanism: JSON writes a letter in at most 12 characters, and the other fields are short.
+_LONGEST_LINE = 12 * (2 * LONGEST_JSON + 20 * LONGEST_TEXT)
 _BATCH = 500
 
 
@@ -143,6 +145,7 @@ class _Importer:
         identity = data.get("ledger_id")
         if not isinstance(identity, str) or not 1 <= len(identity) <= _LONGEST_IDENTITY:
             raise InvalidEntry("the export does not say of which ledger it is")
+        statements.wait_for_declarations(self._connection)
         if self._connection.execute(select(datasets.c.id)).first() is None:
             # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on being its heads.
             self._connection.execute(update(meta).values(ledger_id=identity))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -37,16 +38,24 @@ class Signature:
 
 @dataclass(frozen=True)
 class Heads:
-    """Where every dataset's chain stood at one time. Keep it where the ledger's writers cannot change it, or sign it."""
+    """Where every dataset's chain stood at one time. Keep it where the ledger's writers cannot change it, or sign it.
+
+    `declared` is how many datasets the ledger had: all that are named, unless some were cut out.
+    """
 
     ledger_id: str
     at: str
     datasets: dict[str, Head]
     signatures: tuple[Signature, ...] = ()
+    declared: int = -1
+
+    def __post_init__(self) -> None:
+        if self.declared < 0:
+            object.__setattr__(self, "declared", len(self.datasets))
 
     def statement(self) -> str:
         """Canonical JSON of all but the signatures: what they are of."""
-        stated = {"format": FORMAT, "ledger_id": self.ledger_id, "at": self.at}
+        stated = {"format": FORMAT, "ledger_id": self.ledger_id, "at": self.at, "declared": self.declared}
         return canonical_json(stated | {"datasets": head_data(self.datasets)})
 
     def to_json(self) -> str:
@@ -63,18 +72,21 @@ class Heads:
         data = read_json(text)
         chains = data.get("datasets")
         if data.get("format") != FORMAT or not isinstance(chains, dict):
-            raise InvalidEntry(f"these are no heads: pass the file that `dpselect ledger heads` wrote ({FORMAT})")
-        identity, at = data.get("ledger_id"), data.get("at")
-        if not isinstance(identity, str) or not isinstance(at, str):
-            raise InvalidEntry("these heads do not say of which ledger they are, and when they were taken: the file was cut")
-        return cls(
-            identity, at, {name: _head(head) for name, head in chains.items()}, read_signatures(data.get("signatures", []))
-        )
+            raise InvalidEntry(
+                f"this file does not contain ledger heads: pass the one that `dpselect ledger heads` wrote ({FORMAT})"
+            )
+        identity, at, declared = data.get("ledger_id"), data.get("at"), data.get("declared")
+        if not isinstance(identity, str) or not isinstance(at, str) or type(declared) is not int or declared < len(chains):
+            raise InvalidEntry(
+                "these heads do not say of which ledger they are, when they were taken and of how many datasets: the file was cut"
+            )
+        named = {name: _head(head) for name, head in chains.items()}
+        return cls(identity, at, named, read_signatures(data.get("signatures", [])), declared)
 
 
 def _head(data: object) -> Head:
-    if not isinstance(data, dict) or type(data.get("seq")) is not int or not isinstance(data.get("hash"), str):
-        raise InvalidEntry("a head is a seq (an integer) and a hash (text)")
+    if not isinstance(data, dict) or type(data.get("seq")) is not int or data["seq"] < 0 or not isinstance(data.get("hash"), str):
+        raise InvalidEntry("a head is a seq (an integer, at least 0) and a hash (text)")
     return Head(data["seq"], data["hash"])
 
 
@@ -154,8 +166,15 @@ class SigningKey:
         return replace(heads, signatures=(*heads.signatures, made))
 
     def hand_over(self, successor: str, at: str) -> Rotation:
-        """State that from `at` on (ISO 8601, UTC) `successor`, a public key, signs in this key's place."""
-        statement = Rotation(self.public, _public(successor), at, "")
+        """State that from `at` on `successor`, a public key, signs in this key's place.
+
+        Args:
+            at: a time in ISO 8601 with its offset from UTC, as in "2026-11-22T10:00:00+00:00".
+
+        Raises:
+            InvalidEntry: successor is not a public key, or `at` is not such a time: it would revoke nothing.
+        """
+        statement = Rotation(self.public, _public(successor), _moment(at), "")
         return replace(statement, signature=self._private.sign(statement.statement().encode()).hex())
 
     def __repr__(self) -> str:
@@ -191,7 +210,7 @@ class Rotation:
             raise InvalidEntry(
                 f"this is no key rotation: pass the file that `dpselect ledger keygen --rotation` wrote ({ROTATION})"
             )
-        return cls(_public(data["old"]), _public(data["new"]), _text(data["at"]), _text(data["signature"]))
+        return cls(_public(data["old"]), _public(data["new"]), _moment(data["at"]), _text(data["signature"]))
 
 
 @final
@@ -223,7 +242,7 @@ class Trust:
             raise InvalidEntry(f"the rotation of key {rotation.old[:16]}... does not bear its signature: it was forged or edited")
         if self._until[rotation.old] is not None:
             raise InvalidEntry(f"key {rotation.old[:16]}... has two successors: it was stolen, or used twice; trust neither")
-        self._until[rotation.old] = rotation.at
+        self._until[rotation.old] = _moment(rotation.at)
         self._until.setdefault(rotation.new, None)
 
     @property
@@ -267,6 +286,20 @@ def _public(value: Any) -> str:
             f"{str(value)[:20]!r} is no public key: it has 64 hexadecimal digits, as `dpselect ledger keygen` prints"
         )
     return value
+
+
+def _moment(value: Any) -> str:
+    """A time as heads state theirs, so that the two can be compared as text; InvalidEntry if it is not one."""
+    try:
+        moment = datetime.fromisoformat(_text(value))
+        if moment.tzinfo is None:
+            raise ValueError
+        return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    except (ValueError, OverflowError):
+        raise InvalidEntry(
+            f"at={str(value)[:40]!r} is not a time that a key can be replaced at: write it in ISO 8601 with its offset from UTC, "
+            "as in 2026-11-22T10:00:00+00:00"
+        ) from None
 
 
 def _text(value: Any) -> str:

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict, cast, get_args
 
 from accounting.arguments import checked_integer
 from accounting.curves import Curve
-from accounting.errors import InvalidArgument
+from accounting.errors import InvalidArgument, NoEquivalent
+from accounting.group import group_privacy
 from accounting.guarantee import read_item as priced
 from accounting.ledger.errors import InvalidEntry, KeyConflict
-from accounting.ledger.stored_text import LONGEST_JSON, checked_name, optional_name, optional_text, read_json
+from accounting.ledger.periods import checked_zone
+from accounting.ledger.stored_text import LONGEST_JSON, checked_name, checked_text, optional_name, optional_text, read_json
 from accounting.relation import Relation
 
 MOST_RUNS = 10**12
+TWICE = "two_changes"  # how an entry states that its curve is that of two changes
 _LONGEST_WAIT = 366 * 86_400.0
 
 Opening = Literal["charge", "reserve"]
+Across = Literal["whole_counts"]
 
 
 class Chargeable(Protocol):
     """A mechanism: a curve, the relation it holds for, and JSON that describes it.
 
-    The description is provenance and may grow with the version; a text under "binding" in it is part of what is charged.
+    The description is provenance and may grow with the version; a text under "binding" in it is part of what is charged. An
+    attribute `rests_on_linf` that is True declares that the curve holds for any scores that move by at most linf each, all in one
+    direction, however many of them move: what `Terms.across` "whole_counts" needs.
     """
 
     @property
@@ -44,7 +50,12 @@ class Terms(TypedDict, total=False):
             `n * mechanism`, state their own.
         key: idempotency key. A second call with it, the same curve, count and periods charges nothing and gives back the first
             one's receipt, marked `replayed`: it pays for one draw, so do not draw again.
-        period: whose rows are read, where the dataset has a window; several are charged each.
+        period: whose rows are read, where the dataset has a window; several are charged each, for what `across` says.
+        across: of a charge that reads several periods under add_remove, why its curve covers a user whose rows of one period come
+            or go while the others stay (Theorem F9). "whole_counts": every user was counted in full, and the curve rests on linf
+            alone. None, where that is not known: it is charged as two changes (group privacy). An item that was proved for
+            replace_one is charged at its own price.
+        time_zone: whose days and months the periods are, "UTC" by default; it must be the dataset's.
         label: what for, in words.
         actor: on whose behalf; by default the operating system's user.
         fingerprint: of the rows; rows once charged to one dataset and period are refused under others. Not a plain hash of
@@ -57,6 +68,8 @@ class Terms(TypedDict, total=False):
     relation: Relation | None
     key: str | None
     period: str | Iterable[str] | None
+    across: Across | None
+    time_zone: str | None
     label: str | None
     actor: str | None
     fingerprint: str | None
@@ -70,23 +83,60 @@ def require_known(given: Iterable[str], known: type) -> None:
     names = known.__annotations__
     for name in given:
         if name not in names:
-            raise InvalidArgument(f"{name} is no keyword here: there are {', '.join(names)}")
+            raise InvalidArgument(f"unknown keyword {name}: expected one of {', '.join(names)}")
 
 
 @dataclass(frozen=True)
 class Item:
-    """A curve, how often it runs, and the description of the mechanism that it came from, if any."""
+    """A curve, how often it runs, and the description of the mechanism that it came from, if any.
+
+    `rests_on_linf` is what the mechanism declares (`Chargeable`), `across` why the curve covers several periods, where it does.
+    """
 
     curve: Curve
     count: int
     relation: Relation | None
     curve_json: str
     mechanism_json: str | None
+    rests_on_linf: bool = False
+    across: str | None = None
 
     @property
     def whole(self) -> Curve:
         """The composition of all runs: what is priced, as one item."""
         return self.count * self.curve
+
+    def over(self, periods: tuple[str, ...], relation: Relation, across: Across | None) -> Item:
+        """What is charged where these periods of a dataset with this relation are read together. Theorem F9.
+
+        Raises:
+            InvalidEntry: "whole_counts" is claimed for a curve that does not declare to rest on linf alone.
+            NoEquivalent: nothing is known of two changes; state why the curve covers them, or charge each period by itself.
+        """
+        if len(periods) == 1 or relation != "add_remove":
+            return self
+        if self.relation == "replace_one":
+            return replace(self, relation=relation, across="exchange")
+        if across == "whole_counts" and not self.rests_on_linf:
+            raise InvalidEntry(
+                "across='whole_counts' needs a mechanism whose price rests on linf alone (no l0, l1 or l2, no users bounded), "
+                "which this item does not declare: charge each period by itself, use relation='replace_one', or leave across out "
+                "and pay for two changes"
+            )
+        if across is not None:
+            return replace(self, across=across)
+        return self.twice()
+
+    def twice(self) -> Item:
+        """The price of an exchange, taken as two changes: some rows go, others come."""
+        try:
+            curve = group_privacy(self.curve, 2)
+        except NoEquivalent as error:
+            raise NoEquivalent(
+                f"several periods are read together, which is charged as two changes: {error}. Charge each period by itself, or "
+                "use a mechanism with relation='replace_one'"
+            ) from None
+        return replace(self, curve=curve, curve_json=_short("curve", curve.to_json()), across=TWICE)
 
 
 def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -> Item:
@@ -99,7 +149,8 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
         raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
     mechanism = _short("mechanism", item.to_json())
     read_json(mechanism)
-    return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism)
+    alone = getattr(item, "rests_on_linf", False) is True
+    return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism, alone)
 
 
 def binding_of(mechanism_json: str | None) -> str | None:
@@ -108,10 +159,15 @@ def binding_of(mechanism_json: str | None) -> str | None:
     return bound if isinstance(bound, str) else None
 
 
+def checked_across(value: object) -> Across | None:
+    """Why a curve covers several periods, if that is stated; InvalidEntry if it is something else."""
+    if value is not None and value not in get_args(Across):
+        raise InvalidEntry(f"across={value!r} must be one of {', '.join(get_args(Across))}, or left out")
+    return cast(Across | None, value)
+
+
 def _short(field: str, text: str) -> str:
-    if len(text) > LONGEST_JSON:
-        raise InvalidEntry(f"the {field}'s JSON has {len(text):,} characters: at most {LONGEST_JSON:,} are stored")
-    return text
+    return checked_text(f"the {field}'s JSON", text, LONGEST_JSON)
 
 
 def new_key() -> str:
@@ -127,6 +183,8 @@ class Request:
     action: Opening
     key: str
     period: str | Iterable[str] | None
+    across: Across | None
+    time_zone: str
     label: str | None
     actor: str | None
     fingerprint: str | None
@@ -160,6 +218,8 @@ def _read_request(action: Opening, item: Curve | Chargeable, terms: Terms, expir
         action=action,
         key=new_key() if key is None else checked_name("key", key),
         period=tuple(period) if isinstance(period, Iterator) else period,  # it is read anew when a charge is tried again
+        across=checked_across(terms.get("across")),
+        time_zone=checked_zone(terms.get("time_zone")),
         label=optional_text("label", terms.get("label")),
         actor=optional_name("actor", terms.get("actor")),
         fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
@@ -189,4 +249,7 @@ def _expiry(seconds: float | None, now: datetime) -> str | None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_WAIT:
         raise InvalidEntry(f"expires_in={seconds!r} must be seconds above 0, at most {_LONGEST_WAIT:.0f} (a year)")
-    return (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
+    try:
+        return (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
+    except OverflowError:
+        raise InvalidEntry(f"expires_in={seconds!r} ends after the year 9999: set the host's clock") from None

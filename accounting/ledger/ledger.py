@@ -6,6 +6,7 @@ What changes it is one transaction each: read the totals, hold them against the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, bindparam, exists, select
 
 from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.budget.price import BudgetExceeded
-from accounting.budget.remaining import shortfall
+from accounting.budget.remaining import affordable, shortfall
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import common_relation
@@ -25,10 +26,23 @@ from accounting.ledger.ddl import entries, meta
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
 from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Heads, SigningKey, Trust, heads_of
-from accounting.ledger.item import Chargeable, Item, Opening, Request, Terms, binding_of, read_item, read_requests, require_known
+from accounting.ledger.item import (
+    MOST_RUNS,
+    TWICE,
+    Chargeable,
+    Item,
+    Opening,
+    Request,
+    Terms,
+    binding_of,
+    checked_across,
+    read_item,
+    read_requests,
+    require_known,
+)
 from accounting.ledger.lifecycle import Following, openings, price_in, require_state, returned, state_of
-from accounting.ledger.model import Clock, Dataset, Entry, Origin, Receipt, Total, new_dataset, origin, utc_now
-from accounting.ledger.periods import Window, checked_periods
+from accounting.ledger.model import Clock, Dataset, Entry, Origin, Receipt, Total, Usage, new_dataset, origin, utc_now
+from accounting.ledger.periods import Window, checked_periods, checked_zone
 from accounting.ledger.quota import Quotas, Who, give_back, in_force, revisions
 from accounting.ledger.statements import Declared, Held, entries_of_keys
 from accounting.ledger.store import Store
@@ -84,6 +98,7 @@ class Ledger:
         *,
         unit: str | None = None,
         window: Window = "whole",
+        time_zone: str = "UTC",
         data_period: str | None = None,
         actor: str | None = None,
     ) -> Dataset:
@@ -94,12 +109,14 @@ class Ledger:
             relation: what neighbouring datasets differ by; every charge must be proved for it.
             unit: who is protected, in words; by default "user", with a window "user within one month" and so on.
             window: which rows share a budget. A charge then names the periods whose rows it reads.
+            time_zone: where the days, months and so on of `window` begin and end, "UTC" or "Europe/Berlin" for example. A charge
+                that reads rows by the clock of another zone is refused.
             data_period: which rows the dataset holds, in words.
 
         Raises:
             DatasetExists: the name is taken.
         """
-        dataset = new_dataset(name, budget, relation, unit, window, data_period, origin(actor, self._clock))
+        dataset = new_dataset(name, budget, relation, unit, window, time_zone, data_period, origin(actor, self._clock))
         with self._store.writer() as connection:
             statements.declare(connection, dataset)
         return dataset
@@ -129,6 +146,7 @@ class Ledger:
         Raises:
             BudgetExceeded: it does not fit; the error says what would.
             Unaffordable: no budget of the dataset's form pays for such a curve.
+            NoEquivalent: it reads several periods together, and nothing is known of its price for that: see `Terms.across`.
             RelationMismatch, KeyConflict, SharedRows, UnknownDataset, InvalidEntry: as named.
         """
         return self._open("charge", dataset, [(item, terms)])[0]
@@ -158,7 +176,8 @@ class Ledger:
         require_known(terms, Terms)
         priced = read_item(item, terms.get("count", 1), terms.get("relation"))
         with self._store.reader_on(dataset) as (connection, declared):
-            periods = checked_periods(declared.dataset.window, terms.get("period"))
+            periods = _periods(declared.dataset, terms.get("period"), checked_zone(terms.get("time_zone")))
+            priced = priced.over(periods, declared.dataset.relation, checked_across(terms.get("across")))
             _Charging(connection, declared).require_room(priced, periods, self._who(terms))
 
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
@@ -178,7 +197,7 @@ class Ledger:
             claim: names the result, by a hash for example. Of several processes that drew under one charge the first to release
                 decides: the others are refused, and must forget what they drew.
             spent: of a reservation, the rounds that its result, and nothing else, says were run, as `mechanism.spent(selection)`;
-                the rest is given back (Theorem F8).
+                the rest is given back (Theorem F8), unless several periods were charged as two changes (`Terms.across`).
 
         Raises:
             InvalidTransition: it is not committed; or there is a `spent` and was no reservation.
@@ -260,8 +279,20 @@ class Ledger:
         """Where every account stands that a charge on these terms is held against: its periods', then those of quotas."""
         require_known(terms, Terms)
         with self._store.reader_on(dataset) as (connection, declared):
-            charging, periods = _Charging(connection, declared), checked_periods(declared.dataset.window, terms.get("period"))
-            return [*charging.budgets(periods), *(total for total, _, _ in charging.quotas(periods, self._who(terms)))]
+            periods = _periods(declared.dataset, terms.get("period"), checked_zone(terms.get("time_zone")))
+            return _Charging(connection, declared).totals(periods, self._who(terms))
+
+    def usage(self, receipt: Receipt) -> Usage:
+        """What a charge used, what is left now, and how many more like it fit, charged one by one."""
+        opening, periods = receipt.entries[0], tuple(entry.period for entry in receipt.entries)
+        item, who = opening.count * Curve.from_json(opening.curve or ""), Who(opening.actor, opening.team, opening.purpose)
+        with self._store.reader_on(receipt.dataset) as (connection, declared):
+            totals = _Charging(connection, declared).totals(periods, who)
+        found = [(affordable(one.budget, one.spent, item, most=MOST_RUNS, period=one.place), one) for one in totals]
+        more, total = min(found, key=lambda pair: int(pair[0]))
+        capacity = total.budget.capacity
+        used, left = (_shares(part, capacity) for part in (total.budget.price(item), capacity.minus(total.spent)))
+        return Usage(used, left, more, total)
 
     def find(self, dataset: str, key: str) -> Receipt | None:
         """The charge under an idempotency key, in its present state; None if there is none."""
@@ -363,7 +394,8 @@ class _Charging:
             SharedRows: the rows were charged under another name.
         """
         book, dataset = self.book, self.book.dataset
-        periods = checked_periods(dataset.window, request.period)
+        periods = _periods(dataset, request.period, request.time_zone)
+        request = replace(request, item=request.item.over(periods, dataset.relation, request.across))
         if earlier := book.earlier[request.key]:
             common_relation(dataset.relation, request.item.relation, begun=True)
             return _replay(dataset, request, periods, earlier)
@@ -373,7 +405,7 @@ class _Charging:
                 f"rows with this fingerprint were charged before, but not to dataset={dataset.name!r} with these periods: the "
                 "same rows have one budget, so charge them under the name and periods they were first charged to"
             )
-        said = {name: getattr(request, name) for name in _SAID}
+        said = {name: getattr(request, name) for name in _SAID} | {"across": request.item.across}
         written = book.append([Step(period=period, price=price, **said) for period in periods], origin)
         book.hold(held)
         return Receipt(dataset.name, request.key, state_of(written), tuple(written), replayed=False)
@@ -383,20 +415,23 @@ class _Charging:
         common_relation(self.book.dataset.relation, item.relation, begun=True)
         price = self.book.price(item)
         held: list[Held] = []
-        for total in self.budgets(periods):
+        for total in self._budgets(periods):
             _require_fit(total, price, item)
-        for total, seq, account in self.quotas(periods, who):
+        for total, seq, account in self._quotas(periods, who):
             due = price_in(total.budget, item.curve_json, item.count)
             _require_fit(total, due, item)
             held.append(Held(seq, account, total.spent.plus(due)))
         return price, held
 
-    def budgets(self, periods: tuple[str, ...]) -> Iterator[Total]:
-        """Where the periods stand."""
+    def totals(self, periods: tuple[str, ...], who: Who) -> list[Total]:
+        """Where every account stands that a charge is held against: the periods, then the quotas' accounts."""
+        return [*self._budgets(periods), *(total for total, _, _ in self._quotas(periods, who))]
+
+    def _budgets(self, periods: tuple[str, ...]) -> Iterator[Total]:
         for period in periods:
             yield Total(self.book.dataset.name, period, self.book.dataset.budget, self.book.spent(period))
 
-    def quotas(self, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Total, int, str]]:
+    def _quotas(self, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Total, int, str]]:
         """Each account of a quota that limits the charge, with the quota's entry and the account's name."""
         name, window = self.book.dataset.name, self.book.dataset.window
         for (seq, quota, _), limit in self._limits:
@@ -408,13 +443,29 @@ class _Charging:
                 yield Total(name, quota.account_in_words(account), limit, spent, quota.name), seq, account
 
 
+def _shares(part: Price, whole: Price) -> tuple[float, float]:
+    main, failure = (amount / of if of else 0.0 for amount, of in zip(part, whole, strict=True))
+    return main, failure
+
+
+def _periods(dataset: Dataset, period: str | Iterable[str] | None, time_zone: str) -> tuple[str, ...]:
+    """The periods whose rows a charge reads, by the clock of the dataset's time zone."""
+    periods = checked_periods(dataset.window, period)
+    if dataset.window != "whole" and time_zone != dataset.time_zone:
+        raise InvalidEntry(
+            f"time_zone={time_zone!r}: the {dataset.window}s of dataset={dataset.name!r} begin in {dataset.time_zone!r}, and "
+            "rows at their borders would have two budgets: read them by that clock, and state it as time_zone (--time-zone)"
+        )
+    return periods
+
+
 def _replay(dataset: Dataset, request: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
     opening = openings(earlier)
     first, item = opening[0], request.item
     # Not the mechanism's JSON: a later version writes more into it, and a retry across an upgrade is still the same charge. The
     # relation is the dataset's, as of every item that comes here.
-    asked = (request.action, item.count, periods, binding_of(item.mechanism_json))
-    stored = (first.action, first.count, tuple(entry.period for entry in opening), binding_of(first.mechanism))
+    asked = (request.action, item.count, periods, item.across, binding_of(item.mechanism_json))
+    stored = (first.action, first.count, tuple(entry.period for entry in opening), first.across, binding_of(first.mechanism))
     if asked != stored or Curve.from_json(first.curve or "") != item.curve:
         raise KeyConflict(
             f"key={request.key!r} has already paid for a different charge of dataset={dataset.name!r} (entry {first.seq}): "
@@ -473,6 +524,8 @@ def _follow(
         raise InvalidTransition(f"key={key!r} has no charge in dataset={declared.dataset.name!r}: reserve or charge it first")
     if action == "commit" and any(entry.action == "release" and entry.curve is not None for entry in earlier):
         raise InvalidTransition(f"key={key!r} was settled, and what it did not use given back: nothing more is drawn under it")
+    if earlier[0].across == TWICE:
+        ran = None  # what two changes cost together is no sum over rounds, so nothing is given back
     if done := tuple(entry for entry in earlier if entry.action == action):
         if action == "release" and not _is_same(done[0], label, ran):
             raise ClaimConflict(

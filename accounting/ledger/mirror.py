@@ -109,7 +109,10 @@ class _File:
         self._path = path
 
     def lines(self) -> list[str]:
-        return read_text(self._path, InvalidEntry, "the mirror", _MOST_BYTES).splitlines()
+        whole, end, torn = read_text(self._path, InvalidEntry, "the mirror", _MOST_BYTES).rpartition("\n")
+        lines = [line for line in whole.split("\n") if line] if end else []
+        # A line without its end was cut short by a crash, before it was kept; unless only the end is missing.
+        return [*lines, torn] if torn and not _is_torn(torn) else lines
 
     @contextmanager
     def locked(self) -> Iterator[tuple[list[str], Callable[[str], None]]]:
@@ -124,12 +127,25 @@ class _File:
             ) from None
 
     def _append(self, line: str) -> None:
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PUBLIC)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(line + "\n")
+        handle = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PUBLIC)
+        with os.fdopen(handle, "r+b") as file:
+            whole, end, torn = file.read().rpartition(b"\n")
+            if torn and _is_torn(torn.decode("utf-8", "replace")):
+                file.truncate(len(whole + end))
+            elif torn:
+                line = "\n" + line
+            file.write(line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         sync_folder(self._path.parent)
+
+
+def _is_torn(line: str) -> bool:
+    try:
+        Heads.from_json(line)
+    except InvalidEntry:
+        return True
+    return False
 
 
 class _Database:

@@ -14,9 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, get_args
 
 from accounting.budget.budget import Budget, Price, Remaining
-from accounting.budget.remaining import Equivalent, equivalent
+from accounting.budget.remaining import Affordable, Equivalent, equivalent
 from accounting.errors import InvalidBudget, RelationMismatch
-from accounting.ledger.periods import Window, checked_window
+from accounting.ledger.errors import InvalidEntry
+from accounting.ledger.periods import Window, checked_window, checked_zone
 from accounting.ledger.stored_text import LONGEST_NAME, canonical_json, checked_name, checked_text, digest, optional_text
 from accounting.relation import Relation
 
@@ -34,6 +35,7 @@ class Dataset:
         unit: who or what is protected, in words: the `relation` is about one such unit.
         budget: what may be spent, on each period of `window`.
         window: which rows share a budget: all of them ("whole"), or those of a year, quarter, month, week or day.
+        time_zone: where these days and months begin and end; one row at a border would else have two budgets.
         data_period: which rows the dataset holds, in words.
         uid: random, so that a dataset that is declared anew starts another chain.
     """
@@ -43,6 +45,7 @@ class Dataset:
     unit: str
     budget: Budget
     window: Window
+    time_zone: str
     data_period: str | None
     actor: str
     host: str
@@ -61,7 +64,14 @@ class Dataset:
 
 
 def new_dataset(
-    name: str, budget: Budget, relation: Relation, unit: str | None, window: str, data_period: str | None, by: Origin
+    name: str,
+    budget: Budget,
+    relation: Relation,
+    unit: str | None,
+    window: str,
+    time_zone: str,
+    data_period: str | None,
+    by: Origin,
 ) -> Dataset:
     """A checked declaration; InvalidBudget, RelationMismatch or InvalidEntry if a field is not what it should be."""
     if not isinstance(budget, Budget):
@@ -76,6 +86,7 @@ def new_dataset(
         unit=checked_text("unit", default if unit is None else unit),
         budget=budget,
         window=rows,
+        time_zone=checked_zone(time_zone),
         data_period=optional_text("data_period", data_period),
         uid=uuid.uuid4().hex,
         **vars(by),
@@ -87,7 +98,8 @@ class Entry:
     """One line of the ledger. `main` and `failure` are what it adds to the period's sum, `spent_*` the sum after it.
 
     Units: 10^-12 nats of the budget's unit, and 10^-18 of failure probability. `label` of a void is its reason. `quota` is the
-    JSON of a quota that is declared here, `expires` when a reservation lapses.
+    JSON of a quota that is declared here, `expires` when a reservation lapses. `across` says why the curve covers several periods
+    that were read together: "two_changes" (it is that of two changes), "exchange" (it was proved for replace_one), or as `Terms`.
     """
 
     dataset: str
@@ -113,6 +125,7 @@ class Entry:
     salt: str | None
     expires: str | None
     quota: str | None
+    across: str | None
     prev: str
     hash: str
 
@@ -183,9 +196,30 @@ class Total:
         return self.budget.remaining(self.spent)
 
     @property
+    def place(self) -> str:
+        """The account in words: a period, or a quota and its account; "" for all rows of a dataset without a window."""
+        return f"quota {self.quota} ({self.period})" if self.quota else self.period
+
+    @property
     def equivalent(self) -> Equivalent:
         """The same as epsilon at the dataset's delta, so far and left, and as GDP mu."""
         return equivalent(self.budget, self.spent)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a charge used of its budget, in the account (period or quota) that pays for the fewest more like it.
+
+    Attributes:
+        used, left: shares of that account from 0 to 1, of divergence and of failure probability.
+        more: how many more charges like it fit, one by one. It says which part runs out first, and why.
+        total: the account.
+    """
+
+    used: tuple[float, float]
+    left: tuple[float, float]
+    more: Affordable
+    total: Total
 
 
 Clock = Callable[[], datetime]
@@ -209,9 +243,11 @@ def utc_now() -> datetime:
 def origin(actor: str | None, clock: Clock) -> Origin:
     """This process, now, on behalf of `actor` (by default the operating system's user)."""
     name = _user() if actor is None else checked_name("actor", actor)
-    return Origin(
-        name, _printable(socket.gethostname()), clock().astimezone(UTC).isoformat(timespec="microseconds"), package_version()
-    )
+    try:
+        at = clock().astimezone(UTC).isoformat(timespec="microseconds")
+    except OverflowError:
+        raise InvalidEntry("the clock shows a time before the year 1 or after 9999 in UTC: set the host's clock") from None
+    return Origin(name, _printable(socket.gethostname()), at, package_version())
 
 
 @cache

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import date
 from typing import Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from accounting.ledger.errors import InvalidEntry
 
@@ -32,6 +33,14 @@ def checked_window(value: object) -> Window:
         if value == window:
             return window
     raise InvalidEntry(f"window={value!r} must be one of {', '.join(get_args(Window))}")
+
+
+def checked_zone(value: object) -> str:
+    """The name of a time zone, "UTC" if none is stated; InvalidEntry if there is no such zone."""
+    try:
+        return ZoneInfo("UTC" if value is None else str(value)).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidEntry(f"time_zone={str(value)[:40]!r} is not known: write it as 'UTC' or 'Europe/Berlin'") from None
 
 
 def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -92,14 +101,9 @@ def period_at(window: Window, number: int) -> str:
     return f"{year:04d}" + {"month": f"-{rest + 1:02d}", "quarter": f"-Q{rest + 1}", "year": ""}[window]
 
 
-def enclosing(window: Window, period: str, wider: Window) -> set[str]:
-    """Every period of a wider window that some day of the period lies in: one, or two for a week at its border."""
-    number = ordinal(window, period)
-    try:
-        first, after = (_first_day(window, step) for step in (number, number + 1))
-        return {period_of(wider, first), period_of(wider, after - timedelta(days=1))}
-    except (ValueError, OverflowError):
-        raise InvalidEntry(f"period={_shown(period)} has no dates that a quota could count by") from None
+def enclosing(window: Window, period: str, wider: Window) -> str:
+    """The period of a wider window that all of the period lies in. (Of weeks there is none: months and years cut them.)"""
+    return period_of(wider, _first_day(window, ordinal(window, period)))
 
 
 def _first_day(window: Window, number: int) -> date:

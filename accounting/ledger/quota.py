@@ -54,9 +54,10 @@ class Quota(Frozen):
     """The most that some of a dataset's charges may add up to. It never allows what the dataset's budget does not.
 
     Every charge of the dataset that falls in its scope counts, those before it was declared included. Each account of it is a
-    privacy filter of its own (Theorems F1 to F3), with its own prices. So `limit` bounds what the releases in its scope tell
-    about one unit's rows, in a window about those that lie in it, provided that each charge's curve holds for all that one unit
-    has in the rows that it reads: a charge that reads several periods of a window counts there once.
+    privacy filter of its own (Theorems F1 to F3), with its own prices; a charge that reads several periods of a window counts
+    there once. With a window, `limit` bounds what the releases tell about one unit's rows that lie in it. By actor, team or
+    purpose it bounds what the releases in its scope tell *given all others*: where a release outside of it decides which one
+    inside is made, what both tell together is bounded by the dataset's budget and by no quota.
 
     Args:
         name: of the quota within its dataset. Declaring it again replaces it; both stay on record.
@@ -64,10 +65,10 @@ class Quota(Frozen):
         by: whose charges count: those of one actor, team or purpose. None counts everybody's together.
         of: the one actor, team or purpose that is limited; None limits each of them by this much.
         window: of the data's time, at least as wide as the dataset's: each period of it has the limit. "whole" is all rows.
-        rolling: in place of a window, so many consecutive periods of the dataset's window: every such stretch has the limit.
+        rolling: in place of a window, this many consecutive periods of the dataset's window: every such stretch has the limit.
 
     Raises:
-        InvalidEntry: a name is none, `of` is given without `by`, or both a window and `rolling`.
+        InvalidEntry: a name is not valid, `of` is given without `by`, or both a window and `rolling`.
 
     Example:
         >>> import accounting as acc
@@ -111,6 +112,11 @@ class Quota(Frozen):
             raise InvalidEntry("charges of this dataset name no periods, so no quota counts by them: declare one with a window")
         if _WIDTHS.index(self.window) < _WIDTHS.index(window):
             raise InvalidEntry(f"window={self.window!r} is narrower than the dataset's, {window!r}: charges do not say so much")
+        if window == "week" and self.window not in ("week", "whole"):
+            raise InvalidEntry(
+                f"window={self.window!r} is not made up of weeks: a week at its border lies in two, and a charge that reads it "
+                "reads rows inside and outside. Declare the dataset by day, or the quota with rolling"
+            )
 
     def accounts(self, window: Window, who: Who, periods: Iterable[str]) -> list[str]:
         """The accounts that a charge counts to, in order; none if it is not limited here.
@@ -118,6 +124,7 @@ class Quota(Frozen):
         Raises:
             InvalidEntry: it counts to more accounts than there should be.
         """
+        self.require_for(window)
         name = WHOLE if self.by is None else getattr(who, self.by)
         if self.of is not None and name != self.of:
             return []
@@ -132,7 +139,7 @@ class Quota(Frozen):
             return [period_at(window, first) for first in range(max(1, last - self.rolling + 1), last + 1)]
         if self.window == "whole":
             return (WHOLE,)
-        return (period,) if self.window == window else enclosing(window, period, self.window)
+        return (period if self.window == window else enclosing(window, period, self.window),)
 
     def account_in_words(self, account: str) -> str:
         """An account, as people read it."""

@@ -16,7 +16,7 @@ from accounting.errors import AccountingError
 from accounting.ledger.ddl import datasets, entries, fingerprints, meta, scopes, totals
 from accounting.ledger.errors import DatasetExists, InvalidEntry, LedgerCorrupt, UnknownDataset
 from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
-from accounting.ledger.periods import checked_window
+from accounting.ledger.periods import checked_window, checked_zone
 from accounting.ledger.stored_text import checked_text, digest, read_json
 from accounting.relation import Relation
 
@@ -63,6 +63,7 @@ def read_declaration(text: str) -> Dataset:
 def _check_fields(dataset: Dataset) -> None:
     if dataset.relation not in get_args(Relation) or not (dataset.data_period is None or isinstance(dataset.data_period, str)):
         raise InvalidEntry("a field of the declaration has no such value")
+    checked_zone(dataset.time_zone)
     for name in ("name", "unit", "actor", "host", "at", "package", "uid"):
         checked_text(name, getattr(dataset, name))
 
@@ -73,6 +74,12 @@ _DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
 _LOCKED_DATASET = _DATASET.with_for_update()
 _MINE = (totals.c.dataset_id == bindparam("mine")) & (totals.c.period == bindparam("account"))
 _SPENT = select(totals.c.main, totals.c.failure).where(_MINE)
+_LAST = (
+    select(entries.c.spent_main, entries.c.spent_failure)
+    .where(entries.c.dataset_id == bindparam("mine"), entries.c.period == bindparam("account"), entries.c.action != "quota")
+    .order_by(entries.c.seq.desc())
+    .limit(1)
+)
 _SET_HEAD = (
     update(datasets).where(datasets.c.id == bindparam("mine")).values(seq=bindparam("new_seq"), head=bindparam("new_head"))
 )
@@ -84,11 +91,15 @@ BLOCK, _MOST_KEYS = 2_000, 500
 
 def declare(connection: Connection, dataset: Dataset) -> None:
     """Store a declaration; DatasetExists if the name is taken."""
-    # Declarations take turns, so that the second of two is refused in words of ours.
-    connection.execute(select(meta).with_for_update())
+    wait_for_declarations(connection)
     if connection.execute(select(datasets.c.id).where(datasets.c.name == dataset.name)).first():
         raise DatasetExists(f"dataset={dataset.name!r} is already declared, and a declaration stays: choose another name")
     insert_dataset(connection, dataset.name, dataset.declaration())
+
+
+def wait_for_declarations(connection: Connection) -> None:
+    """Declare datasets one process at a time: in one order, and a name that is taken is refused in the ledger's own words."""
+    connection.execute(select(meta).with_for_update())
 
 
 def insert_dataset(connection: Connection, name: str, declaration: str) -> None:
@@ -119,6 +130,16 @@ def spent_in(connection: Connection, dataset_id: int, period: str) -> Price:
     """What a period has been charged so far."""
     row = connection.execute(_SPENT, {"mine": dataset_id, "account": period}).one_or_none()
     return NOTHING if row is None else read_price(row.main, row.failure)
+
+
+def require_total(connection: Connection, dataset_id: int, period: str, spent: Price) -> None:
+    """Check that a total is what the last entry of its period states; LedgerCorrupt if one of them was edited."""
+    row = connection.execute(_LAST, {"mine": dataset_id, "account": period}).one_or_none()
+    if (NOTHING if row is None else read_price(row.spent_main, row.spent_failure)) != spent:
+        raise LedgerCorrupt(
+            "the running total of a period is not that of its last entry: one of them was edited. Nothing was charged, nothing "
+            "may be released: run `dpselect ledger verify`"
+        )
 
 
 def all_totals(connection: Connection, dataset_id: int) -> list[tuple[str, Price]]:

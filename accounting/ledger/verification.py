@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, func, null, or_, select
 
 from accounting.budget.budget import NOTHING, Price
 from accounting.curves import Curve
@@ -60,6 +60,7 @@ class Chain:
     spent: dict[str, Price] = field(default_factory=dict)
     entries: int = 0
     opening: Entry | None = None
+    _before: Entry | None = None
     _opened: Openings = field(default_factory=Openings)
 
     def __post_init__(self) -> None:
@@ -73,7 +74,7 @@ class Chain:
             yield Problem(self.dataset.name, entry.seq, kind, message)
         if entry.action != "quota":
             self.spent[entry.period] = entry.spent
-        self.seq, self.head = entry.seq, entry.hash
+        self.seq, self.head, self._before = entry.seq, entry.hash, entry
         self.entries += 1
 
     def _place(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
@@ -108,6 +109,10 @@ class Chain:
             yield "price", "a commit or a release charges nothing"
         if entry.action in ("charge", "reserve"):
             yield from self._curve(entry)
+            before = self._before
+            several = before is not None and (before.action, before.key) == (entry.action, entry.key)
+            if several and self.dataset.relation == "add_remove" and None in (before and before.across, entry.across):
+                yield "price", "the charge reads several periods and does not say why its price covers that"
 
     def _settled(self, entry: Entry, opening: Entry | None) -> Iterator[tuple[Kind, str]]:
         if opening is None:
@@ -155,9 +160,30 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
     reserved = _found(entries.join(_other, and_(_SAME_KEY, _other.c.action == "reserve")))
     unequal = or_(entries.c.main != -_other.c.main, entries.c.failure != -_other.c.failure)
     yield reserved.where(action == "void", unequal), "price", "the void takes back another amount than was reserved"
+    yield from _claims()
+
+
+def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
+    """What the table of fingerprints states, against the entries that claimed them: exactly their datasets and periods.
+
+    A claim's periods are a JSON list of texts without wildcards, all of one length, so that its length says how many they are.
+    """
+    claimed, of = fingerprints.c.periods, func.length(entries.c.period) + 4
+    holds = claimed.contains('"' + entries.c.period + '"')
     mine = and_(fingerprints.c.fingerprint == entries.c.fingerprint, fingerprints.c.dataset_id == entries.c.dataset_id)
-    unclaimed = found.where(entries.c.fingerprint.is_not(None), ~exists(select(fingerprints.c.fingerprint).where(mine)))
-    yield unclaimed, "rows", "the entry's fingerprint is not claimed by its dataset: the fingerprints were edited"
+    opens = and_(entries.c.fingerprint.is_not(None), entries.c.action.in_(("charge", "reserve")))
+    unclaimed = _found().where(opens, ~exists(select(fingerprints.c.fingerprint).where(mine, holds)))
+    message = "the entry's fingerprint is not claimed by its dataset and period: the fingerprints were edited"
+    yield unclaimed, "rows", message
+    same = and_(_other.c.dataset_id == entries.c.dataset_id, _other.c.key == entries.c.key, _other.c.fingerprint.is_not(None))
+    several = select(func.count()).where(same, _other.c.action.in_(("charge", "reserve"))).scalar_subquery()
+    wider = _found(entries.join(fingerprints, mine)).where(opens, func.length(claimed) != of * several)
+    yield wider, "rows", "the entry's fingerprint is claimed for other periods than it read: the fingerprints were edited"
+    claims = fingerprints.outerjoin(datasets, datasets.c.id == fingerprints.c.dataset_id)
+    unused = select(datasets.c.name, null()).select_from(claims)
+    used = and_(entries.c.fingerprint == fingerprints.c.fingerprint, entries.c.dataset_id == fingerprints.c.dataset_id)
+    message = "rows are claimed that no entry read: the fingerprints were edited"
+    yield unused.where(~exists(select(entries.c.seq).where(used))), "rows", message
 
 
 def _found(source: FromClause = entries) -> Select[Any]:
@@ -232,9 +258,9 @@ class _Kept:
         """The last entry of the dataset that they vouch for; -1 for none."""
         return max(self.hashes[name], default=-1) if name in self.hashes else -1
 
-    def left_out(self, dataset: Dataset) -> bool:
-        """Whether some were taken after the dataset was declared, and do not name it."""
-        return any(dataset.name not in one.datasets and dataset.at < one.at for one in self.heads)
+    def left_out(self, name: str, place: int) -> bool:
+        """Whether some were taken after this dataset, the `place`-th of the ledger from 0, was declared, and do not name it."""
+        return any(name not in one.datasets and place < one.declared for one in self.heads)
 
 
 class _Counted:
@@ -266,7 +292,10 @@ def _problems(store: Store, snapshots: list[_Snapshot], kept: _Kept, counted: _C
     for name in kept.hashes:
         if name not in names:
             yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")
-    for snapshot in snapshots:
+    for place, snapshot in enumerate(snapshots):
+        if kept.left_out(snapshot.row.name, place):
+            message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
+            yield Problem(str(snapshot.row.name), None, "missing", message)
         yield from _dataset(store, snapshot, kept, counted)
     with store.reader() as connection:  # what needs several rows at once; every statement sees one state of the store
         for query, kind, message in cross_checks():
@@ -300,9 +329,6 @@ def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) 
     chain = Chain(declared.dataset, digest(text))
     if chain.head != declared.genesis or declared.dataset.name != name:
         yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
-    if kept.left_out(declared.dataset):
-        message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
-        yield Problem(name, None, "missing", message)
     book = Replay(declared.dataset, snapshot.quotas or [])
     sums = snapshot.sums or Check()
     yield from _entries(store, declared, chain, kept, book, sums)
