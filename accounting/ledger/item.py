@@ -52,7 +52,7 @@ class Terms(TypedDict, total=False):
             one's receipt, marked `replayed`: it pays for one draw, so do not draw again.
         period: whose rows are read, where the dataset has a window; several are charged each, for what `across` says.
         across: of a charge that reads several periods under add_remove, why its curve covers a user whose rows of one period come
-            or go while the others stay (Theorem F9). "whole_counts": every user was counted in full, and the curve rests on linf
+            or go while the others stay (Theorem F11). "whole_counts": every user was counted in full, and the curve rests on linf
             alone. None, where that is not known: it is charged as two changes (group privacy). An item that was proved for
             replace_one is charged at its own price.
         time_zone: whose days and months the periods are, "UTC" by default; it must be the dataset's.
@@ -107,7 +107,7 @@ class Item:
         return self.count * self.curve
 
     def over(self, periods: tuple[str, ...], relation: Relation, across: Across | None) -> Item:
-        """What is charged where these periods of a dataset with this relation are read together. Theorem F9.
+        """What is charged where these periods of a dataset with this relation are read together. Theorem F11.
 
         Raises:
             InvalidEntry: "whole_counts" is claimed for a curve that does not declare to rest on linf alone.

@@ -167,7 +167,7 @@ class Mechanism(Frozen, Summable, ABC):
     @property
     def rests_on_linf(self) -> bool:
         """Whether the price holds for any scores that move by at most linf each, however many: no l0, l1 or l2 is used, and no
-        users or groups are bounded. Then a charge that reads several periods of whole counts costs the same (Theorem F9)."""
+        users or groups are bounded. Then a charge that reads several periods of whole counts costs the same (Theorem F11)."""
         covers = self.covers
         return self.traits.ranks_counts and (covers.l0, covers.l1, covers.l2) == (None, None, None)
 

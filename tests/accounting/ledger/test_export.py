@@ -30,7 +30,7 @@ def filled(url: str) -> Ledger:
             fingerprint="rows",
         )
     ledger.charge(
-        "visits", acc.ZCDP(rho=0.1), relation="add_remove", period=["2024-01", "2024-02"], count=3, fingerprint="january"
+        "visits", acc.ZCDP(rho=0.1), relation="replace_one", period=["2024-01", "2024-02"], count=3, fingerprint="january"
     )
     ledger.reserve("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-02", key="plan")
     ledger.void("visits", "plan", actor="ada", reason="no data")

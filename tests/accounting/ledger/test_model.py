@@ -84,12 +84,13 @@ class Machine(RuleBasedStateMachine):
         terms: dict[str, Any] = {"count": count, "key": key, "fingerprint": rows, "relation": relation}
         terms["period"] = periods if name == WINDOWED else None
         item = acc.PureDP(epsilon=cost)
-        asked = (reserve, cost, count, accounts)
+        asked = (reserve, cost, count, accounts, relation)
         known = self.charges.get((name, key))
-        units = round(cost * 10**12) * count
+        several = len(accounts) > 1
+        units = round(cost * 10**12) * count * (2 if several and relation == "add_remove" else 1)  # an exchange is two changes
         if name not in self.spent:
             self._refused(UnknownDataset, call, name, item, **terms)
-        elif relation == "replace_one":
+        elif relation == "replace_one" and len(accounts) == 1:
             self._refused(RelationMismatch, call, name, item, **terms)
         elif known is not None and (known["asked"] != asked or known["state"] == "void"):
             self._refused(KeyConflict, call, name, item, **terms)

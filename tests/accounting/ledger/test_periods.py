@@ -34,15 +34,15 @@ def test_each_period_has_its_own_budget(monthly: Ledger) -> None:
 def test_a_query_over_several_periods_is_charged_to_each(monthly: Ledger) -> None:
     """A charge over two months takes from both, and from neither if either of them has too little."""
     half = acc.PureDP(epsilon=0.5)
-    receipt = monthly.charge("visits", half, relation="add_remove", period=["2024-02", "2024-01"], key="both")
+    receipt = monthly.charge("visits", half, relation="replace_one", period=["2024-02", "2024-01"], key="both")
     assert [entry.period for entry in receipt.entries] == ["2024-01", "2024-02"]
     monthly.charge("visits", half, relation="add_remove", period="2024-02")
     for other in ("2024-01", "2024-03"):
         with pytest.raises(acc.BudgetExceeded, match="2024-02"):
-            monthly.charge("visits", half, relation="add_remove", period=["2024-02", other])
+            monthly.charge("visits", half, relation="replace_one", period=["2024-02", other])
     assert [total.period for total in monthly.totals("visits")] == ["2024-01", "2024-02"]
     assert monthly.total("visits", "2024-01").spent == Price(5 * 10**11, 0)
-    assert monthly.charge("visits", half, relation="add_remove", period=["2024-01", "2024-02"], key="both").replayed
+    assert monthly.charge("visits", half, relation="replace_one", period=["2024-01", "2024-02"], key="both").replayed
 
 
 @pytest.mark.parametrize("periods", ["2024-02", ["2024-01", "2024-02"]])
@@ -58,7 +58,7 @@ def test_a_retry_is_of_the_same_periods_and_relation(monthly: Ledger, periods: s
 
 def test_steps_apply_to_every_period_of_the_charge(monthly: Ledger) -> None:
     """Voiding a reservation over two months gives back to both."""
-    monthly.reserve("visits", ALL, relation="add_remove", period=["2024-01", "2024-02"], key="plan")
+    monthly.reserve("visits", ALL, relation="replace_one", period=["2024-01", "2024-02"], key="plan")
     assert len(monthly.void("visits", "plan", actor="ada", reason="no data").entries) == 2
     assert {total.spent for total in monthly.totals("visits")} == {Price(0, 0)}
     assert monthly.verify().ok

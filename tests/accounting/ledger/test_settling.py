@@ -29,7 +29,8 @@ def picks(count: int) -> acc.Curve:
 
 def reserved(ledger: Ledger, dataset: str, key: str, **terms: Any) -> None:
     """A reservation of ten picks that was committed."""
-    ledger.reserve(dataset, WHOLE, relation="add_remove", key=key, **terms)
+    several = not isinstance(terms.get("period", ""), str)
+    ledger.reserve(dataset, WHOLE, relation="replace_one" if several else "add_remove", key=key, **terms)
     ledger.commit(dataset, key)
 
 
