@@ -6,7 +6,6 @@ import numbers
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
 
 from numpy.typing import ArrayLike
@@ -16,7 +15,6 @@ from accounting.budget.remaining import Affordable, affordable
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.process_state import ProcessState
-from accounting.relation import Relation, same_relation
 from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run, require_no_run
@@ -24,7 +22,6 @@ from dpselect.mechanisms.traits import Pay
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from dpselect.continual import ContinualTopK, Horizon
@@ -63,6 +60,7 @@ class Session:
             together, are charged for counts of whole users, or at the price of replace_one.
         actor: on whose behalf; by default the operating system's user.
         team, purpose: whose work it is and what for, where the dataset has quotas by that.
+        time_zone: by whose clock the periods begin, "UTC" by default; it must be the dataset's.
 
     Raises:
         InvalidRequest: ledger is no Ledger.
@@ -87,6 +85,7 @@ class Session:
         actor: str | None = None,
         team: str | None = None,
         purpose: str | None = None,
+        time_zone: str | None = None,
     ) -> None:
         if not isinstance(ledger, Ledger):
             raise InvalidRequest(
@@ -98,6 +97,7 @@ class Session:
         self._period = period
         self._actor = actor
         self._behalf: Terms = {"period": period, "actor": actor, "team": team, "purpose": purpose}
+        self._behalf |= {"across": "whole_counts", "time_zone": time_zone}  # of what `_require_covered` lets through
 
     @classmethod
     def open(
@@ -109,10 +109,11 @@ class Session:
         actor: str | None = None,
         team: str | None = None,
         purpose: str | None = None,
+        time_zone: str | None = None,
     ) -> Self:
         """A session on the ledger at `url`, which must exist."""
         ledger = Ledger.open(url, create=False)
-        return cls(ledger, dataset, period=period, actor=actor, team=team, purpose=purpose)
+        return cls(ledger, dataset, period=period, actor=actor, team=team, purpose=purpose, time_zone=time_zone)
 
     @property
     def ledger(self) -> Ledger:
@@ -139,12 +140,12 @@ class Session:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         _settled(_require_mechanism(mechanism), pay)
-        item = self._item(mechanism)
+        self._require_covered(mechanism)
         terms: Terms = {**self._behalf, "count": count}
         receipt = None if key is None else self._ledger.find(self._dataset.name, key)
         if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == mechanism.curve:
             self._once(receipt)
-        self._ledger.check(self._dataset.name, item, **terms)
+        self._ledger.check(self._dataset.name, mechanism, **terms)
 
     @overload
     def affordable(self, mechanism: Mechanism, *, one_by_one: Literal[False] = False) -> int: ...
@@ -163,8 +164,10 @@ class Session:
         Raises:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        same_relation(self._dataset.relation, self._item(_require_mechanism(mechanism)).relation)
-        totals, curve = self._ledger.room(self._dataset.name, **self._behalf), mechanism.curve
+        self._require_covered(_require_mechanism(mechanism))
+        name = self._dataset.name
+        curve = self._ledger.charged_curve(name, mechanism, **self._behalf)
+        totals = self._ledger.room(name, **self._behalf)
         if not one_by_one:
             return min(_runs(total, curve) for total in totals)
         return min(affordable(total.budget, total.spent, curve, most=MOST_RUNS, period=_place(total)) for total in totals)
@@ -196,13 +199,13 @@ class Session:
             LedgerUnavailable: the charge or the release could not be recorded; nothing is released.
         """
         _require_mechanism(mechanism).check(scores)
-        item = self._item(mechanism, scores)
+        self._require_covered(mechanism, scores)
 
         def drawn() -> tuple[Selection, str | None]:
             selection = mechanism.select(scores)
             return selection, None if keep is None else keep(selection)
 
-        return self._release(item, 1, notes, drawn, _settled(mechanism, pay))
+        return self._release(mechanism, 1, notes, drawn, _settled(mechanism, pay))
 
     def select_many(
         self, mechanism: Mechanism, matrix: ArrayLike | Rounds, *, pay: Pay = "curve", **notes: Unpack[Notes]
@@ -213,8 +216,8 @@ class Session:
             InvalidScores, InvalidRequest: the matrix has no such shape; nothing was charged. And as for `select`.
         """
         array = _require_mechanism(mechanism).check_many(matrix)
-        item = self._item(mechanism, array)
-        return self._release(item, len(array), notes, lambda: (mechanism.select_many(array), None), _settled(mechanism, pay))
+        self._require_covered(mechanism, array)
+        return self._release(mechanism, len(array), notes, lambda: (mechanism.select_many(array), None), _settled(mechanism, pay))
 
     def continual(
         self,
@@ -252,7 +255,8 @@ class Session:
         Raises:
             BudgetExceeded, Unaffordable, RelationMismatch, AlreadyCharged, LedgerUnavailable: as for `select`.
         """
-        return self._release(self._item(item), 1, notes, lambda: (draw(), None))
+        self._require_covered(item)
+        return self._release(item, 1, notes, lambda: (draw(), None))
 
     def best_of(self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]) -> Best[T] | None:
         """Charge `mechanism`, run `function` a private number of times, and record that its best run was released.
@@ -270,7 +274,8 @@ class Session:
         """
         if not isinstance(mechanism, RepeatAndSelect) or not callable(function):
             raise InvalidRequest("best_of takes a RepeatAndSelect and a function that makes one run, without arguments")
-        return self._release(self._item(mechanism), 1, notes, lambda: (mechanism.run(function), None))
+        self._require_covered(mechanism)
+        return self._release(mechanism, 1, notes, lambda: (mechanism.run(function), None))
 
     def schedule(self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[Notes]) -> Schedule:
         """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one item at its composed curve.
@@ -287,8 +292,9 @@ class Session:
             AlreadyCharged: the key belongs to an earlier plan.
         """
         item = _as_plan(plan)
-        charged = _Exchange(item) if [self._item(mechanism) for _, mechanism in item.parts] != _drawn(item) else item
-        receipt = self._once(self._ledger.reserve(self._dataset.name, charged, expires_in=expires_in, **self._terms(1, notes)))
+        for _, mechanism in item.parts:
+            self._require_covered(mechanism)
+        receipt = self._once(self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes)))
         return Schedule(self, receipt.key, item)
 
     def _release(
@@ -308,15 +314,13 @@ class Session:
         ledger.release(name, key, actor=self._actor, claim=claim, spent=spent(drawn) if spent else None)
         return drawn
 
-    def _item(self, item: Chargeable, scores: object = None) -> Chargeable:
-        """What is charged for drawing from such scores, where several periods may be read together."""
+    def _require_covered(self, item: Chargeable, scores: object = None) -> None:
+        """Refuse a price that does not cover several periods that are read together (Theorem F11)."""
         several = self._period is not None and not isinstance(self._period, str) and len(set(self._period)) > 1
-        if not several or self._dataset.relation != "add_remove":
-            return item
-        if item.relation == "replace_one":
-            return _Exchange(item)
-        if isinstance(item, Mechanism) and item.traits.ranks_counts and _counts_whole_users(item.covers, scores):
-            return item
+        if not several or self._dataset.relation != "add_remove" or item.relation == "replace_one":
+            return
+        if isinstance(item, Mechanism) and item.rests_on_linf and _counts_whole_users(scores):
+            return
         raise SensitivityMismatch(
             f"the rows of {len(set(self._period or ()))} periods are read together, and a user is bounded over all of them: "
             "without its rows of one period other rows are counted, so that the guarantee under add_remove does not hold. Use "
@@ -378,7 +382,7 @@ class Schedule:
         """
         require_no_run()
         _require_mechanism(mechanism).check(scores)
-        self._session._item(mechanism, scores)
+        self._session._require_covered(mechanism, scores)
         self._take(mechanism)
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
         drawn = mechanism.select(scores)
@@ -408,30 +412,10 @@ class Schedule:
         return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._kept.value.values())})"
 
 
-@dataclass(frozen=True)
-class _Exchange:
-    """An item whose guarantee under replace_one is charged to a dataset of add_remove: it covers what a neighbour may change."""
-
-    item: Chargeable
-    relation: Relation = "add_remove"
-
-    @property
-    def curve(self) -> Curve:
-        return self.item.curve
-
-    def to_json(self) -> str:
-        return self.item.to_json()
-
-
-def _drawn(plan: Guarantee) -> list[Chargeable]:
-    return [mechanism for _, mechanism in plan.parts]
-
-
-def _counts_whole_users(covers: Sensitivity, scores: object) -> bool:
-    """Whether a price follows from one user's change of a single count, and the scores count every user in full."""
-    declared = [covers, *([] if (given := getattr(scores, "sensitivity", None)) is None else [given])]
-    whole = all((one.l0, one.l1, one.l2) == (None, None, None) for one in declared)
-    return whole and (given is None or (given.monotone and given.linf == 1))
+def _counts_whole_users(scores: object) -> bool:
+    """Whether scores, where there are any yet, count every user in full: they declare no more than linf = 1, one way."""
+    given = getattr(scores, "sensitivity", None)
+    return given is None or ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)
 
 
 def _require_mechanism(given: object) -> Mechanism:

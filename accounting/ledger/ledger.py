@@ -180,6 +180,20 @@ class Ledger:
             priced = priced.over(periods, declared.dataset.relation, checked_across(terms.get("across")))
             _Charging(connection, declared).require_room(priced, periods, self._who(terms))
 
+    def charged_curve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Curve:
+        """The curve of one run as a charge on these terms would price it: that of an exchange where `Terms.across` says so.
+
+        Raises:
+            RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
+        """
+        require_known(terms, Terms)
+        priced, across = read_item(item, 1, terms.get("relation")), checked_across(terms.get("across"))
+        with self._store.reader_on(dataset) as (_, declared):
+            periods = _periods(declared.dataset, terms.get("period"), checked_zone(terms.get("time_zone")))
+            priced = priced.over(periods, declared.dataset.relation, across)
+            common_relation(declared.dataset.relation, priced.relation, begun=True)
+        return priced.curve
+
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
         """State that data are about to be read for a reservation: from here on it cannot be voided.
 

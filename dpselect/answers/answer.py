@@ -160,7 +160,7 @@ def answer(
 
     Whatever interrupts it says whether it was charged, under which entry and key.
     """
-    session = session_of(question.payment)
+    session = session_of(question.payment, question.reading.time_zone)
     if session is not None:
         require_periods(question, session.dataset.window)
     choice = choice or choose(question, None if session is None else session.dataset.budget)
@@ -262,11 +262,12 @@ def _released(
     return made[0] if pay == "curve" else replace(made[0], left=standing(session, choice.mechanism))
 
 
-def session_of(payment: Payment | None) -> dps.Session | None:
-    """What pays; None where no ledger is named."""
+def session_of(payment: Payment | None, time_zone: str | None = None) -> dps.Session | None:
+    """What pays for rows that are read by the clock of `time_zone`; None where no ledger is named."""
     if payment is None:
         return None
     terms: Any = {"period": payment.period or None, "team": payment.team, "purpose": payment.purpose}
+    terms["time_zone"] = time_zone
     if isinstance(payment.ledger, str):
         return dps.Session.open(payment.ledger, payment.dataset, **terms)
     return dps.Session(payment.ledger, payment.dataset, **terms)

@@ -181,7 +181,7 @@ def affordable(
     name = dataset or file.dataset
     if name is None:
         raise dps.InvalidRequest("no dataset is named: give --dataset, or a file with a [ledger] (--config)")
-    terms = {"team": team or file.team, "purpose": purpose or file.purpose}
+    terms: dict[str, Any] = {"team": team or file.team, "purpose": purpose or file.purpose}
     session = dps.Session.open(file.url_or(url), name, period=period or file.period or None, **terms)
     reading = {"max_items_per_user": max_items_per_user, "clip": clip}
     stated: dict[str, Any] = {

@@ -309,7 +309,7 @@ def test_a_batch_is_what_its_charges_are_one_by_one(ledger: Ledger) -> None:
     ledger.create_dataset("other", acc.Budget(epsilon=1.0), "add_remove", window="month")
     ledger.create_dataset("again", acc.Budget(epsilon=1.0), "add_remove", window="month")
     charges: list[tuple[acc.Curve, Any]] = [
-        (acc.PureDP(epsilon=0.1), {"period": ["2024-01", "2024-02"], "actor": "ada"}),
+        (acc.PureDP(epsilon=0.05), {"period": ["2024-01", "2024-02"], "actor": "ada"}),
         (acc.PureDP(epsilon=0.2), {"period": "2024-02", "actor": "bob", "fingerprint": "rows"}),
         (acc.PureDP(epsilon=0.1), {"period": "2024-02", "actor": "ada", "count": 2}),
     ]

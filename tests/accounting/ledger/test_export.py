@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.ledger import ImportRefused, Ledger
+from accounting.ledger import ImportRefused, InvalidEntry, Ledger
 
 
 def filled(url: str) -> Ledger:
@@ -150,9 +150,42 @@ def test_a_name_that_is_not_composed_is_refused(lines: list[str], sqlite_url: st
 
 
 def test_a_line_without_end_is_refused(sqlite_url: str) -> None:
-    """A line of more than four million characters is not read into memory to the end."""
-    with Ledger.open(sqlite_url) as ledger, pytest.raises(ImportRefused, match="4,000,000"):
-        ledger.import_(io.StringIO("x" * 5_000_000))
+    """A line that is longer than any entry is not read into memory to the end."""
+    with Ledger.open(sqlite_url) as ledger, pytest.raises(ImportRefused, match="24,480,000"):
+        ledger.import_(io.StringIO("x" * 25_000_000))
+
+
+class _Described:
+    """A mechanism with a long description."""
+
+    curve, relation = acc.PureDP(epsilon=0.1), "add_remove"
+
+    def __init__(self, letters: str) -> None:
+        self.letters = letters
+
+    def to_json(self) -> str:
+        return json.dumps({"kind": "described", "about": self.letters}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("letter", ["\u00e9", "\U0001f512", '"'])
+def test_what_is_charged_can_be_imported(sqlite_url: str, tmp_path: Path, letter: str) -> None:
+    """The longest description that a charge takes, in letters that JSON writes in up to twelve characters, comes back."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.charge("clicks", _Described(letter * (999_000 // len(json.dumps(letter, ensure_ascii=False)[1:-1]))))
+        ledger.export(tmp_path / "all.jsonl")
+    with Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        assert copy.import_(tmp_path / "all.jsonl") == 1
+
+
+def test_a_description_that_no_import_takes_is_not_charged(sqlite_url: str) -> None:
+    """Control characters, as in JSON over several lines, and what is too long are refused at the charge."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        for letters in ("\x7f", "x" * 1_000_000):
+            with pytest.raises(InvalidEntry, match="mechanism's JSON"):
+                ledger.charge("clicks", _Described(letters))
+        assert ledger.total("clicks").spent.main == 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -222,9 +222,48 @@ def test_a_mirror_belongs_to_one_ledger_and_is_not_edited(ledger: Ledger, tmp_pa
     (tmp_path / "empty").touch()
     with pytest.raises(InvalidEntry, match="holds no heads"):
         Mirror.open(tmp_path / "empty").heads()
-    (tmp_path / "torn").write_text(HEADS.to_json()[:50])
+    (tmp_path / "edited").write_text(HEADS.to_json()[:50] + "\n")
     with pytest.raises(InvalidEntry, match="line 1 of the mirror"):
-        Mirror.open(tmp_path / "torn").heads()
+        Mirror.open(tmp_path / "edited").heads()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_mirror_survives_a_crash_in_its_last_line(ledger: Ledger, tmp_path: Path) -> None:
+    """What was cut short was never kept and is written over; a line without its end was kept; nothing is written onto either."""
+    path = tmp_path / "mirror.jsonl"
+    mirror = Mirror.open(path)
+    kept = [mirror.keep(ledger.heads) for _ in range(2)]
+    whole = path.read_bytes()
+    for cut, left in ((40, kept[:1]), (1, kept)):
+        path.write_bytes(whole[:-cut])
+        assert mirror.heads() == left
+        new = mirror.keep(ledger.heads)
+        assert mirror.heads() == [*left, new]
+        assert path.read_bytes().endswith(new.to_json().encode() + b"\n")
+
+
+@pytest.mark.parametrize(
+    "at", ["22.11.2026", "tomorrow", "", "9999", "2026-11-22", "2026-11-22T10:00:00", "9999-12-31T23:59:59-12:00"]
+)
+def test_a_rotation_is_dated(at: str) -> None:
+    """What is compared as text must be a time with its offset: any other text would revoke nothing."""
+    with pytest.raises(InvalidEntry, match="ISO 8601"):
+        KEY.hand_over(NEXT.public, at)
+    forged = replace(KEY.hand_over(NEXT.public, EARLIER), at=at)
+    with pytest.raises(InvalidEntry):
+        Trust([KEY.public], [forged])
+    with pytest.raises(InvalidEntry):
+        type(forged).from_json(forged.to_json())
+
+
+def test_a_rotation_in_another_zone_is_the_same_moment() -> None:
+    """An offset is turned into UTC: heads that were taken later by the clock of UTC are not the old key's to sign."""
+    rotation = KEY.hand_over(NEXT.public, "2026-02-28T23:30:00-02:00")
+    assert rotation.at == "2026-03-01T01:30:00.000000+00:00"
+    early, late = (replace(HEADS, at=f"2026-03-01T0{hour}:00:00.000000+00:00", signatures=()) for hour in (1, 2))
+    trust = Trust([KEY.public], [rotation])
+    assert list(trust.problems(KEY.sign(early))) == []
+    assert "replaced before" in " ".join(trust.problems(KEY.sign(late)))
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from accounting.ledger.item import Opening, read_item
 from accounting.ledger.model import Entry, origin, utc_now
 from accounting.ledger.statements import find_dataset, lock_dataset, read_entry
 from accounting.ledger.sums import Amounts, Place, _row
+from accounting.ledger.verification import Chain
 
 
 @pytest.fixture
@@ -282,6 +284,109 @@ def test_rows_added_by_hand_are_found(kept: Ledger, url: str) -> None:
     assert "head" in kinds(kept)
 
 
+def test_triggers_keep_what_fingerprints_state(kept: Ledger, url: str) -> None:
+    """Claims of rows are not changed or deleted by accident."""
+    engine = create_engine(checked_url(url))
+    for statement in ("UPDATE dpledger_fingerprints SET periods = '[]'", "DELETE FROM dpledger_fingerprints"):
+        with pytest.raises(DBAPIError, match="append-only"), engine.begin() as connection:
+            connection.execute(text(statement))
+    engine.dispose()
+    assert kept.verify().ok
+
+
+_ROWS = fingerprints.c.fingerprint == "rows"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        update(fingerprints).where(_ROWS).values(periods='["2024-02"]'),
+        update(fingerprints).where(_ROWS).values(periods='["2024-01", "2024-02"]'),
+        update(fingerprints).where(_ROWS).values(dataset_id=1),
+        insert(fingerprints).values(fingerprint="others", dataset_id=2, periods='["2024-01"]'),
+        delete(fingerprints).where(_ROWS),
+    ],
+    ids=["moved", "widened", "given away", "made up", "forgotten"],
+)
+def test_edited_claims_are_found(url: str, edit: Executable) -> None:
+    """Rows that are claimed for another period or dataset, or that nobody read, would have a second budget: verify says so."""
+    with Ledger.open(url) as ledger:
+        for name in ("first", "visits"):
+            ledger.create_dataset(name, acc.Budget(epsilon=1.0), "add_remove", window="month")
+        curve = acc.PureDP(epsilon=0.1)
+        ledger.charge("visits", curve, relation="add_remove", period="2024-01", fingerprint="rows")
+        ledger.charge("visits", curve, relation="replace_one", period=["2024-01", "2024-02"], fingerprint="both")
+        ledger.reserve("visits", curve, relation="add_remove", period="2024-01", fingerprint="rows", key="void")
+        ledger.void("visits", "void", actor="ada", reason="cancelled")
+        assert ledger.verify().ok
+        with intruder(url) as connection:
+            connection.execute(edit)
+        assert {problem.kind for problem in ledger.verify().problems} == {"rows"}
+
+
+def test_an_edited_total_stops_the_next_charge(kept: Ledger, url: str) -> None:
+    """A total that is not that of its period's last entry is no basis for a charge: nothing is charged, and verify is named."""
+    with intruder(url) as connection:
+        connection.execute(totals.update().values(main=0))
+    before = kept.heads().datasets
+    with pytest.raises(LedgerCorrupt, match="run `dpselect ledger verify`"):
+        kept.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
+    assert kept.heads().datasets == before
+    assert "total" in {problem.kind for problem in kept.verify().problems}
+
+
+def test_a_dataset_that_heads_could_not_know_is_not_missing(sqlite_url: str) -> None:
+    """Whatever the clocks say: one that is declared after the heads were taken, by a clock behind theirs, leaves them honest."""
+    ahead = Ledger.open(sqlite_url, clock=lambda: datetime(2999, 1, 1, tzinfo=UTC))
+    ahead.create_dataset("first", acc.Budget(epsilon=1.0), "add_remove")
+    heads = ahead.heads()
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("second", acc.Budget(epsilon=1.0), "add_remove")
+        assert ledger.verify(heads).ok
+        later = ledger.heads()
+        cut = replace(later, datasets={"second": later.datasets["second"]})
+        assert [(one.dataset, one.kind) for one in ledger.verify(cut).problems] == [("first", "missing")]
+        cut = replace(later, datasets={"first": later.datasets["first"]})
+        assert [(one.dataset, one.kind) for one in ledger.verify(cut).problems] == [("second", "missing")]
+    ahead.close()
+
+
+def test_a_clock_beyond_its_end_is_an_error_with_a_remedy(sqlite_url: str) -> None:
+    """The last moment of the calendar, elsewhere on earth or a day before, is refused by name and charges nothing."""
+    last = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-12)))
+    curve = acc.PureDP(epsilon=0.1)
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+    with Ledger.open(sqlite_url, clock=lambda: last) as ledger, pytest.raises(InvalidEntry, match="9999"):
+        ledger.charge("clicks", curve, relation="add_remove")
+    eve = datetime(9999, 12, 31, tzinfo=UTC)
+    with Ledger.open(sqlite_url, clock=lambda: eve) as ledger, pytest.raises(InvalidEntry, match="9999"):
+        ledger.reserve("clicks", curve, relation="add_remove", expires_in=100_000.0)
+
+
+def test_a_charge_of_several_periods_says_why_its_price_covers_them(sqlite_url: str) -> None:
+    """Entries of one key over two months, under add_remove, that state nothing are found, however well they are chained."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=9.0), "add_remove", window="month")
+        ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", period=["2024-01", "2024-02"])
+        dataset, found = ledger.dataset("clicks"), list(ledger.entries("clicks"))
+    for across, kinds_of in (("two_changes", []), (None, ["price"])):
+        chain = Chain(dataset, dataset.genesis)
+        said = [problem for entry in found for problem in chain.follow(replace(entry, across=across))]
+        assert [problem.kind for problem in said if "several periods" in problem.message] == kinds_of
+
+
+def test_a_price_too_low_in_failure_is_found(sqlite_url: str) -> None:
+    """The failure half of an entry is derived anew as the divergence is."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove")
+        for _ in range(3):
+            ledger.charge("clicks", acc.ApproxDP(epsilon=0.1, delta=1e-8), relation="add_remove")
+        with intruder(sqlite_url) as connection:
+            _rechain(connection, "clicks", lambda values: values.update(failure=int(values["failure"]) * 95 // 100), 2)  # type: ignore[call-overload]
+        assert kinds(ledger) == {"price"}
+
+
 def test_a_forgotten_fingerprint_is_found(kept: Ledger, url: str) -> None:
     """Removing the claim on rows, which would let them be charged under another name, is found."""
     with intruder(url) as connection:
@@ -310,9 +415,13 @@ def test_a_curve_of_an_unknown_kind_is_a_finding(kept: Ledger, url: str) -> None
     assert (problem.kind, problem.seq) == ("price", 4)
 
 
-SOUND = '{"format":"dpselect-ledger-heads-1","ledger_id":"x","at":"","datasets":{}}'
+SOUND = '{"format":"dpselect-ledger-heads-1","ledger_id":"x","at":"","declared":0,"datasets":{}}'
 TWICE = SOUND.replace("}}", '},"at":""}')
-NO_HEADS = [TWICE, "", "[]", "{}", '{"format":"dpselect-ledger-heads-1"}', "NaN", "[" * 10**5]
+CUT, BEFORE = (
+    SOUND.replace("{}", '{"a":{"seq":1,"hash":""}}'),
+    SOUND.replace("0", "1").replace("{}", '{"a":{"seq":-1,"hash":""}}'),
+)
+NO_HEADS = [TWICE, CUT, BEFORE, "", "[]", "{}", '{"format":"dpselect-ledger-heads-1"}', "NaN", "[" * 10**5]
 
 
 @pytest.mark.parametrize("text", NO_HEADS, ids=lambda text: text[:30])
