@@ -147,7 +147,7 @@ def _released(
     output: Path | None,
 ) -> tuple[_Answer, OutputError | None]:
     """Charge, read, draw; the answer, and why it is not in its file."""
-    session = session_of(payment)
+    session = session_of(payment, reading.time_zone)
     key = (payment and payment.key) or uuid4().hex
     made, failed = list[_Answer](), list[OutputError]()
     with told(session and session.ledger, session and session.dataset.name, key):

@@ -143,7 +143,7 @@ def test_a_release_takes_its_own_keywords_only(session: Session, keyword: str) -
 def test_a_period_is_charged_where_there_is_a_window(ledger: Ledger) -> None:
     """A session on a dataset with a budget per month charges the months it names, each."""
     ledger.create_dataset("visits", acc.Budget(epsilon=0.25), "add_remove", window="month")
-    session = Session(ledger, "visits", period=["2024-01", "2024-02"], across="whole_counts")
+    session = Session(ledger, "visits", period=["2024-01", "2024-02"])
     session.require(MECHANISM)
     session.select(MECHANISM, SCORES)
     assert [total.remaining.main for total in session.totals()] == [0.0, 0.0]

@@ -575,6 +575,8 @@ EDITS = [
         "    sync_folder(path.parent)  # the draft's name too",
         "    # the draft's name too",
         "tests/dpselect/pate/test_labelling_power_cut.py::test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept",
+    ),
+    Edit(
         "accounting/ledger/item.py",
         "curve = group_privacy(self.curve, 2)",
         "curve = self.curve",

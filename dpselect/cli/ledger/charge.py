@@ -35,6 +35,7 @@ def charge(
     count: Annotated[int, Option(min=1, help="How many times it runs.")] = 1,
     key: Annotated[str | None, Option(help="Idempotency key: a retry with it charges nothing.")] = None,
     period: Annotated[list[str] | None, Option(help="Period whose rows are read; may be repeated.")] = None,
+    time_zone: Annotated[str | None, Option(metavar="ZONE", help="By whose clock the periods begin. Default: UTC.")] = None,
     label: Annotated[str | None, Option(help="What for. No private data: it is stored in clear.")] = None,
     actor: Annotated[str | None, Option(help="On whose behalf. Default: the system's user.")] = None,
     team: Annotated[str | None, Option(help="Whose work it is, where there are quotas by team.")] = None,
@@ -48,7 +49,7 @@ def charge(
     if expires_in is not None and not reserve:
         raise dps.InvalidRequest("--expires-in is a reservation's: add --reserve, for a charge cannot be given back")
     common: Terms = {"relation": relation, "period": period or None, "label": label, "actor": actor, "team": team}
-    common = {**common, "purpose": purpose, "fingerprint": fingerprint}
+    common = {**common, "purpose": purpose, "fingerprint": fingerprint, "time_zone": time_zone}
     if batch is not None:
         if curve is not None or mechanism is not None or key is not None or count != 1 or reserve:
             raise dps.InvalidRequest(

@@ -38,6 +38,7 @@ def init(
     rho: options.AllRho = None,
     relation: Annotated[Relation | None, Option(help="What neighbouring data differ by. Default: add_remove.")] = None,
     window: Annotated[Window, Option(help="Which rows share a budget.")] = "whole",
+    time_zone: Annotated[str, Option(metavar="ZONE", help="Where the days or months of --window begin.")] = "UTC",
     unit: Annotated[str | None, Option(help="Who is protected, in words. Default: user.")] = None,
     data_period: Annotated[str | None, Option(help="Which rows the dataset holds, in words.")] = None,
     actor: Annotated[str | None, Option(help="Who declares it. Default: the system's user.")] = None,
@@ -52,7 +53,14 @@ def init(
         if name is not None and budget is not None:
             stated = relation or file.relation
             ledger.create_dataset(
-                name, budget, stated, unit=unit or file.unit, window=window, data_period=data_period, actor=actor
+                name,
+                budget,
+                stated,
+                unit=unit or file.unit,
+                window=window,
+                time_zone=time_zone,
+                data_period=data_period,
+                actor=actor,
             )
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 

@@ -145,10 +145,15 @@ def test_zones_move_the_days(every: Every, tmp_path: Path) -> None:
     """A time without a zone is of the zone that is stated, one with a zone is where that instant falls."""
     log = tmp_path / "log.csv"
     log.write_text("u,i,t\n" + "".join(f"{u},zoo,2024-05-01T23:30:00Z\n{u + 100},pier,2024-05-01T23:30:00\n" for u in range(30)))
-    assert every(time_zone="Asia/Tokyo").exit_code == 0
+    refused = every(time_zone="Asia/Tokyo")
+    assert (refused.exit_code, "'UTC'" in refused.stderr) == (1, True)  # "days" has the days of UTC
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'p.db'}") as ledger:
+        ledger.create_dataset("tokyo", acc.Budget(epsilon=500), "add_remove", window="day", time_zone="Asia/Tokyo")
+    assert every(time_zone="Asia/Tokyo", dataset="tokyo").exit_code == 0
     assert (winner(tmp_path, 1), winner(tmp_path, 2)) == ("pier", "zoo")
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'p.db'}") as ledger:
-        labels = {entry.label for entry in ledger.latest("days") if entry.action == "charge"}
+        assert ledger.totals("days") == []
+        labels = {entry.label for entry in ledger.latest("tokyo") if entry.action == "charge"}
     assert labels == {"dpselect topk, times without a zone in Asia/Tokyo"}
 
 
