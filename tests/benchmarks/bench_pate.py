@@ -2,6 +2,12 @@
 
     python tests/benchmarks/bench_pate.py [--rounds 100000] [--labels 100] [--teachers 200] [--runs 5] [--most 1000000]
 
+    python tests/benchmarks/bench_pate.py --votes FILE.npz [--draws 20]
+
+The second form takes arrays `votes` (rounds, teachers, labels) and `truth` (rounds, labels), and prints what `pate.predicted`
+expects of several mechanisms beside the mean of seeded draws: labels an item and micro-F1, whose difference should be below .03.
+The last columns come from five numbers of the votes alone (`pate.simulated`): what a plan can know.
+
 Noise is for a release: exact, from the operating system's entropy. NumPy's is `rng.normal` and `argmax`, in blocks of rows.
 The memory is what a call needs beyond its ballots and the labels it returns.
 """
@@ -113,6 +119,56 @@ def memory(labels: int, teachers: int, most: int) -> None:
             print(f"{name:<32}" + "".join(f"{peak:>13.1f} ({kept:>5.1f})" for peak, kept in cells))
 
 
+def drawn(mechanism: dps.Mechanism, ballots: pate.Ballots, truth: NDArray[np.bool_], draws: int) -> tuple[float, float]:
+    """Labels an item and micro-F1 of the labels of seeded draws together."""
+    released = right = 0
+    for seed in range(draws):
+        indices = mechanism.select_many(ballots, rng=np.random.default_rng(seed)).indices
+        rows, places = np.nonzero(indices >= 0)
+        released, right = released + len(rows), right + int(truth[rows, indices[rows, places]].sum())
+    return released / draws / len(truth), 2 * right / (released + draws * int(truth.sum()))
+
+
+def model_of(ballots: pate.Ballots, truth: NDArray[np.bool_]) -> pate.VotesModel:
+    """The votes in five numbers, and the correlation of stray ones."""
+    shares = np.asarray(ballots.counts) / ballots.teachers
+    true, stray = shares[truth], shares[~truth]
+    return pate.VotesModel(
+        teachers=ballots.teachers,
+        labels=ballots.labels,
+        votes_per_item=float(truth.sum() / len(truth)),
+        agreement=float(true.mean()),
+        stray_votes=float(stray.sum() / len(truth)),
+        correlation=float(true.var() / (true.mean() * (1 - true.mean()))),
+        stray_correlation=float(stray.var() / (stray.mean() * (1 - stray.mean()))),
+    )
+
+
+def predictions(path: str, draws: int) -> None:
+    """Predicted beside drawn, for noise from a twentieth to two fifths of the teachers."""
+    with np.load(path, allow_pickle=False) as file:
+        ballots, truth = pate.Ballots(file["votes"], missing="allow"), file["truth"].astype(bool)
+    made = pate.simulated(model_of(ballots, truth))
+    print(f"{ballots.rounds:,} rounds x {ballots.labels} labels, {ballots.teachers} teachers; {draws} draws")
+    print(f"{'':<28}{'labels an item':>26}{'micro-F1':>29}{'from numbers':>20}")
+    print(f"{'':<28}{'predicted':>13}{'drawn':>13}{'predicted':>13}{'drawn':>8}{'off':>8}{'labels':>12}{'F1':>8}")
+    worst = 0.0
+    for tau in (None, 1, 2, 3):
+        held, public = (ballots, made.ballots) if tau is None else (ballots.cut(tau), made.ballots.cut(tau))
+        for share in (0.05, 0.1, 0.2, 0.4):
+            settings = {"sigma": share * ballots.teachers, "labels": ballots.labels, "teachers": ballots.teachers}
+            mechanism = pate.BinaryVoting(**settings) if tau is None else pate.TauVoting(tau=tau, **settings)
+            found, plain = pate.predicted(mechanism, held, truth), pate.predicted(mechanism, public, made.truth)
+            labels, f1 = drawn(mechanism, held, truth, draws)
+            worst = max(worst, abs(found.f1 - f1))
+            name = f"{'binary' if tau is None else f'tau {tau}'}, sigma {mechanism.sigma:.3g}"
+            print(
+                f"{name:<28}{found.labels:>13.2f}{labels:>13.2f}{found.f1:>13.3f}{f1:>8.3f}{found.f1 - f1:>+8.3f}"
+                f"{plain.labels:>12.2f}{plain.f1:>8.3f}"
+            )
+    print(f"largest difference of F1: {worst:.3f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100_000)
@@ -120,7 +176,12 @@ def main() -> None:
     parser.add_argument("--teachers", type=int, default=200)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--most", type=int, default=1_000_000)
+    parser.add_argument("--votes", help="a .npz file with votes and truth: print predictions beside draws instead")
+    parser.add_argument("--draws", type=int, default=20)
     options = parser.parse_args()
+    if options.votes is not None:
+        predictions(options.votes, options.draws)
+        return
     throughput(options.rounds, options.labels, options.teachers, options.runs)
     memory(options.labels, options.teachers, options.most)
 
