@@ -11,6 +11,7 @@ from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax
 from dpselect.pate.voting.stable_voting import StableVoting
 from dpselect.pate.voting.tau_voting import TauVoting
+from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
 
 __all__ = [
     "Ballots",
@@ -20,6 +21,7 @@ __all__ = [
     "InvalidBallots",
     "Outlook",
     "PoorOutlook",
+    "PlannedVote",
     "Prediction",
     "Prices",
     "SanitisedEpsilon",
@@ -29,10 +31,12 @@ __all__ = [
     "TauVoting",
     "UnsanitisedPrivacy",
     "VotesModel",
+    "VotingPlan",
     "calibrated",
     "data_dependent",
     "fitted",
     "outlook",
+    "plan_votes",
     "predicted",
     "prices",
     "rounds_for",
