@@ -25,6 +25,7 @@ from accounting.conversion.pld.hull import Hull
 from accounting.conversion.pld.loss import Losses
 from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
 from dpselect import pate, ranking, verify
+from dpselect.mechanisms.traits import settings_of
 from dpselect.verify import exhaustive
 
 DELTA = 1e-6
@@ -258,6 +259,7 @@ MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
     (dps.LargeGap(epsilon=1.0, kbar=2), 3, 20),
     (dps.LargeMargin(**GAP, monotone=True), 3, 150),
     (dps.LimitedDomain(k=1, kbar=2, l0=1, **GAP), 2, 30),
+    (dps.OneshotTopK(k=2, noise="laplace", scale=2.0), 4, 20),
     (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0), 3, 20),
     (dps.OneshotTopK(k=1, noise="gaussian", scale=5.0, sensitivity=ONE), 2, 40),
     (dps.OnlineStableQueries(**GAP, c=1), 2, 90),
@@ -363,18 +365,38 @@ def crowded(mechanism: dps.Mechanism) -> float:
     return max(exact(laws[0], laws[1], 1), exact(laws[1], laws[0], 1))
 
 
+def otherwise(mechanism: dps.Mechanism) -> dps.Mechanism | None:
+    """The same noise parameters under the other relation; None where nothing is proved there."""
+    relation: acc.Relation = "replace_one" if mechanism.relation == "add_remove" else "add_remove"
+    if relation not in mechanism.traits.relations:
+        return None
+    settings = settings_of(mechanism)
+    for name, value in settings.items():
+        if isinstance(value, dps.Mechanism):
+            settings[name] = otherwise(value)
+            if settings[name] is None:
+                return None
+        elif isinstance(value, dps.Sensitivity):
+            settings[name] = dps.Sensitivity.of_counts(relation, value.l0)
+    if "relation" in settings:
+        settings["relation"] = relation
+    try:
+        other = type(mechanism)(**settings)
+    except dps.InvalidMechanism:
+        return None
+    return other if other.relation == relation else None
+
+
 def mechanisms() -> list[tuple[str, float, float, float]]:
     rows = []
-    for mechanism, candidates, highest in MECHANISMS:
-        now, noise = mechanism.curve.epsilon(DELTA), getattr(mechanism, "noise", "")
-        rows.append(
-            (
-                f"{type(mechanism).__name__} {noise}".strip(),
-                now,
-                now,
-                max(searched(mechanism, candidates, highest), crowded(mechanism)),
-            )
-        )
+    for one, candidates, highest in MECHANISMS:
+        for mechanism in filter(None, (one, otherwise(one))):
+            now, noise = mechanism.curve.epsilon(DELTA), getattr(mechanism, "noise", "")
+            relation = ", replaced" if mechanism.relation == "replace_one" else ""
+            reached = searched(mechanism, candidates, highest)
+            if mechanism.relation == "add_remove":
+                reached = max(reached, crowded(mechanism))
+            rows.append((f"{type(mechanism).__name__} {noise}".strip() + relation, now, now, reached))
     return rows
 
 

@@ -73,6 +73,14 @@ def test_scores_are_what_the_definition_says() -> None:
     assert quantile.scores([]).dense().tolist() == [0] * 5
 
 
+def test_a_number_belongs_to_the_last_point_that_is_not_above_it() -> None:
+    """Neither the nearest point nor the next one: between two points all numbers score as the lower of them, by hand."""
+    quantile = dps.Quantile(q=0.5, low=0.0, high=4.0, step=1.0)
+    lowest = quantile.scores([1.0, 1.0, 3.0]).dense().tolist()
+    assert quantile.scores([1.01, 1.99, 3.75]).dense().tolist() == lowest == [-3, 0, -1, -1, -3]
+    assert quantile.scores([0.99, 1.99, 3.75]).dense().tolist() != lowest
+
+
 @pytest.mark.parametrize("rng", [np.random.default_rng(20261122), None])
 def test_it_is_drawn_as_its_law_says(rng: Any) -> None:
     """Points of runs included, by both samplers (false alarm 1e-9 each)."""

@@ -122,6 +122,22 @@ UNKNOWN = [
 ]
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_every_pick_of_a_larger_stable_set_is_paid_for(k: int) -> None:
+    """V6: of a set that is twice as large, k items far below the others are released k picks less often, and no more."""
+    mechanism = TopStable(k=k, kbar=2 * k, epsilon=1.0, delta=1e-6, epsilon_em=0.5)
+    high, low = [1010] * k, [1000] * k
+    laws = [
+        mechanism.probabilities(dps.Scores([*(count + more for count in high), *low, 0], sensitivity=mechanism.covers))
+        for more in (0, 1)
+    ]
+    lower = frozenset(range(k, 2 * k))
+    reached = math.log(laws[0][lower] / laws[1][lower])
+    picks = mechanism.curve.core_epsilon - mechanism.rule.curve.core_epsilon
+    assert 0.95 * picks < reached <= picks * (1 + 1e-9) + mechanism.rule.epsilon
+    assert picks == pytest.approx(0.5 * k, rel=1e-12)
+
+
 @pytest.mark.parametrize("mechanism", UNKNOWN, ids=str)
 @pytest.mark.parametrize("domain", ["public", "observed"])
 @pytest.mark.parametrize("head", [(9, 4, 2), (3, 3, 1), (2, 2, 2), (8, 1, 1), (1, 0, 0)])
