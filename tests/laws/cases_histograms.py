@@ -25,6 +25,18 @@ CASES: list[Case] = [
         (1, "laplace", 2.0, 0.3, REPLACED, "observed"),
     )
 ]
+CASES += [
+    Case(
+        dps.SparseHistogram(k=k, noise=noise, scale=scale, delta=delta, sensitivity=sensitivity, floor=floor),  # type: ignore[arg-type]
+        ((1, 5), (2, 4)),
+        domain=domain,  # type: ignore[arg-type]
+    )
+    for k, noise, scale, delta, sensitivity, floor, domain in (
+        (None, "gaussian", 1.3, 0.05, TWO, 1.0, "observed"),
+        (1, "laplace", 0.9, 0.1, TWO, 2.0, "public"),
+        (2, "gaussian", 1.1, 0.1, REPLACED, 2.0, "observed"),
+    )
+]
 
 
 def _twice(discovery: dps.Mechanism, selection: dps.Mechanism, candidates: int) -> dps.DiscoverThenSelect:

@@ -360,3 +360,23 @@ def test_the_law_of_scores_that_are_nothing_beside_the_noise_of_one_user() -> No
     for scale in (1e-3, 1e3):
         mechanism = dps.SparseHistogram(k=2, scale=scale, delta=0.01, sensitivity=dps.Sensitivity(linf=1.7e308, l0=1))
         assert {order for order, chance in law(mechanism, [5.0, 2.0]).items() if chance} == {()}
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("floor", [0.0, 4.0])
+def test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides(noise: Any, floor: float) -> None:
+    """H5 with a floor: a count of it is shown with chance 0, one above it with chance delta exactly, under much noise too."""
+    covers = dps.Sensitivity(l0=1)
+    mechanism = dps.SparseHistogram(noise=noise, scale=30.0, delta=0.03, sensitivity=covers, floor=floor)
+    shown = [
+        1 - mechanism.probabilities(dps.Scores([floor + more], sensitivity=covers, domain="observed")).get((), 0.0)
+        for more in (0, 1)
+    ]
+    assert shown[0] == 0
+    assert 0.03 * (1 - 1e-9) < shown[1] <= 0.03
+    matrix = np.tile([floor, floor, floor + 40], (2000, 1))
+    assert set(mechanism.select_many(matrix, rng=np.random.default_rng(7)).indices.ravel().tolist()) == {-1, 2}
+    alone = [mechanism.select(dps.Scores([floor, floor, floor + 40], sensitivity=covers), rng=rng) for rng in [None] * 200]
+    assert {index for one in alone for index in one.indices or ()} <= {2}
+    grouped = dps.Scores.grouped([floor, floor + 40], [1000, 1], sensitivity=covers)
+    assert {index for _ in range(50) for index in mechanism.select(grouped).indices or ()} <= {1000}

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from flint import arb
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve
-from accounting.frozen import Count, Positive, Probability
+from accounting.frozen import Count, NonNegative, Positive, Probability
 from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import vector
@@ -41,10 +41,10 @@ _REASON = "fewer items than requested exceeded the threshold"
 class SparseHistogram(Mechanism):
     """The items whose noisy score exceeds a threshold, best first, with their noisy scores; k is free.
 
-    Items with score 0 do not exist and are never released, so the domain may be unknown: the threshold hides what one user alone
-    brings in. Guarantee: Approximate(V, delta) with V the price of a whole noisy vector, GaussianDP(l2/scale) for gaussian noise
-    and that of Theorem H10 for laplace, Theorem H5. With scores clipped to an l2 norm of 1 and k=None it is weighted Gaussian
-    discovery of a domain.
+    Items whose true score is `floor` or less do not exist and are never released, so the domain may be unknown: the threshold
+    hides what one user alone lifts above it. Guarantee: Approximate(V, delta) with V the price of a whole noisy vector,
+    GaussianDP(l2/scale) for gaussian noise and that of Theorem H10 for laplace, Theorem H5. With scores clipped to an l2 norm of
+    1 and k=None it is weighted Gaussian discovery of a domain.
 
     Args:
         k: how many items at most, >= 1; None for all that exceed the threshold.
@@ -52,6 +52,8 @@ class SparseHistogram(Mechanism):
         scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
         delta: in (0, 1), the chance that an item of one user alone exceeds the threshold.
         sensitivity: what one user may change; `l0`, the most items of a user, must be stated.
+        floor: the true score that an item has to exceed, score units, >= 0; the threshold rises by it. For counts of users
+            N - 1: then no item of fewer than N users is ever shown, whatever the noise.
 
     Example:
         >>> import dpselect as dps
@@ -81,6 +83,7 @@ class SparseHistogram(Mechanism):
     scale: Positive = Field(description="a finite scale > 0, in score units")
     delta: Probability = Field(description="a delta in (0, 1)")
     sensitivity: Sensitivity = Field(description="a Sensitivity that states l0")
+    floor: Annotated[NonNegative, Field(le=2.0**52)] = Field(default=0.0, description="a number from 0 to 2^52, in score units")
 
     @model_validator(mode="after")
     def _has_a_threshold(self) -> Self:
@@ -110,7 +113,8 @@ class SparseHistogram(Mechanism):
         """What a noisy score has to exceed, score units; a few units in the last place up. Theorem H5."""
         most = self.sensitivity.items_alone or 1
         first, last = np.array(_steps(most) if self.sensitivity.uniform else [(most, most)]).T
-        return float(self._hiding(first, last).max())
+        hiding = float(self._hiding(first, last).max())
+        return hiding if self.floor == 0 else math.nextafter(self.floor + hiding, math.inf)
 
     def _hiding(self, first: Numbers, last: Numbers) -> Floats:
         """(n,) what hides any number of items from `first` to `last`, (n,) each, all of one user alone."""
@@ -140,7 +144,7 @@ class SparseHistogram(Mechanism):
     def _above(self, scores: Scores, source: Sampler) -> dict[int, float]:
         """The noisy scores that exceed the threshold, by position, the highest first."""
         values, groups = scores.values, scores.multiplicities
-        listed = None if values.min() > 0 else np.flatnonzero(values)
+        listed = None if values.min() > self.floor else np.flatnonzero(values > self.floor)
         if listed is not None and len(listed) == 0:
             return {}
         if listed is not None:
@@ -150,7 +154,7 @@ class SparseHistogram(Mechanism):
         return dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        order = source.above_rows(matrix, by_name(self.noise), self.scale, self.threshold, listed=matrix > 0)
+        order = source.above_rows(matrix, by_name(self.noise), self.scale, self.threshold, listed=matrix > self.floor)
         indices = order if self.k is None else order[:, : self.k]
         complete = np.ones(len(order), dtype=np.bool_) if self.k is None else (indices >= 0).sum(axis=1) == self.k
         return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
@@ -170,7 +174,7 @@ class SparseHistogram(Mechanism):
         # A value on the grid is at least an edge where the noisy score rounds to it or beyond.
         grid, values = public_grid(self.scale), scores.dense()
         bars = ((np.ceil(array / grid) - 0.5) * grid - self.threshold) / self.scale
-        listed = np.flatnonzero(values)
+        listed = np.flatnonzero(values > self.floor)
         most = len(listed) if self.k is None else min(self.k, len(listed))
         enumerable(sum(math.perm(len(listed), size) for size in range(most + 1)) * len(between) ** most, 20_000)
         with np.errstate(over="ignore"):
