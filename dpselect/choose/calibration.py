@@ -78,6 +78,11 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
         RelationMismatch: the mechanism has no guarantee under the relation asked for.
         CalibrationError: the budget pays for no amount of noise, for example a pure one for a mechanism that can fail.
     """
+    if not isinstance(budget, Budget) or not isinstance(request, TopKRequest):
+        raise InvalidRequest(
+            f"fitted takes a kind, an accounting.Budget and a dpselect.TopKRequest, not {type(budget).__name__} and "
+            f"{type(request).__name__}: fitted('limited_domain', acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=10))"
+        )
     member = mechanism_class(kind)
     _require_known_options(member, request)
     knob = knob_of(member)

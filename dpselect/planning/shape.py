@@ -153,6 +153,11 @@ class Shape:
         Raises:
             InvalidRequest: `public` is not True, or the file cannot be read or has no such columns.
         """
+        if not isinstance(path, str | Path):
+            raise InvalidRequest(
+                f"path must name a CSV or Parquet file, not a {type(path).__name__}: write the table to a file, or take "
+                "Shape.zipf(...) for a log that is not public"
+            )
         if public is not True:
             raise InvalidRequest(
                 f"the log {str(path)!r} may be private: a plan that looks at a private log leaks it. If it was published or made "

@@ -16,6 +16,13 @@ D: Any = dps
 BUDGET, CURVE = acc.Budget(epsilon=1.0, delta=1e-6), acc.BoundedRange(epsilon=1.0)
 SCORES = dps.Scores([3, 1], sensitivity=dps.Sensitivity())
 EM = dps.ExponentialMechanism(epsilon=1.0)
+ONCE = dps.Sensitivity.of_clipped(1.0, "l2", items_per_user=9)
+TWICE = dps.DiscoverThenSelect(
+    discovery=dps.SparseHistogram(k=2, scale=1.0, delta=1e-6, sensitivity=ONCE),
+    selection=dps.OneshotTopK(k=1, noise="gaussian", scale=2.0, sensitivity=dps.Sensitivity.of_clipped(2.0, "l2"), values=True),
+    candidates=2,
+)
+
 
 CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "calibrate": (lambda: A.calibrate(3, BUDGET), acc.InvalidArgument, "family must be a function .* not int: pass one"),
@@ -63,6 +70,21 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
         lambda: D.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=3),
         dps.InvalidScores,
         "labels must be a sequence of names, one per score, not int",
+    ),
+    "fitted": (
+        lambda: dps.fitted("limited_domain", 1.0, dps.TopKRequest(k=3)),  # type: ignore[arg-type]
+        dps.InvalidRequest,
+        "fitted takes a kind, an accounting.Budget .* not float",
+    ),
+    "Shape.from_log": (
+        lambda: dps.Shape.from_log([1], user="u", item="i", public=True),  # type: ignore[arg-type]
+        dps.InvalidRequest,
+        "path must name a CSV or Parquet file, not a list",
+    ),
+    "a second look forgotten": (
+        lambda: TWICE.select(dps.Scores([9, 8], sensitivity=ONCE, labels=["a", "b"], domain="observed")),
+        dps.InvalidRequest,
+        "have no second look: pass",
     ),
     "Scores.ranked": (lambda: D.Scores.ranked(SCORES, "x"), dps.InvalidRequest, "count=<str> must be an integer >= 1"),
     "adaptive_composition": (

@@ -8,11 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 import accounting as acc
 from dpselect.answers.answer import answer
+from dpselect.answers.promise import rounded_up
 from dpselect.answers.question import Payment, Question, choose
 from dpselect.cli import out
 from dpselect.cli.topk.delivery import Delivery
@@ -56,7 +58,7 @@ def released_every(
         period.delivery.require(period.question)
     if pending:
         _release(question, dataset.budget, todo, states, progress)
-    _show([(period, states[period.name]) for period in todo], as_json=as_json)
+    _show([(period, states[period.name]) for period in todo], _of_all(question, dataset.budget, len(todo)), as_json=as_json)
     if lost := [name for name, state in states.items() if state == "lost"]:
         raise InvalidRequest(
             f"of {len(lost)} periods the answer is lost ({', '.join(lost[:5])}): they are charged, and may be asked for again "
@@ -131,7 +133,18 @@ def _release(
             states[period.name] = "released"
 
 
-def _show(standing: Sequence[tuple[_Period, State]], *, as_json: bool) -> None:
+def _of_all(question: Question, whole: acc.Budget, periods: int) -> str:
+    """What somebody pays who is there in every period: each of them has a budget of its own, and these add up."""
+    curve, budget = periods * choose(question, whole).mechanism.curve, question.release.budget
+    start = f"Somebody who is there in all {periods:,} periods pays for all of them:"
+    if budget.rho is not None:
+        return f"{start} rho {rounded_up(curve.rho)}."
+    delta = min(periods * budget.delta, 0.5)
+    epsilon = acc.best_epsilon(curve, delta).value
+    return f"{start} epsilon {rounded_up(epsilon)}" + (f" at delta {rounded_up(delta)}." if delta else ".")
+
+
+def _show(standing: Sequence[tuple[_Period, State]], of_all: str, *, as_json: bool) -> None:
     if as_json:
         listed = [{"period": period.name, "state": state, "output": str(period.delivery.output)} for period, state in standing]
         out.emit(out.json_text(listed) + "\n")
@@ -139,4 +152,4 @@ def _show(standing: Sequence[tuple[_Period, State]], *, as_json: bool) -> None:
     table = Table.grid(padding=(0, 2))
     for period, state in standing:
         table.add_row(Text(period.name), Text(_STATES[state]), Text("" if state == "lost" else str(period.delivery.output)))
-    out.emit(table)
+    out.emit(Group(table, Text(of_all)))

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism
 from dpselect.mechanisms.release import in_own_order, positions_of, release
 from dpselect.mechanisms.traits import SCALE, Recipe, Traits
@@ -110,6 +111,12 @@ class DiscoverThenSelect(Mechanism):
     def _check_scores(self, scores: Scores) -> None:
         again = scores.sensitivity if scores.second is None else scores.second.sensitivity
         self.selection.covers.require(again)
+        if scores.second is None and self.again is not None and self.again > again.l2_of(None):
+            raise InvalidRequest(
+                f"the selection pays for users who are clipped anew, to {self.again:g}, within the items discovered, and "
+                "these scores have no second look: pass Scores(..., second=dpselect.SecondLook(...)), or let dpselect.topk read "
+                "the log, which looks twice by itself"
+            )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return self.continued(scores, positions_of(self.discovery._select(scores, source), scores), source)
