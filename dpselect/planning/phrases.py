@@ -11,6 +11,7 @@ from dpselect.choose.calibration import noise_settings
 from dpselect.choose.counts import interval, without_counts
 from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup
 from dpselect.planning.loads import Bounding
+from dpselect.planning.quality import Estimate
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 
 
@@ -68,13 +69,25 @@ def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Ite
         size = f" {part.k}" if len(plan.parts) > 1 else ""
         yield f"use{size}", mechanism_in_words(planned, place)
     recall, right = planned.quality.recall, share(planned.quality.exact_set.value)
-    between = "" if recall.method == "exact" else f" ({share(recall.low)} to {share(recall.high)})"
-    yield "expect", f"{share(recall.value)} of the true items in each release{between}; all of them right in {right}"
+    if planned.forecast is not None:
+        low, high = planned.forecast
+        yield (
+            "expect",
+            f"{share(low)} to {share(high)} of the true items in each release: counts of real logs scatter around a curve",
+        )
+    else:
+        error = "" if recall.method == "exact" else f" ({_error(recall)} {share(recall.low)} to {share(recall.high)})"
+        yield "expect", f"{share(recall.value)} of the true items in each release{error}; all of them right in {right}"
     if plan.counts is not None:
         yield "counts", _counts(planned)
     yield "cost", f"{_cost(planned.cost, plan.budget)} for {releases_in_words(plan)}"
     yield "if wrong", _if_wrong(planned)
     yield "instead", _instead(plan, planned)
+
+
+def _error(recall: Estimate) -> str:
+    """What an interval is about."""
+    return "numerical error:" if recall.method == "quadrature" else f"{100 * recall.level:g} % of simulations:"
 
 
 def _counts(planned: PlannedMechanism) -> str:
@@ -101,7 +114,7 @@ def _if_wrong(planned: PlannedMechanism) -> str:
 
 def _instead(plan: ReleasePlan, planned: PlannedMechanism) -> str:
     others = [one for one in plan.ranked if one != planned][:2]
-    named = [f"{one.name} {share(one.quality.recall.value)}" + _worst(one) for one in others]
+    named = [f"{one.name} {share(one.expected)}" + _worst(one) for one in others]
     return ", ".join(named) or "nothing else applies"
 
 

@@ -35,6 +35,8 @@ class PlannedMechanism(Stated):
             per user, and another sample of users on average); None for mechanisms that are not within .01 of the best.
         fresh_recall: the recall on data whose counts vary around the shape (Poisson), as another sample of users would; None if
             the mechanism is not within .01 of the best, or no sample drawn has k items.
+        forecast: least and greatest recall over shapes whose counts scatter around a made-up one, with a flatter head, as in
+            public logs; there `fresh_recall` is their mean. None where the shape was not made up.
     """
 
     name: str = Field(description="a kind, and perhaps a noise")
@@ -49,6 +51,12 @@ class PlannedMechanism(Stated):
     norm: Norm = Field(default="l2", description="'l1' or 'l2'")
     worst_recall: Real | None = Field(default=None, description="a share of 1, or None")
     fresh_recall: Real | None = Field(default=None, description="a share of 1, or None")
+    forecast: tuple[Real, Real] | None = Field(default=None, description="two shares of 1, or None")
+
+    @property
+    def expected(self) -> float:
+        """The recall to expect: on uneven shapes where the stated one was made up, on the shape itself otherwise."""
+        return self.quality.recall.value if self.forecast is None or self.fresh_recall is None else self.fresh_recall
 
     @property
     def again(self) -> float | None:

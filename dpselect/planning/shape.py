@@ -20,6 +20,8 @@ from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 
 _MOST_ITEMS = 50_000_000
+_SCATTERED, _SCATTER = 2000, 0.04  # first ranks of an uneven shape, and the standard deviation of their logarithms
+_HEAD = 0.8  # the exponent that a flat head takes off
 
 
 @final
@@ -35,23 +37,32 @@ class Shape:
         description: where the shape comes from, in words.
         loads: how many items users have; None if that is not known.
         users: how many users there are; None if that is not known.
+        made_up: whether it is a smooth curve, around which counts of a real log would scatter.
     """
 
-    __slots__ = ("description", "loads", "multiplicities", "users", "values")
+    __slots__ = ("description", "loads", "made_up", "multiplicities", "users", "values")
 
     values: Floats
     multiplicities: Indices
     description: str
     loads: Loads | None
     users: float | None
+    made_up: bool
 
     def __init__(
-        self, values: Floats, multiplicities: Indices, description: str, loads: Loads | None = None, users: float | None = None
+        self,
+        values: Floats,
+        multiplicities: Indices,
+        description: str,
+        loads: Loads | None = None,
+        users: float | None = None,
+        *,
+        made_up: bool = False,
     ) -> None:
         for array in (values, multiplicities):
             array.setflags(write=False)
         stated = {"values": values, "multiplicities": multiplicities, "description": description, "loads": loads, "users": users}
-        for name, value in stated.items():
+        for name, value in (stated | {"made_up": made_up}).items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -112,7 +123,7 @@ class Shape:
         if mean != 1:
             words += f", {mean:g} items per user"
         found = cls.counts(np.rint(expected), public=True, description=words)
-        return cls(found.values, found.multiplicities, words, loads, float(users))
+        return cls(found.values, found.multiplicities, words, loads, float(users), made_up=True)
 
     @classmethod
     def uniform(cls, items: int, users: int, *, items_per_user: float | Mapping[int, float] = 1.0) -> Self:
@@ -187,6 +198,29 @@ class Shape:
         nearest = np.clip(np.searchsorted(-self.values, -other.values), 0, len(self.values) - 1)
         loads = None if self.loads is None else self.loads.at(nearest)
         return Shape(other.values, other.multiplicities, f"a sample of: {self.description}", loads, self.users)
+
+    def flattened(self, ranks: float) -> Shape:
+        """Another law: the head is flat up to about so many ranks, with the same sum, as that of public logs is."""
+        middle = np.cumsum(self.multiplicities) - (self.multiplicities - 1) / 2
+        flat = self.values * (middle / (middle + ranks)) ** _HEAD
+        factor = float(self.values @ self.multiplicities) / max(float(flat @ self.multiplicities), 1e-300)
+        return self._of(np.minimum(flat * factor, self._most), f"flat for {ranks:g} ranks: {self.description}")
+
+    def uneven(self, rng: np.random.Generator) -> Shape:
+        """What a log may look like whose counts scatter around this curve, each by some 4 %, and whose gaps are therefore uneven.
+
+        On six public logs the logarithm of a count lies .02 to .04 off a cubic in that of its rank.
+        """
+        head = min(self.size, _SCATTERED)
+        level = np.minimum(np.searchsorted(np.cumsum(self.multiplicities), np.arange(head), side="right"), len(self.values) - 1)
+        scattered = self.values[level] * np.exp(_SCATTER * rng.standard_normal(head))
+        left = np.diff(np.maximum(np.cumsum(self.multiplicities), head), prepend=head)
+        rest = np.flatnonzero(left > 0)
+        values = np.concatenate([np.rint(np.minimum(scattered, self._most)), self.values[rest]])
+        members = np.concatenate([np.ones(head, dtype=np.int64), left[rest]])
+        order = np.argsort(-values, kind="stable")
+        loads = None if self.loads is None else self.loads.at(np.concatenate([level, rest])[order])
+        return Shape(values[order], members[order], f"uneven: {self.description}", loads, self.users)
 
     def tilted(self, exponent: float) -> Shape:
         """Another law: the count of rank i times i^-exponent, with the same sum. Steeper if `exponent` is above 0."""
