@@ -245,18 +245,26 @@ class Session:
         terms = self._terms(1, {"label": label})
         return Horizon(self._ledger, self._dataset, mechanism, state, domain=domain, key=key, terms=terms)
 
-    def publish(self, item: Chargeable, draw: Callable[[], T], **notes: Unpack[Notes]) -> T:
+    def publish(
+        self, item: Chargeable, draw: Callable[[], T], *, keep: Callable[[T], str | None] | None = None, **notes: Unpack[Notes]
+    ) -> T:
         """Charge a release that is no selection, `pate.SmoothRelease` for example, then draw it and record it.
 
         Args:
             item: has a curve, a relation and JSON: all that `draw` gives away is paid for by its curve.
             draw: called once, after the charge.
+            keep: as for `select`, of what was drawn.
 
         Raises:
             BudgetExceeded, Unaffordable, RelationMismatch, AlreadyCharged, LedgerUnavailable: as for `select`.
         """
         self._require_covered(item)
-        return self._release(item, 1, notes, lambda: (draw(), None))
+
+        def drawn() -> tuple[T, str | None]:
+            found = draw()
+            return found, None if keep is None else keep(found)
+
+        return self._release(item, 1, notes, drawn)
 
     def best_of(self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]) -> Best[T] | None:
         """Charge `mechanism`, run `function` a private number of times, and record that its best run was released.

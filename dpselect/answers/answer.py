@@ -14,14 +14,16 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.answers.promise import Promise, promise, promise_in_words
-from dpselect.answers.question import Payment, Question, choose
+from dpselect.answers.question import Payment, Question, choose, choose_later
 from dpselect.choose.counts import interval
-from dpselect.choose.defaults import Choice
+from dpselect.choose.defaults import Choice, Informed
+from dpselect.choose.learning import LearnThenSelect
 from dpselect.choose.second_look import SecondLook
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.doors.formats import STANDARD_INPUT, spooled
 from dpselect.events.doors.paths import temporary_folder
+from dpselect.events.reader import items_per_user
 from dpselect.mechanisms.base import Mechanism
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
@@ -56,6 +58,7 @@ class Answer:
         choice: the mechanism that drew it, and how users' contributions were bounded for it.
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
+        informed: what was paid for, where numbers of users were learnt first (`choice.crowd`) and chose the mechanism; else None.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
     """
 
@@ -65,6 +68,12 @@ class Answer:
     salt: str | None
     charge: Charge | None = None
     left: str | None = None
+    informed: Informed | None = None
+
+    @property
+    def paid(self) -> Mechanism | LearnThenSelect:
+        """What has the price of the answer: its mechanism, or learning and all that it might have chosen."""
+        return self.choice.mechanism if self.informed is None else self.informed.item
 
     @property
     def mechanism(self) -> Mechanism:
@@ -163,7 +172,11 @@ def answer(
     session = session_of(question.payment, question.reading.time_zone)
     if session is not None:
         require_periods(question, session.dataset.window)
-    choice = choice or choose(question, None if session is None else session.dataset.budget)
+    whole = None if session is None else session.dataset.budget
+    informed = None if choice is not None else choose_later(question, whole)
+    if informed is not None:
+        return _after_learning(question, informed, session, progress, keep)
+    choice = choice or choose(question, whole)
     payment = question.payment
     key = (payment.key if payment is not None else None) or uuid4().hex  # whatever interrupts it can name it
     with told(None if session is None else session.ledger, None if session is None else session.dataset.name, key):
@@ -175,13 +188,43 @@ def answer(
             return _released(question, choice, scores, salt, session, key, keep)
 
 
+def _after_learning(
+    question: Question,
+    informed: Informed,
+    session: dps.Session | None,
+    progress: ProgressCallback | None,
+    keep: Callable[[Answer], str | None] | None,
+) -> Answer:
+    """Charge for numbers of users and for all that they may choose, draw them, choose, read, draw."""
+    payment, made = question.payment, list[Answer]()
+    key = (payment.key if payment is not None else None) or uuid4().hex
+    ledger, dataset = (None, None) if session is None else (session.ledger, session.dataset.name)
+    with told(ledger, dataset, key), ExitStack() as stack:
+        source, reading = _source(question, None, stack)
+        # Read before the charge: a log that cannot be read costs nothing.
+        items = items_per_user(source, reading.model_copy(update={"within": question.release.domain}), progress)
+
+        def draw() -> Answer:
+            choice = informed.chosen(informed.item.learning.learn(items, informed.declared))
+            scores, salt = _read(question, choice, progress, None, stack, (source, reading))
+            selection = choice.mechanism.select(scores)
+            charge = None if session is None else charge_under(session, key)
+            left = None if session is None else standing(session, choice.mechanism, informed.item.curve)
+            made.append(Answer(question, selection, choice, salt, charge, left, informed))
+            return made[0]
+
+        if session is not None:
+            return session.publish(informed.item, draw, keep=keep, key=key, label="dpselect topk, learning first")
+        if keep is not None:
+            keep(draw())
+        return made[0] if made else draw()
+
+
 # -- read -------------------------------------------------------------------------------------------------------------
 
 
-def _read(
-    question: Question, choice: Choice, progress: ProgressCallback | None, staged: object, stack: ExitStack
-) -> tuple[Scores | Rounds, str | None]:
-    """The scores that the mechanism draws from, and the salt of the bound; counts that an engine keeps go with the stack."""
+def _source(question: Question, staged: object, stack: ExitStack) -> tuple[Any, events.Reading]:
+    """The log, at a place where it can be looked at twice, and how it is read there."""
     source, reading = question.source, question.reading
     if staged is not None:
         source = staged
@@ -192,6 +235,22 @@ def _read(
     elif question.engine == "spark":
         source = spark.found(str(source), reading.format, header=reading.header)
         reading = reading.model_copy(update={"format": "auto", "header": None})
+    return source, reading
+
+
+def _read(
+    question: Question,
+    choice: Choice,
+    progress: ProgressCallback | None,
+    staged: object,
+    stack: ExitStack,
+    found: tuple[Any, events.Reading] | None = None,
+) -> tuple[Scores | Rounds, str | None]:
+    """The scores that the mechanism draws from, and the salt of the bound; counts that an engine keeps go with the stack.
+
+    `found`: what `_source` says, if it is known.
+    """
+    source, reading = found or _source(question, staged, stack)
     domain = question.release.domain
     within = None if choice.clip is None else domain  # users are clipped within the catalogue
     bounded = {"max_items_per_user": choice.max_items_per_user, "clip": choice.clip, "clip_norm": choice.norm, "within": within}
@@ -288,13 +347,16 @@ def require_periods(question: Question, of: str) -> None:
         raise InvalidRequest(f"since= and until= read {names}, and period= says otherwise: charge what is read, all of it")
 
 
-def standing(session: dps.Session, mechanism: Mechanism) -> str:
-    """What a release used of the budget, what is left, how many more like it fit: one line, of the fullest account."""
+def standing(session: dps.Session, mechanism: Mechanism, price: acc.Curve | None = None) -> str:
+    """What a release used of the budget, what is left, how many more like it fit: one line, of the fullest account.
+
+    `price`: of the release, where it is not that of the mechanism alone.
+    """
     name = session.dataset.name
     more = session.affordable(mechanism, one_by_one=True)
     total = max(session.totals(), key=lambda one: _share(one.spent, one.budget.capacity))
     capacity, spent = total.budget.capacity, total.spent
-    used = _share(total.budget.price(mechanism.curve), capacity)
+    used = _share(total.budget.price(price or mechanism.curve), capacity)
     where = f"{name}, {total.period}" if total.period else name
     return (
         f"this release used {_percent(used, up=True)} of the budget of {where}; {_percent(1 - _share(spent, capacity))} is left, "

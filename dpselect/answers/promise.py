@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from accounting import Bound, Budget, Relation, best_epsilon
 from accounting.conversion.bounds import Route
 from accounting.relation import WORDS
+from dpselect.choose.learning import LearnThenSelect
 from dpselect.mechanisms.base import Mechanism
 
 # Where a zCDP budget states no delta: a customary one, so that the price can be compared with others.
@@ -44,7 +45,7 @@ class Promise:
     points: tuple[Point, ...]
 
 
-def promise(mechanism: Mechanism, budget: Budget) -> Promise:
+def promise(mechanism: Mechanism | LearnThenSelect, budget: Budget) -> Promise:
     """The price of one release of `mechanism`, at the deltas that `budget` gives reason to look at."""
     curve = mechanism.curve
     points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))

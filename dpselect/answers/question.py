@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from accounting import Budget, Relation
 from dpselect.choose.calibration import fitted
 from dpselect.choose.counts import COUNTS
-from dpselect.choose.defaults import WHOLE_COUNTS, Choice, default_choice, default_group_choice, default_groups, default_mechanism
+from dpselect.choose.defaults import (
+    WHOLE_COUNTS,
+    Choice,
+    Informed,
+    default_choice,
+    default_group_choice,
+    default_groups,
+    default_mechanism,
+)
 from dpselect.choose.request import Share, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
@@ -45,6 +53,9 @@ class Release:
         groups_name: likewise of the public list of groups.
         mechanism, noise, kbar: as for `dpselect.fitted`; None for the default.
         items_per_user: a public guess of how many items users have, for the default.
+        users: a public guess of how many users there are, likewise.
+        learn: the share of epsilon by which the default learns what is not declared of these two; 0 for none.
+        as_set: whether a set of items will do, for the default: it then considers mechanisms that do not release the order.
         with_counts: whether noisy counts of the items are released too.
         releases: how many such releases share the budget.
         planned: a mechanism that a plan chose; its noise is not chosen again.
@@ -62,6 +73,9 @@ class Release:
     noise: NoiseName | None = None
     kbar: int | None = None
     items_per_user: float | None = None
+    users: float | None = None
+    learn: float = 0.0
+    as_set: bool = False
     with_counts: bool = False
     releases: int = 1
     planned: Mechanism | None = None
@@ -119,6 +133,7 @@ class Question:
             raise InvalidRequest(WHOLE_COUNTS)
         if self.release.pay != "curve" and self.payment is None:
             raise InvalidRequest("pay_for_what_came_out= needs ledger= and dataset=: without them nothing adds prices up")
+        _require_learnable(self)
         if self.engine == "duckdb" and self.reading.group is not None:
             raise InvalidRequest("group= is counted in memory: leave out engine='duckdb'")
         foreign = [name for name in ("table", "query", "buckets", "memory_limit") if getattr(self.reading, name) is not None]
@@ -183,6 +198,25 @@ def _require_bounds(reading: Reading) -> None:
         raise InvalidRequest("clip_norm= follows from the budget and the noise: leave it out")
 
 
+def _require_learnable(question: Question) -> None:
+    release, reading = question.release, question.reading
+    if not release.learn:
+        return
+    stated = {
+        "mechanism=": release.mechanism,
+        "group=": reading.group,
+        "value=": reading.value,
+        "clip=": reading.clip,
+        "a planned mechanism": release.planned,
+        "pay_for_what_came_out=": None if release.pay == "curve" else release.pay,
+        "engine=": None if question.engine == "memory" else question.engine,
+        "relation='replace_one'": None if question.relation == "add_remove" else question.relation,
+    }
+    for name, given in stated.items():
+        if given is not None:
+            raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
+
+
 def _require_sums(reading: Reading, release: Release) -> None:
     if reading.value is None:
         return
@@ -207,6 +241,21 @@ def _ends(reading: Reading) -> tuple[float, float]:
 # -- the mechanism ----------------------------------------------------------------------------------------------------
 
 
+def choose_later(question: Question, whole: Budget | None = None) -> Informed | None:
+    """What may be chosen once numbers of users are learnt; None where nothing is to be learnt.
+
+    Raises:
+        InvalidRequest, CalibrationError: as for `choose`.
+    """
+    release, limit = question.release, question.reading.max_items_per_user
+    if not release.learn:
+        return None
+    _require_delta(release)
+    known = {"users": release.users, "items_per_user": release.items_per_user}
+    request, order = _request(question, whole), not release.as_set
+    return Informed.of(release.budget, request, share=release.learn, **known, limit=limit, order=order)
+
+
 def choose(question: Question, whole: Budget | None = None) -> Choice:
     """The mechanism of the answer, and how the log is read for it; nothing private is looked at.
 
@@ -220,21 +269,8 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
     clip, limit = _clip(reading), reading.max_items_per_user
     if release.planned is not None:
         return _planned(question, release.planned)
-    if release.domain is None and release.budget.delta == 0 and release.mechanism is None:
-        raise InvalidRequest(
-            "delta= is missing: without a public list of items (domain=) it is needed; choose far less than 1 / users, for "
-            "example 1e-6"
-        )
-    request = TopKRequest(
-        k=release.k,
-        sensitivity=Sensitivity.of_counts(question.relation, limit),
-        candidates=None if release.domain is None else len(release.domain),
-        kbar=release.kbar,
-        noise=release.noise,
-        releases=release.releases,
-        counts=COUNTS if release.with_counts else None,
-        share=None if whole is None or release.everything else Share.of(release.budget, release.releases, whole),
-    )
+    _require_delta(release)
+    request = _request(question, whole)
     bounds: Any = {"max_items_per_user": limit, "clip": clip, "items_per_user": release.items_per_user}
     bounds["norm"] = None if clip is None else _norm(question)
     if reading.max_groups_per_user is not None:
@@ -247,13 +283,35 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
         )
         return Choice(found, limit, clip, _norm(question))
     if reading.value is None and release.mechanism is None and not _whole_counts_alone(question):
-        return default_choice(release.budget, request, **bounds)
+        return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     kind = release.mechanism
     if kind is None and release.domain is None:
         kind = LimitedDomain.__name__ if reading.value is None else SparseHistogram.__name__
     found = default_mechanism(release.budget, asked) if kind is None else fitted(kind, release.budget, asked)
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
+
+
+def _require_delta(release: Release) -> None:
+    if release.domain is None and release.budget.delta == 0 and release.mechanism is None and release.planned is None:
+        raise InvalidRequest(
+            "delta= is missing: without a public list of items (domain=) it is needed; choose far less than 1 / users, for "
+            "example 1e-6"
+        )
+
+
+def _request(question: Question, whole: Budget | None) -> TopKRequest:
+    release = question.release
+    return TopKRequest(
+        k=release.k,
+        sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),
+        candidates=None if release.domain is None else len(release.domain),
+        kbar=release.kbar,
+        noise=release.noise,
+        releases=release.releases,
+        counts=COUNTS if release.with_counts else None,
+        share=None if whole is None or release.everything else Share.of(release.budget, release.releases, whole),
+    )
 
 
 def _whole_counts_alone(question: Question) -> bool:

@@ -18,7 +18,9 @@ from dpselect.answers.answer import Answer, Charge, cautions, charge_of
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
 from dpselect.answers.question import Payment, Question
 from dpselect.choose.counts import interval
-from dpselect.choose.defaults import Choice
+from dpselect.choose.defaults import Choice, Informed
+from dpselect.choose.forecast import SHARES
+from dpselect.choose.learning import LearnThenSelect
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Selection
@@ -51,7 +53,7 @@ def as_json(answer: Answer) -> str:
 
 def as_data(answer: Answer) -> dict[str, Any]:
     """The release and its price as plain data."""
-    question, mechanism = answer.question, answer.mechanism
+    question, mechanism, paid = answer.question, answer.mechanism, answer.paid
     reading, release = question.reading, question.release
     summed = {"column": reading.value, "clip": reading.value_clip}
     window = {
@@ -66,10 +68,11 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "selection": _selection(answer.selection),
         **({} if answer.selection.values is None else {"unit": answer.unit or "shares of users, cut by the clip"}),
         "intervals": None if (around := interval(mechanism)) is None else asdict(around),
-        "guarantee": _guarantee(promise(mechanism, release.budget), release.budget),
+        "guarantee": _guarantee(promise(paid, release.budget), release.budget),
         "planned_releases": None if release.planned is None and release.releases == 1 else release.releases,
         "mechanism": json.loads(mechanism.to_json()),
-        "curve": json.loads(mechanism.curve.to_json()),
+        "curve": json.loads(paid.curve.to_json()),
+        **({} if answer.informed is None else {"learnt": _learnt(answer, answer.informed)}),
         **({} if release.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
         "domain": "observed" if release.domain is None else "public",
         **({} if reading.group is None else {"groups": "discovered" if reading.groups is None else "public"}),
@@ -84,6 +87,16 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "ledger": None if answer.charge is None else asdict(answer.charge),
         "notes": [note for note in (left_out(question), on_record(question), *cautions(question), answer.left) if note],
     }
+
+
+def _learnt(answer: Answer, informed: Informed) -> dict[str, Any]:
+    """The numbers of users that chose the mechanism, and what paid for them and for it."""
+    crowd = answer.choice.crowd
+    assert crowd is not None, "it was chosen by them"
+    drawn = {"users": informed.item.learning.count, "items_per_user": informed.item.learning.quantiles}
+    found = {"users": crowd.users, "items_per_user": dict(zip(map(str, SHARES), crowd.quantiles, strict=True))}
+    declared = [name for name, part in drawn.items() if part is None]
+    return {**found, "declared": declared, "in_words": crowd.in_words(), "paid": json.loads(informed.item.to_json())}
 
 
 def _text(moment: object) -> str | None:
@@ -164,7 +177,7 @@ def recorded(
         if receipt is None or held is None:
             return None
         about = f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq})"
-        if (other := _differing(held["question"], asked())) or not _is_paid(held["mechanism"], receipt):
+        if (other := _differing(held["question"], asked())) or not _is_paid(held, receipt):
             raise acc.ledger.KeyConflict(
                 f"{about}, whose answer --output holds: another {other or 'mechanism'} was asked for then. Ask as you did then, "
                 "or under a new key and with a new file"
@@ -198,14 +211,16 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
     """The answer that a file's text holds, if it is one that the receipt's charge has paid for."""
     try:
         answer = json.loads(content)
-        held = {name: answer[name] for name in ("ledger", "mechanism", "question")}
+        held = {name: answer[name] for name in ("ledger", "mechanism", "question")} | {"learnt": answer.get("learnt")}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return held if held["ledger"] == asdict(charge_of(receipt)) and receipt.state in ("committed", "released") else None
 
 
-def _is_paid(mechanism: object, receipt: acc.ledger.Receipt) -> bool:
-    return acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(mechanism)).curve
+def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:
+    learnt: Any = held["learnt"]
+    paid = LearnThenSelect.model_validate(learnt["paid"]) if learnt else Mechanism.from_json(json.dumps(held["mechanism"]))
+    return acc.Curve.from_json(receipt.entries[0].curve or "") == paid.curve
 
 
 def _differing(held: Any, asked: dict[str, Any]) -> str | None:

@@ -235,10 +235,11 @@ class Informed:
         if share == 0 or not any(wanted.values()) or request.sensitivity.relation != "add_remove":
             return None
         require_ways(request, ways.get("limit"), ways.get("clip"), items_per_user)
+        shared = _sharing(request, 1 - share)
         learning = Learning.of(share * _epsilon(budget) / max(1, request.releases), **wanted)
-        menu = Menu.of(_rest(budget, learning.curve, request.releases), request, **ways)
+        menu = Menu.of(_rest(budget, learning.curve, request.releases), shared, **ways)
         item = LearnThenSelect(learning=learning, options=menu.curves)
-        if len(menu.choices) < 2 or not _covered(budget, item.curve, request.charges):
+        if len(menu.choices) < 2 or not _covered(budget, item.curve, request):
             return None
         return cls(menu, item, declared(users, items_per_user))
 
@@ -258,10 +259,13 @@ def _rest(budget: Budget, first: Curve, releases: int) -> Budget:
     return _part(budget, 1 - spent / budget.limit, chances=1.0)
 
 
-def _covered(budget: Budget, curve: ChosenAfter, charges: int | None) -> bool:
-    """Whether the budget pays for it: for one release as (epsilon, delta), for several one by one."""
-    if charges is not None:
-        return budget.covers(budget.cost_of_each(curve, charges))
+def _covered(budget: Budget, curve: ChosenAfter, request: TopKRequest) -> bool:
+    """Whether the budget pays for it, for one release as (epsilon, delta), for several one by one; and a ledger's share too."""
+    share = request.share
+    if share is not None and not share.budget.covers(share.budget.cost_of_each(curve, share.charges)):
+        return False
+    if request.charges is not None:
+        return budget.covers(budget.cost_of_each(curve, request.charges))
     if budget.form != "approximate":
         return budget.covers(budget.cost(curve))
     found = curve.profile(budget.limit)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from accounting import ChosenAfter, Composed, Curve
+from accounting import ChosenAfter, Composed, Curve, Relation
 from accounting.curves import AnyCurve
 from accounting.frozen import Frozen, Positive, Real
 from dpselect.choose.forecast import SHARES, Crowd, Quantiles
@@ -116,7 +116,7 @@ class LearnThenSelect(Frozen):
     kind: str = Field(default="learn_then_select", description="'learn_then_select'")
     learning: Learning
     options: tuple[AnyCurve, ...] = Field(min_length=1, description="one or more curves")
-    relation: str = Field(default="add_remove", description="'add_remove'")
+    relation: Relation = Field(default="add_remove", description="'add_remove'")
 
     @property
     def curve(self) -> ChosenAfter:

@@ -100,6 +100,20 @@ def held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, p
     )
 
 
+def per_user(
+    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None
+) -> NDArray[np.float64]:
+    """(users,) how many items each user has, of every bucket."""
+    _prepare(engine, kinds, allowed, staged.what)
+    found = [np.empty(0)]
+    for number in range(staged.buckets):
+        if (relation := staged.bucket(number)) is not None:
+            sql = f"SELECT CAST(count(*) AS DOUBLE) AS t FROM ({_distinct(relation, kinds, allowed)}) GROUP BY u"
+            found += [np.array([size for (size,) in batch], dtype=np.float64) for batch in engine.batches(sql, what=staged.what)]
+        told(progress, number + 2, staged.buckets)
+    return np.concatenate(found)
+
+
 def _tally(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None) -> int:
     """Make the table `totals`, in which an item has as many rows as buckets; how many pairs there are."""
     _prepare(engine, kinds, allowed, staged.what)

@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any, Unpack, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
 from dpselect.events.contributions import Contributions
-from dpselect.events.counting import Counted, CountedGroups, among, count
+from dpselect.events.counting import Counted, CountedGroups, among, count, per_user
 from dpselect.events.doors.base import Column
 from dpselect.events.engine import opened
 from dpselect.events.private import ReadReport, reported
@@ -102,6 +103,22 @@ def read(
         counted = count(engine, staged, kinds, allowed, progress)
     report = reported(staged.rows, staged.without, staged.left_out, counted.pairs, int(counted.counts.sum()))
     return _result(report, counted, allowed, integers=kinds["item"] == "int")
+
+
+def items_per_user(source: object, reading: Reading, progress: ProgressCallback | None = None) -> NDArray[np.float64]:
+    """(users,) how many different items each user has, in rising order; of a catalogue those that `within` lists. **Private.**
+
+    Args:
+        source, reading, progress: as for `read`; without groups and values.
+
+    Raises:
+        EventLogError: as for `read`.
+    """
+    require_items(reading)
+    with opened(reading.memory_limit) as engine:
+        staged, kinds = prepared(engine, source, reading, progress)
+        found = per_user(engine, staged, kinds, among(reading.contributions(), reading, kinds), progress)
+    return np.sort(found)
 
 
 def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions, *, integers: bool) -> GroupCounts:

@@ -219,8 +219,7 @@ def _averaged(by_part: Sequence[Quality], task: Task) -> Quality:
 def tested(planned: Sequence[PlannedMechanism], task: Task, judge: Judge) -> list[PlannedMechanism]:
     """The mechanisms; where they are ranked by recall, those within .01 of the best come first, by the worst recall around.
 
-    A made-up shape is a smooth curve, and the recall on it is not a forecast: a mechanism is judged on uneven shapes around it, and
-    all that may be best there are looked at.
+    A made-up shape is a smooth curve, and the recall on it is not a forecast: mechanisms are judged on uneven shapes around it.
     """
     if judge.rank_by != "recall" or not planned:
         return list(planned)

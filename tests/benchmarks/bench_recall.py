@@ -289,11 +289,12 @@ def summary(lines: dict[tuple[str, str, int, float], Line]) -> None:
     """What the goals are about."""
     for domain in sorted({key[1] for key in lines}):
         rows = [row for key, row in lines.items() if key[1] == domain]
-        means = {name: np.nanmean([getattr(row, name) for row in rows]) for name in COLUMNS}
+        known = [name for name in COLUMNS if not np.isnan([getattr(row, name) for row in rows]).any()]  # no plan: nothing of it
+        means = {name: np.mean([getattr(row, name) for row in rows]) for name in known}
         print(f"{domain}: " + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
-        for name in ("learnt", "declared", "assumed", "realised", "numpy"):
+        for name in (name for name in known if name not in ("predicted", "best")):
             lost = [row.best - getattr(row, name) for row in rows]
-            print(f"  {name} behind the best: {np.nanmean(lost):.3f} on average, {np.nanmax(lost):.3f} at most")
+            print(f"  {name} behind the best: {np.mean(lost):.3f} on average, {max(lost):.3f} at most")
         behind = [row.name for row in rows if row.numpy > row.learnt + max(0.02, 3 * row.error)]
         print(f"  plain NumPy is ahead of the default in {len(behind)} of {len(rows)} cells: {'; '.join(behind) or 'none'}")
     every = list(lines.values())

@@ -14,6 +14,7 @@ from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.every import released_every
 from dpselect.cli.topk.request import asked
+from dpselect.errors import InvalidRequest
 from dpselect.events import Format
 from dpselect.events.time_window import Every, Unit
 from dpselect.noise import NoiseName
@@ -106,6 +107,25 @@ def topk(
         float | None,
         Option(rich_help_panel=options.ITEMS, help="A public guess of how many items users have on average, for the default."),
     ] = None,
+    users: Annotated[
+        float | None,
+        Option(rich_help_panel=options.ITEMS, help="A public guess of how many users there are, for the default."),
+    ] = None,
+    learn: Annotated[
+        float | None,
+        Option(
+            rich_help_panel=options.ITEMS,
+            metavar="SHARE",
+            help="Spend this share of epsilon (.03 is good) on a noisy number of users and quantiles of their items, and choose "
+            "the mechanism by them. Nothing is spent on what is declared.",
+        ),
+    ] = None,
+    as_set: Annotated[
+        bool,
+        Option(
+            "--set", rich_help_panel=options.QUESTION, help="A set will do: consider mechanisms that do not release the order."
+        ),
+    ] = False,
     max_items_per_user: Annotated[
         int | None,
         Option(
@@ -334,6 +354,9 @@ def topk(
             "noise": noise,
             "kbar": kbar,
             "items_per_user": items_per_user,
+            "users": users,
+            "learn": learn,
+            "as_set": as_set,
             "with_counts": with_counts,
             "everything": use_everything,
             "pay": "spent" if pay_for_what_came_out else "curve",
@@ -342,6 +365,8 @@ def topk(
         engine,
     )
     if every is not None:
+        if learn:
+            raise InvalidRequest("learn= learns of one log, every= releases many times: declare users= and items_per_user=")
         with out.counted("periods") as progress:
             released_every(question, every, output, as_json=json, defused=spreadsheet_safe, progress=progress)
         return

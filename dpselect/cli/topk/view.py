@@ -28,7 +28,7 @@ _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; ask
 def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
     """The release and its price; `notes` stand beside the items, for synthetic data only."""
     question, selection = answer.question, answer.selection
-    stated = promise(answer.mechanism, question.release.budget)
+    stated = promise(answer.paid, question.release.budget)
     return Group(
         out.heading(f"{_title(question)}, by {_measure(question)}"),
         Text(),
@@ -151,6 +151,8 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     question, mechanism = answer.question, answer.mechanism
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
+    if answer.informed is not None and answer.choice.crowd is not None:
+        yield "chosen", f"for {answer.choice.crowd.in_words()}: noisy numbers, released with the answer and part of its price"
     yield (
         "noise",
         noise_in_words(mechanism, "users" if question.reading.value is None else f"units of {_column(question.reading.value)}"),

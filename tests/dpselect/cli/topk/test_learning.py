@@ -1,0 +1,109 @@
+"""`dpselect topk --learn`: what is learnt is charged with the answer, in one entry, before anything is drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accounting as acc
+
+ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6, "--learn", 0.03)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """900 users of one item, 300 of which have a second one."""
+    rows = ["user,item", *(f"u{n},hit" for n in range(900)), *(f"u{n},fair" for n in range(300)), "u1,hit"]
+    path = tmp_path / "visits.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A ledger that pays for one such release and a half."""
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=3.0, delta=3e-6), "add_remove")
+    return url
+
+
+def test_one_entry_pays_for_both(run: Any, log: Path, url: str, tmp_path: Path) -> None:
+    """One curve for the learnt numbers and the answer; both are in the file; a retry shows it and draws nothing."""
+    words = (
+        "topk",
+        log,
+        *ASK,
+        "--ledger",
+        url,
+        "--dataset",
+        "visits",
+        "--key",
+        "may",
+        "--output",
+        tmp_path / "may.json",
+        "--json",
+    )
+    first = run(*words)
+    assert first.exit_code == 0, first.stderr
+    told = json.loads(first.stdout)
+    assert told["curve"]["kind"] == "chosen_after"
+    assert told["learnt"]["users"] > 0
+    assert list(told["learnt"]["items_per_user"]) == ["0.1", "0.25", "0.5", "0.75", "0.9"]
+    with acc.Ledger.open(url) as ledger:
+        (entry,) = [entry for entry in ledger.entries("visits") if entry.curve]
+        assert entry.curve == acc.Curve.from_json(json.dumps(told["curve"])).to_json()
+        assert ledger.verify().ok
+    assert told["guarantee"]["points"][0]["epsilon"] <= 2.0 + 1e-9
+    assert run(*words).stdout == first.stdout
+    shown = run("topk", log, *ASK)
+    assert "chosen" in shown.stdout
+    assert "users with a median of" in shown.stdout
+
+
+def test_declared_numbers_are_not_learnt(run: Any, log: Path) -> None:
+    """With both declared the price is that of the mechanism alone; with one, the other one is learnt."""
+    both = json.loads(run("topk", log, *ASK, "--users", 900, "--items-per-user", 1.3, "--json").stdout)
+    assert "learnt" not in both
+    one = json.loads(run("topk", log, *ASK, "--users", 900, "--json").stdout)
+    assert one["learnt"]["declared"] == ["users"]
+    assert one["learnt"]["users"] == 900
+
+
+def test_a_log_that_cannot_be_read_costs_nothing(run: Any, log: Path, url: str) -> None:
+    """It is read before the charge."""
+    log.write_text("user,item\nu1,hit\nu2\n")
+    failed = run("topk", log, *ASK, "--ledger", url, "--dataset", "visits")
+    assert failed.exit_code != 0
+    with acc.Ledger.open(url) as ledger:
+        assert not [entry for entry in ledger.entries("visits") if entry.curve]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--mechanism", "limited_domain"),
+        ("--group", "town", "--max-groups-per-user", 1),
+        ("--clip", 1, "--max-items-per-user", 9),
+        ("--relation", "replace_one"),
+        ("--engine", "duckdb"),
+        ("--pay-for-what-came-out",),
+        ("--learn", 1.5),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_with_learning(run: Any, log: Path, more: tuple[object, ...]) -> None:
+    """Refused by name, before the log is read."""
+    refused = run("topk", log, *ASK, *more)
+    assert refused.exit_code != 0
+    assert "--learn" in refused.stderr or "--ledger" in refused.stderr
+
+
+def test_a_set_may_find_more(run: Any, log: Path, tmp_path: Path) -> None:
+    """--set considers mechanisms whose order is not released."""
+    (tmp_path / "items.csv").write_text("item\n" + "\n".join(["hit", "fair", *(f"i{n}" for n in range(50))]) + "\n")
+    shown = json.loads(run("topk", log, *ASK[:-2], "--domain", tmp_path / "items.csv", "--set", "--json").stdout)
+    assert set(shown["selection"]["labels"]) == {"hit", "fair"}
