@@ -58,7 +58,7 @@ class Answer:
         choice: the mechanism that drew it, and how users' contributions were bounded for it.
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
-        informed: what was paid for, where numbers of users were learnt first (`choice.crowd`) and chose the mechanism; else None.
+        learnt: what was paid for, where numbers of users were learnt first (`choice.crowd`) and chose the mechanism; else None.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
     """
 
@@ -68,12 +68,12 @@ class Answer:
     salt: str | None
     charge: Charge | None = None
     left: str | None = None
-    informed: Informed | None = None
+    learnt: LearnThenSelect | None = None
 
     @property
     def paid(self) -> Mechanism | LearnThenSelect:
         """What has the price of the answer: its mechanism, or learning and all that it might have chosen."""
-        return self.choice.mechanism if self.informed is None else self.informed.item
+        return self.choice.mechanism if self.learnt is None else self.learnt
 
     @property
     def mechanism(self) -> Mechanism:
@@ -100,7 +100,7 @@ class Answer:
     @property
     def guarantee(self) -> Promise:
         """What the release promises, at the deltas that its budget gives reason to look at."""
-        return promise(self.mechanism, self.question.release.budget)
+        return promise(self.paid, self.question.release.budget)
 
     def to_arrow(self) -> Any:
         """A pyarrow Table of one row per item: see `Selection.to_arrow`, with intervals around noisy values."""
@@ -210,7 +210,7 @@ def _after_learning(
             selection = choice.mechanism.select(scores)
             charge = None if session is None else charge_under(session, key)
             left = None if session is None else standing(session, choice.mechanism, informed.item.curve)
-            made.append(Answer(question, selection, choice, salt, charge, left, informed))
+            made.append(Answer(question, selection, choice, salt, charge, left, informed.item))
             return made[0]
 
         if session is not None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from dpselect.answers.answer import Answer, Charge, cautions, charge_of
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
 from dpselect.answers.question import Payment, Question
 from dpselect.choose.counts import interval
-from dpselect.choose.defaults import Choice, Informed
-from dpselect.choose.forecast import SHARES
+from dpselect.choose.defaults import Choice
+from dpselect.choose.forecast import SHARES, Crowd
 from dpselect.choose.learning import LearnThenSelect
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
@@ -72,7 +72,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "planned_releases": None if release.planned is None and release.releases == 1 else release.releases,
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(paid.curve.to_json()),
-        **({} if answer.informed is None else {"learnt": _learnt(answer, answer.informed)}),
+        **({} if answer.learnt is None else {"learnt": _learnt(answer, answer.learnt)}),
         **({} if release.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
         "domain": "observed" if release.domain is None else "public",
         **({} if reading.group is None else {"groups": "discovered" if reading.groups is None else "public"}),
@@ -89,14 +89,14 @@ def as_data(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _learnt(answer: Answer, informed: Informed) -> dict[str, Any]:
+def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
     """The numbers of users that chose the mechanism, and what paid for them and for it."""
     crowd = answer.choice.crowd
     assert crowd is not None, "it was chosen by them"
-    drawn = {"users": informed.item.learning.count, "items_per_user": informed.item.learning.quantiles}
+    drawn = {"users": paid.learning.count, "items_per_user": paid.learning.quantiles}
     found = {"users": crowd.users, "items_per_user": dict(zip(map(str, SHARES), crowd.quantiles, strict=True))}
     declared = [name for name, part in drawn.items() if part is None]
-    return {**found, "declared": declared, "in_words": crowd.in_words(), "paid": json.loads(informed.item.to_json())}
+    return {**found, "declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
 
 
 def _text(moment: object) -> str | None:
@@ -242,6 +242,10 @@ def restored(content: str, question: Question) -> Answer:
     """The answer that was kept as JSON, to a question that is the same."""
     held = json.loads(content)
     mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-    choice = Choice(mechanism, how["max_items_per_user"], how["clip"])
+    choice, learnt, paid = Choice(mechanism, how["max_items_per_user"], how["clip"]), held.get("learnt"), None
+    if learnt is not None:
+        found = [learnt["items_per_user"][str(share)] for share in SHARES]
+        choice = replace(choice, crowd=Crowd(learnt["users"], (found[0], found[1], found[2], found[3], found[4])))
+        paid = LearnThenSelect.model_validate(learnt["paid"])
     selection = Selection.from_json(json.dumps(held["selection"]))
-    return Answer(question, selection, choice, how["salt"], Charge(**held["ledger"]))
+    return Answer(question, selection, choice, how["salt"], Charge(**held["ledger"]), learnt=paid)

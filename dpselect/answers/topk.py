@@ -46,6 +46,9 @@ def topk(
     noise: NoiseName | None = None,
     kbar: int | None = None,
     items_per_user: float | None = None,
+    users: float | None = None,
+    learn: float = 0.0,
+    as_set: bool = False,
     engine: Keeper = "memory",
     progress: ProgressCallback | None = None,
     **reading: Any,
@@ -66,7 +69,8 @@ def topk(
         key: idempotency key. A second release under it is refused; with `output` and the same question its answer is given back.
         output: a new file, .json, that keeps the answer.
         use_everything: let the release take more of the dataset's budget than the part of it that it states.
-        relation, releases, with_counts, mechanism, noise, kbar, items_per_user: as the command's options of these names.
+        relation, releases, with_counts, mechanism, noise, kbar, items_per_user, users, learn: as the command's options.
+        as_set: whether a set of items will do: `--set`.
         engine: where counts stay until they are drawn from.
         progress: called while the log is read.
         reading: fields of `dpselect.events.Reading`: group, groups, max_groups_per_user, max_items_per_user, clip, salt, value,
@@ -107,6 +111,9 @@ def topk(
             noise=noise,
             kbar=kbar,
             items_per_user=items_per_user,
+            users=users,
+            learn=learn,
+            as_set=as_set,
             with_counts=with_counts,
             releases=releases,
             everything=use_everything,

@@ -151,7 +151,7 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     question, mechanism = answer.question, answer.mechanism
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
-    if answer.informed is not None and answer.choice.crowd is not None:
+    if answer.learnt is not None and answer.choice.crowd is not None:
         yield "chosen", f"for {answer.choice.crowd.in_words()}: noisy numbers, released with the answer and part of its price"
     yield (
         "noise",
@@ -201,7 +201,7 @@ def more_noise(answer: Answer) -> str | None:
     release = answer.question.release
     if answer.charge is None or release.planned is not None or release.releases > 1:
         return None
-    if release.budget.cost(answer.mechanism.curve) >= _ALL * release.budget.limit:
+    if release.budget.cost(answer.paid.curve) >= _ALL * release.budget.limit:
         return None
     return "than the stated budget alone asks for: the release takes no more of the dataset's budget than the part it states"
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import accounting as acc
+import dpselect as dps
 
 ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6, "--learn", 0.03)
 
@@ -59,6 +60,13 @@ def test_one_entry_pays_for_both(run: Any, log: Path, url: str, tmp_path: Path) 
         assert ledger.verify().ok
     assert told["guarantee"]["points"][0]["epsilon"] <= 2.0 + 1e-9
     assert run(*words).stdout == first.stdout
+    paid_for = {"ledger": url, "dataset": "visits", "key": "june", "output": tmp_path / "june.json"}
+    asked = {"user": "user", "item": "item", "k": 1, "epsilon": 0.5, "delta": 1e-7, "learn": 0.03}
+    answer, again = (dps.topk(str(log), **asked, **paid_for) for _ in range(2))
+    assert answer.paid == again.paid
+    assert answer.guarantee == again.guarantee
+    assert answer.choice.crowd == again.choice.crowd
+    assert answer.guarantee.points[0].epsilon == pytest.approx(0.5, rel=1e-6)
     shown = run("topk", log, *ASK)
     assert "chosen" in shown.stdout
     assert "users with a median of" in shown.stdout
