@@ -91,7 +91,8 @@ def test_what_cannot_be_charged_is_one_line(shell: Shell, arguments: list[str]) 
 def test_a_reservation_from_the_shell(shell: Shell) -> None:
     """reserve, commit and release, or reserve and void: the states of the ledger, and no way back after the commit."""
     for key in ("used", "unused"):
-        assert "reserved" in shell.run("charge", "--dataset", "clicks", *BARE, "--reserve", "--key", key)
+        assert "reserved" in (told := shell.run("charge", "--dataset", "clicks", *BARE, "--reserve", "--key", key))
+    assert "used 40 % of the budget, 20 % is left: 0 more like it fit; epsilon runs out first" in told
     assert "committed" in shell.run("commit", "--dataset", "clicks", "--key", "used")
     assert "released" in shell.run("release", "--dataset", "clicks", "--key", "used")
     void = ["--actor", "ada", "--reason", "cancelled"]
@@ -133,7 +134,7 @@ def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:
     shell.run("charge", "--dataset", "clicks", *BARE)
     heads = tmp_path / "heads.json"
     shell.run("heads", "--output", str(heads))
-    assert "nothing found" in shell.run("verify", "--heads", str(heads))
+    assert "checked: no problems" in shell.run("verify", "--heads", str(heads))
     assert json.loads(shell.run("verify", "--json"))["ok"] is True
     with Ledger.open(shell.url) as ledger, ledger._store.writer() as connection:
         connection.exec_driver_sql("UPDATE dpledger_totals SET main = 0")
@@ -329,7 +330,7 @@ def test_a_mirror_a_signed_export_and_a_report_of_it(shell: Shell, tmp_path: Pat
     stranger = CliRunner().invoke(app, ["keygen", "--output", str(tmp_path / "other.pem")]).output.strip()
     shell.run("heads", "--sign", str(key), "--mirror", mirror)
     shell.run("heads", "--sign", str(key), "--mirror", mirror)
-    assert "nothing found" in shell.run("verify", "--mirror", mirror, "--trust", public)
+    assert "checked: no problems" in shell.run("verify", "--mirror", mirror, "--trust", public)
     assert "no trusted key" in shell.run("verify", "--mirror", mirror, "--trust", stranger, status=1)
     shell.run("export", "--sign", str(key), "--output", str(out))
     copy = ["import", str(out), "--ledger", f"sqlite:///{tmp_path / 'copy.db'}", "--trust"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,9 +13,10 @@ from typer import Option, echo
 import dpselect as dps
 from accounting import AccountingError, Curve, InvalidBudget, Relation
 from accounting.files import read_text
-from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, Window
+from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, Usage, Window
 from accounting.ledger.item import Chargeable, Terms, new_key, require_known
 from accounting.ledger.stored_text import read_json
+from accounting.page.spent import percent_up
 from dpselect.answers.answer import told
 from dpselect.cli import options, out
 from dpselect.cli.ledger import request
@@ -65,7 +67,9 @@ def charge(
             receipt = ledger.reserve(dataset, item, expires_in=expires_in, **terms)
         else:
             receipt = ledger.charge(dataset, item, **terms)
+        usage = ledger.usage(receipt)
     echo_receipt(receipt)
+    _tell(_in_words(usage))
 
 
 def quota(
@@ -103,6 +107,18 @@ def echo_receipt(receipt: Receipt) -> None:
     """Say what was done; a closed output does not undo it."""
     again = ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
     _tell(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")
+
+
+def _in_words(usage: Usage) -> str:
+    """What a charge used, what is left, and how many more like it fit, in one line."""
+    place = f" of {usage.total.place}" if usage.total.place else ""
+    used, left = percent_up(max(usage.used)), f"{math.floor(1000 * min(usage.left)) / 10:g} %"
+    if not usage.total.budget.capacity.failure:
+        left = f"{math.floor(1000 * usage.left[0]) / 10:g} %"
+    first = {"divergence": "; epsilon runs out first", "failure": "; failure probability runs out first", None: ""}[
+        usage.more.runs_out
+    ]
+    return f"used {used} of the budget{place}, {left} is left: {int(usage.more):,} more like it fit{first}"
 
 
 def _tell(words: str) -> None:

@@ -35,12 +35,11 @@ def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console) -> 
 
 def show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:
     """What verify found, one line each."""
-    console.print(f"{found.entries:,} entries of {found.datasets} dataset(s) re-derived", highlight=False)
+    checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
+    console.print(f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else None, highlight=False)
     for problem in found.problems:
         where = "" if problem.seq is None else f", entry {problem.seq}"
         console.print(Text.assemble((printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}"))
-    if found.ok:
-        console.print(Text("nothing found", style="green"))
     if found.covered is not None:
         later = found.entries - found.covered
         console.print(f"the heads vouch for {found.covered:,} of them, and not for the {later:,} later ones", highlight=False)
