@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.queries.above_threshold import Comparisons
+from dpselect.mechanisms.queries.above_threshold import NoisyComparisons
 from dpselect.mechanisms.queries.first_stable import StableRule, log_failure
 from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.noise import by_name
@@ -27,7 +27,7 @@ def public_code(counts: list[float], k: int, kbar: int, rule: StableRule) -> dic
     descending = [counts[i] for i in order]
     tested = [*range(k, kbar + 1), *range(k - 1, 0, -1)]
     distances = np.array([max(descending[i] - descending[i + 1] - 1, 0) for i in tested], dtype=float)
-    run = Comparisons(distances - rule.threshold, by_name("laplace"), rule.scale, rule.test_scale)
+    run = NoisyComparisons(distances - rule.threshold, by_name("laplace"), rule.scale, rule.test_scale)
     *chances, nothing = run.first_passing().tolist()
     law = {frozenset[int](): nothing}
     for i, chance in zip(tested, chances, strict=True):

@@ -57,11 +57,12 @@ def union_rdp(order: float, mu: float, outcomes: int) -> float:
 
 @pytest.mark.parametrize("l0", [1, 3])
 def test_few_answers_of_a_user_cost_that_many_laplace_draws(l0: int) -> None:
-    """Theorem V8: where the threshold's own noise would cost more, l0 answers each pay linf over their noise."""
+    """Theorem H10: where the threshold's own noise would cost more, l0 answers each pay linf over their noise."""
     few = dps.AboveThreshold(threshold=1.0, scale=0.1, answer_scale=1.1, sensitivity=dps.Sensitivity(linf=0.3, l0=l0)).curve
     exact = l0 * acc.LaplaceDP(epsilon=0.3 / 1.1)
     assert few.pure_epsilon == pytest.approx(l0 * 0.3 / 1.1, rel=1e-12)
-    assert few.rdp((1.5, 8.0)) == pytest.approx(exact.rdp((1.5, 8.0)), rel=1e-9)
+    assert few.rdp(8.0) == pytest.approx(exact.rdp(8.0), rel=1e-9)
+    assert few.rdp(1.5) <= exact.rdp(1.5) * (1 + 1e-9)  # one answer above may cost less than all three (Theorem V10)
 
 
 @pytest.mark.parametrize("l0", [None, 1, 4])
