@@ -142,7 +142,7 @@ def test_the_text_names_groups_and_bounds(per_town: Any, towns: Path) -> None:
     ("arguments", "words"),
     [
         (("--k", 2, "--epsilon", 1), "--group needs --max-groups-per-user"),
-        (("--max-groups-per-user", 2, "--k", 2, "--epsilon", 1), "need a budget with a delta"),
+        (("--max-groups-per-user", 2, "--k", 2, "--epsilon", 1), "--delta is missing"),
         ((*CERTAIN, "--groups-column", "town"), "give --groups too"),
         ((*CERTAIN, "--groups", "towns.csv"), "does not exist"),
         ((*CERTAIN, "--mechanism", "large_gap"), "which"),
