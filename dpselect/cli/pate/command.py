@@ -22,7 +22,7 @@ from accounting.budget.remaining import left_in_words
 from dpselect import InvalidRequest
 from dpselect.answers.promise import finite, rounded_up
 from dpselect.cli import options, out
-from dpselect.cli.guard import FAILED, Terminated
+from dpselect.cli.guard import SPENT, Terminated
 from dpselect.cli.pate.request import Kind, PateAnswer, PateRequest, labelled
 from dpselect.errors import Note, printable
 from dpselect.pate.ballots.ballots import Ballots, Missing
@@ -102,7 +102,7 @@ def pate(
         ) from None
     if answer.progress.stopped is not None:
         echo(f"error: {printable(_stopped(answer))}", err=True)
-        raise Exit(FAILED)
+        raise Exit(SPENT)
 
 
 def _announce(ballots: Ballots, expected: Outlook) -> None:

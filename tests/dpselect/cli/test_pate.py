@@ -452,7 +452,7 @@ def test_a_job_that_runs_out_of_budget_says_what_it_has(
 
     monkeypatch.setattr(dps.pate.GNMax, "select_many", spend_and_select)
     result = label(votes, "--ledger", url, "--dataset", "teachers", "--batch-size", 3)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "3 of 7 rounds are labelled, charged and in" in result.stderr
     assert "the other 4 were neither charged nor drawn" in result.stderr
     assert "othing was charged" not in result.stderr
