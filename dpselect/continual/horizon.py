@@ -239,9 +239,7 @@ def _pairs(engine: Engine, events: object, reading: Reading | None) -> tuple[lis
         return [], {"user": "str", "item": "str"}
     if spark.accepts(events):
         raise InvalidRequest("events are a Spark table, and the state is on this machine: hand over the period's distinct pairs")
-    staged, kinds = prepared(engine, events, reading, None, may_be_empty=True)
-    buckets = map(staged.bucket, range(staged.buckets))
-    return [relation for relation in buckets if relation is not None], kinds
+    return ["pairs"], prepared(engine, events, reading, None, may_be_empty=True).kinds
 
 
 def _again(state: State, closed: Closed, relations: Sequence[str], kinds: Kinds) -> Selection:

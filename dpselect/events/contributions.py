@@ -52,20 +52,25 @@ class Bound:
     salt: str
 
     def kept(self, pairs: str, weighed: str, owner: str = "u", chosen: str = "i") -> tuple[str, list[object]]:
-        """SQL of the rows of `pairs` that are kept, and its parameters; only owners with more than that are ranked.
+        """SQL of the rows of `pairs` that are kept, and its parameters; only owners with more than the limit are ranked.
 
         Args:
-            pairs: relation of distinct owners and what is chosen, nothing else.
+            pairs: relation of distinct owners and what is chosen.
             weighed: relation of owners with their numbers t.
-            owner: the columns whose every value keeps so many: users, or users within groups.
+            owner: the columns whose every value keeps `limit` rows: users, or users within groups.
             chosen: the column that is chosen from.
         """
-        every = f"SELECT {owner}, {chosen} FROM {pairs} SEMI JOIN"
-        within = f"{every} (SELECT {owner} FROM {weighed} WHERE t <= {self.limit}) USING ({owner})"
-        beyond = f"{every} (SELECT {owner} FROM {weighed} WHERE t > {self.limit}) USING ({owner})"
+        within, beyond = (
+            f"SELECT * FROM {pairs} SEMI JOIN (SELECT {owner} FROM {weighed} WHERE t {sign} {self.limit}) USING ({owner})"
+            for sign in ("<=", ">")
+        )
+        ranked, parameters = self.ranked(f"({beyond})", owner, chosen)
+        return f"{within} UNION ALL {ranked}", parameters
+
+    def ranked(self, beyond: str, owner: str = "u", chosen: str = "i") -> tuple[str, list[object]]:
+        """The same of owners who all have more than the limit."""
         place = f"row_number() OVER (PARTITION BY {owner} ORDER BY sha256({KEY.format(chosen)}), {chosen}) AS place"
-        ranked = f"SELECT {owner}, {chosen}, {place} FROM ({beyond})"
-        return f"{within} UNION ALL SELECT {owner}, {chosen} FROM ({ranked}) WHERE place <= {self.limit}", [self.salt]
+        return f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <= {self.limit}", [self.salt]
 
 
 def bounds(items: int | None, groups: int | None, salt: str | None) -> tuple[Bound | None, Bound | None]:

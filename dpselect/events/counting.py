@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from dpselect.events.catalogue import named, typed
 from dpselect.events.contributions import PRESENT, Bound, Contributions
-from dpselect.events.doors.base import SHORT, Kinds
+from dpselect.events.doors.base import Kind, Kinds
 from dpselect.events.engine import Engine
 from dpselect.events.private import reported
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.staging import Staged, told
 from dpselect.events.tally import Tally
 from dpselect.selection import Label
+
+_RANKED_AT_ONCE = 2_000_000  # pairs; about 150 bytes each
 
 
 @final
@@ -64,28 +66,40 @@ def among(allowed: Contributions, reading: Reading, kinds: Kinds) -> Contributio
     return replace(allowed, within=names, listed=listed)
 
 
-def count(
-    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None
-) -> Counted | CountedGroups:
-    """Count every bucket and add up."""
-    pairs = _tally(engine, staged, kinds, allowed, progress)
+def count(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> Counted | CountedGroups:
+    """Count the pairs of the log under these bounds. May be asked again and again, with others."""
+    pairs = _tally(engine, staged, allowed, progress)
     if allowed.groups is not None:
-        return _cells(engine, allowed, pairs, staged.what)
-    labels, sums = _totals(engine, allowed, staged.what)
+        return _cells(engine, allowed, pairs, staged)
+    labels, sums = _totals(engine, "totals", allowed, staged)
     return Counted(labels, sums[0], sums[1:], pairs)
 
 
-def held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None) -> Tally:
+def counted_at_once(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> Counted:
+    """The counts of a log that `prepared` has counted, with no bound and no clip."""
+    item, listed = "CAST(i AS HUGEINT) AS i" if staged.kinds["item"] == "digits" else "i", ""
+    if allowed.within is not None:
+        _list(engine, "listed_items", "i", allowed.within, _stored(staged.kinds["item"]), staged.what)
+        listed = " SEMI JOIN listed_items USING (i)"
+    found = f"SELECT * FROM (SELECT {item}, n FROM totals WHERE apart = 0){listed}"
+    labels, sums = _totals(engine, f"({found})", allowed, staged)
+    told(progress, 1, 1)
+    return Counted(labels, sums[0], sums[1:], int(sums[0].sum()))
+
+
+def held(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> Tally:
     """The same counts, which stay in the engine. What drops them is the caller's."""
-    what, numbers = staged.what, itertools.count()
-    pairs = _tally(engine, staged, kinds, allowed, progress)
+    what, kinds, numbers = staged.what, staged.kinds, itertools.count()
+    pairs = _tally(engine, staged, allowed, progress)
+    engine.run("DROP VIEW pairs", what=what)
+    engine.run("DROP TABLE grouped", what=what)
     engine.run(f"CREATE TABLE counted AS SELECT i, {_summed(allowed)} FROM totals GROUP BY i HAVING sum(n) > 0", what=what)
     engine.run("DROP TABLE totals", what=what)
     kept = int(engine.run("SELECT coalesce(sum(n), 0) FROM counted", what=what)[0][0])
 
     def listing(labels: Sequence[Label]) -> str:
         name = f"listed{next(numbers)}"
-        _list(engine, name, "i", labels, "VARCHAR" if kinds["item"] == "str" else "HUGEINT", what)
+        _list(engine, name, "i", labels, _stored(kinds["item"]), what)
         return name
 
     return Tally(
@@ -100,85 +114,107 @@ def held(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, p
     )
 
 
-def per_user(
-    engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None
-) -> NDArray[np.float64]:
-    """(users,) how many items each user has, of every bucket."""
-    _prepare(engine, kinds, allowed, staged.what)
-    found = [np.empty(0)]
-    for number in range(staged.buckets):
-        if (relation := staged.bucket(number)) is not None:
-            sql = f"SELECT CAST(count(*) AS DOUBLE) AS t FROM ({_distinct(relation, kinds, allowed)}) GROUP BY u"
-            found += [np.array([size for (size,) in batch], dtype=np.float64) for batch in engine.batches(sql, what=staged.what)]
-        told(progress, number + 2, staged.buckets)
-    return np.concatenate(found)
+def per_user(engine: Engine, staged: Staged, allowed: Contributions) -> NDArray[np.float64]:
+    """(users,) how many items each user has, of those that are looked at."""
+    _prepare(engine, staged.kinds, allowed, staged.what)
+    looked = "pairs" if allowed.within is None else "pairs SEMI JOIN listed_items USING (i)"
+    return engine.columns(f"SELECT CAST(count(*) AS DOUBLE) AS t FROM {looked} GROUP BY u", what=staged.what)["t"]
 
 
-def _tally(engine: Engine, staged: Staged, kinds: Kinds, allowed: Contributions, progress: ProgressCallback | None) -> int:
-    """Make the table `totals`, in which an item has as many rows as buckets; how many pairs there are."""
-    _prepare(engine, kinds, allowed, staged.what)
+def _tally(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> int:
+    """Make the table `totals`, in which an item may have several rows; how many pairs there are."""
+    _prepare(engine, staged.kinds, allowed, staged.what)
+    looked = "pairs"
+    for name, column, labels in (("listed_items", "i", allowed.within), ("listed_groups", "g", allowed.listed)):
+        looked = looked if labels is None else f"(SELECT * FROM {looked} SEMI JOIN {name} USING ({column}))"
+    parts = 1 if allowed.groups is None else staged.buckets
     pairs = 0
-    for number in range(staged.buckets):
-        if (relation := staged.bucket(number)) is not None:
-            pairs += _add(engine, _distinct(relation, kinds, allowed), allowed, staged.what)
-        told(progress, number + 2, staged.buckets)
+    for number in range(parts):
+        part = looked if parts == 1 else f"(SELECT * FROM {looked} WHERE hash(u) % {parts} = {number})"
+        pairs += _add(engine, part, allowed, staged)
+        told(progress, number + 1, parts)
     return pairs
 
 
 def _prepare(engine: Engine, kinds: Kinds, allowed: Contributions, what: str) -> None:
-    types = {SHORT[role]: "VARCHAR" if kind == "str" else "HUGEINT" for role, kind in kinds.items()}
-    keys = ", ".join(f"{name} {types[name]}" for name in allowed.cell.split(", "))
-    engine.run(f"CREATE TABLE totals ({keys}{''.join(f', {name} BIGINT' for name in ('n', *allowed.sums))})", what=what)
+    sums = "".join(f", CAST(0 AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
+    engine.run(f"CREATE OR REPLACE TABLE totals AS SELECT {allowed.cell}{sums} FROM pairs LIMIT 0", what=what)
     if allowed.groups is not None:
-        engine.run(f"CREATE TABLE presence (g {types['g']}, w BIGINT)", what=what)
+        engine.run("CREATE OR REPLACE TABLE presence AS SELECT g, CAST(0 AS BIGINT) AS w FROM pairs LIMIT 0", what=what)
     for name, column, labels in (("listed_items", "i", allowed.within), ("listed_groups", "g", allowed.listed)):
         if labels is not None:
-            _list(engine, name, column, labels, types[column], what)
+            _list(engine, name, column, labels, _stored(kinds["item" if column == "i" else "group"]), what)
+
+
+def _stored(kind: Kind) -> str:
+    return "VARCHAR" if kind == "str" else "HUGEINT"
 
 
 def _list(engine: Engine, name: str, column: str, labels: Sequence[Label], kind: str, what: str) -> None:
     """Make a table of those labels that the type can hold."""
     known = typed(labels, integers=kind != "VARCHAR")
-    engine.run(f"CREATE TABLE {name} AS SELECT CAST(unnest(?) AS {kind}) AS {column}", [known], what=what)
+    engine.run(f"CREATE OR REPLACE TABLE {name} AS SELECT CAST(unnest(?) AS {kind}) AS {column}", [known], what=what)
 
 
-def _distinct(relation: str, kinds: Kinds, allowed: Contributions) -> str:
-    # Written numbers reach 2^64 - 1 and -2^63.
-    named = ((SHORT[role], kind) for role, kind in kinds.items())
-    keys = [f"CAST({name} AS HUGEINT) AS {name}" if kind == "digits" else name for name, kind in named]
-    pairs = f"SELECT DISTINCT {', '.join(keys)} FROM {relation}"
-    if allowed.summed is not None:
-        pairs = f"SELECT {', '.join(keys)}, sum({allowed.summed.fine()}) AS s FROM {relation} GROUP BY ALL"
-    if allowed.within is not None:
-        pairs = f"SELECT * FROM ({pairs}) SEMI JOIN listed_items USING (i)"
-    return pairs if allowed.listed is None else f"SELECT * FROM ({pairs}) SEMI JOIN listed_groups USING (g)"
-
-
-def _add(engine: Engine, pairs: str, allowed: Contributions, what: str) -> int:
-    """Add one bucket to the totals; how many pairs it has."""
-    engine.run(f"CREATE OR REPLACE TEMP TABLE pairs AS {pairs}", what=what)
-    found = int(engine.run("SELECT count(*) FROM pairs", what=what)[0][0])
+def _add(engine: Engine, pairs: str, allowed: Contributions, staged: Staged) -> int:
+    """Add the pairs of some users to the totals; how many there are, before the bounds."""
+    what, owner, found = staged.what, allowed.owner, None
+    weighed = allowed.bound is not None or bool(allowed.clips)
+    if allowed.groups is not None or (allowed.within is not None and weighed):
+        engine.run(f"CREATE OR REPLACE TEMP TABLE part AS SELECT * FROM {pairs}", what=what)
+        pairs = "part"
     if allowed.groups is not None:
+        found = _number(engine, "SELECT count(*) FROM part", what)
         _keep_groups(engine, allowed.groups, what)
-    owner, kept = allowed.owner, (f"SELECT {allowed.owner}, i FROM pairs", list[object]())
-    if allowed.bound is not None or allowed.clips:
-        engine.run(f"CREATE OR REPLACE TEMP TABLE held AS SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}", what=what)
-    if allowed.bound is not None and _exceeds(engine, "held", allowed.bound, what):
-        kept = allowed.bound.kept("pairs", "held", owner)
-    weighed, sums = _weighed(kept[0], allowed), "".join(f", sum({name})" for name in allowed.sums)
-    cell = allowed.cell
-    engine.run(f"INSERT INTO totals SELECT {cell}, count(*){sums} FROM ({weighed}) GROUP BY {cell}", kept[1], what=what)
+    if not weighed:
+        _insert(engine, pairs, allowed, what)
+        return _number(engine, "SELECT sum(n) FROM totals", what) if found is None else found
+    engine.run(f"CREATE OR REPLACE TEMP TABLE held AS SELECT {owner}, count(*) AS t FROM {pairs} GROUP BY {owner}", what=what)
+    found = _number(engine, "SELECT sum(t) FROM held", what) if found is None else found
+    if allowed.bound is None or not _exceeds(engine, "held", allowed.bound, what):
+        _insert(engine, _weighed(pairs, "held", allowed), allowed, what)
+        return found
+    _insert(engine, _weighed(pairs, f"(SELECT * FROM held WHERE t <= {allowed.bound.limit})", allowed), allowed, what)
+    _add_ranked(engine, pairs, allowed, allowed.bound, staged)
     return found
+
+
+def _add_ranked(engine: Engine, pairs: str, allowed: Contributions, bound: Bound, staged: Staged) -> None:
+    """Add what is kept of owners beyond the bound, who alone are ranked: in parts, since that takes memory."""
+    owner, beyond = allowed.owner, f"SEMI JOIN (SELECT {allowed.owner} FROM held WHERE t > {bound.limit}) USING ({allowed.owner})"
+    many = _number(engine, f"SELECT sum(t) FROM held WHERE t > {bound.limit}", staged.what)
+    parts = max(staged.buckets if staged.stated else 1, -(-many // _RANKED_AT_ONCE))
+    for number in range(parts):
+        part = "" if parts == 1 else f" WHERE hash(u) % {parts} = {number}"
+        ranked, parameters = bound.ranked(f"(SELECT * FROM {pairs} {beyond}{part})", owner)
+        _insert(
+            engine,
+            f"(SELECT *{_weights(allowed)} FROM (SELECT *, {bound.limit} AS t FROM ({ranked})))",
+            allowed,
+            staged.what,
+            parameters,
+        )
+
+
+def _insert(engine: Engine, weighed: str, allowed: Contributions, what: str, parameters: Sequence[object] = ()) -> None:
+    sums = "".join(f", sum({name})" for name in allowed.sums)
+    engine.run(
+        f"INSERT INTO totals SELECT {allowed.cell}, count(*){sums} FROM {weighed} GROUP BY {allowed.cell}", parameters, what=what
+    )
+
+
+def _number(engine: Engine, sql: str, what: str) -> int:
+    return int(engine.run(sql, what=what)[0][0] or 0)
 
 
 def _keep_groups(engine: Engine, bound: Bound, what: str) -> None:
     """Leave the pairs of the groups that each user keeps, and add these to what is present."""
-    engine.run("CREATE OR REPLACE TEMP TABLE present AS SELECT DISTINCT u, g FROM pairs", what=what)
+    engine.run("CREATE OR REPLACE TEMP TABLE present AS SELECT DISTINCT u, g FROM part", what=what)
     engine.run("CREATE OR REPLACE TEMP TABLE attended AS SELECT u, count(*) AS t FROM present GROUP BY u", what=what)
     if _exceeds(engine, "attended", bound, what):
         sql, parameters = bound.kept("present", "attended", chosen="g")
         engine.run(f"CREATE OR REPLACE TEMP TABLE present AS {sql}", parameters, what=what)
-        engine.run("CREATE OR REPLACE TEMP TABLE pairs AS SELECT * FROM pairs SEMI JOIN present USING (u, g)", what=what)
+        engine.run("CREATE OR REPLACE TEMP TABLE part AS SELECT * FROM part SEMI JOIN present USING (u, g)", what=what)
     weights = f"SELECT u, {PRESENT.weight()} AS w FROM (SELECT u, least(t, {bound.limit}) AS t FROM attended)"
     engine.run(f"INSERT INTO presence SELECT g, sum(w) FROM present JOIN ({weights}) USING (u) GROUP BY g", what=what)
 
@@ -187,36 +223,39 @@ def _exceeds(engine: Engine, weighed: str, bound: Bound, what: str) -> bool:
     return bool(engine.run(f"SELECT coalesce(max(t), 0) FROM {weighed}", what=what)[0][0] > bound.limit)
 
 
-def _weighed(kept: str, allowed: Contributions) -> str:
-    """The pairs that are kept, each with its weights."""
-    if not allowed.clips:
-        return kept
-    if allowed.summed is not None:
-        return f"SELECT *, {allowed.summed.weight()} AS w0 FROM ({kept}) JOIN pairs USING ({allowed.owner}, i)"
-    owner, held = allowed.owner, "t" if allowed.bound is None else f"least(t, {allowed.bound.limit})"
-    weights = ", ".join(f"{clip.weight()} AS {name}" for clip, name in zip(allowed.clips, allowed.sums, strict=True))
-    return f"SELECT * FROM ({kept}) JOIN (SELECT {owner}, {weights} FROM (SELECT {owner}, {held} AS t FROM held)) USING ({owner})"
+def _weighed(pairs: str, held: str, allowed: Contributions) -> str:
+    """The pairs of the owners in `held`, who all keep theirs, each with its weights."""
+    owner = allowed.owner
+    if allowed.summed is not None or not allowed.clips:
+        return f"(SELECT *{_weights(allowed)} FROM {pairs} SEMI JOIN {held} USING ({owner}))"
+    return f"(SELECT * FROM {pairs} JOIN (SELECT {owner}{_weights(allowed)} FROM {held}) USING ({owner}))"
 
 
-def _totals(engine: Engine, allowed: Contributions, what: str) -> tuple[list[Label], NDArray[np.int64]]:
+def _weights(allowed: Contributions) -> str:
+    """SQL columns of the weights of a pair, from t, how many its owner keeps, or s, what its owner adds."""
+    return "".join(f", {clip.weight()} AS {name}" for clip, name in zip(allowed.clips, allowed.sums, strict=True))
+
+
+def _totals(engine: Engine, totals: str, allowed: Contributions, staged: Staged) -> tuple[list[Label], NDArray[np.int64]]:
     """Items and their (1 + clips, m) sums."""
     # In order of the label, numbers as numbers and text by code point, so that positions do not tell the order of the log.
-    sql = f"SELECT i, {_summed(allowed)} FROM totals GROUP BY i HAVING sum(n) > 0 ORDER BY i"
-    labels: list[Label] = []
-    sums = [np.empty((0, 1 + len(allowed.sums)), dtype=np.int64)]
-    for batch in engine.batches(sql, what=what):
-        labels.extend(row[0] for row in batch)
-        sums.append(np.array([row[1:] for row in batch], dtype=np.int64))
-    return labels, np.ascontiguousarray(np.concatenate(sums).T)
+    grouped = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
+    digits = staged.kinds["item"] == "digits"  # wider than 64 bits, which arrays do not hold
+    found = engine.columns(
+        f"SELECT * {'REPLACE (CAST(i AS VARCHAR) AS i) ' if digits else ''}FROM ({grouped}) AS g ORDER BY g.i", what=staged.what
+    )
+    labels = found.pop("i").tolist()
+    return [int(label) for label in labels] if digits else labels, np.array(list(found.values()), dtype=np.int64)
 
 
-def _cells(engine: Engine, allowed: Contributions, pairs: int, what: str) -> CountedGroups:
+def _cells(engine: Engine, allowed: Contributions, pairs: int, staged: Staged) -> CountedGroups:
     """All cells, in columns: a log has many more of them than it has labels."""
+    what = staged.what
     for table, column in (("groups", "g"), ("items", "i")):
         ranked = (
             f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place FROM (SELECT DISTINCT {column} FROM totals)"
         )
-        engine.run(f"CREATE TABLE {table} AS {ranked}", what=what)
+        engine.run(f"CREATE OR REPLACE TABLE {table} AS {ranked}", what=what)
     summed = f"SELECT g, i, {_summed(allowed)} FROM totals GROUP BY g, i"
     places = f"SELECT groups.place AS g, items.place AS i, sums.* EXCLUDE (g, i) FROM ({summed}) AS sums"
     found = engine.columns(f"{places} JOIN groups USING (g) JOIN items USING (i) ORDER BY 1, 2", what=what)

@@ -43,7 +43,6 @@ class Engine:
         self.folder = folder
         self._connection = connection
         self._lock = threading.Lock()
-        self._latest = object()  # what stands for the query whose result the connection has
         self._numbers: dict[str, int] = {}
 
     def path(self, name: str) -> Path:
@@ -68,34 +67,16 @@ class Engine:
         Raises:
             EventLogError: the engine refused; the message names `what` was being read and the rule, never a value.
         """
-        return self._alone(what, lambda: self._connection.execute(sql, list(parameters)).fetchall(), object())
+        return self._alone(what, lambda: self._connection.execute(sql, list(parameters)).fetchall())
 
-    def columns(self, sql: str, *, what: str) -> dict[str, NDArray[np.int64]]:
-        """All columns of a query of 64-bit integers without nulls, by name."""
-        found = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy(), object())
-        return {name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()}
+    def columns(self, sql: str, *, what: str) -> dict[str, NDArray[Any]]:
+        """All columns of a query without nulls, by name: integers of at most 64 bits, or text."""
+        found = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy())
+        return {name: np.ascontiguousarray(column) for name, column in found.items()}
 
-    def batches(self, sql: str, *, what: str, rows: int = 100_000) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of a query, at most `rows` at a time.
-
-        Raises:
-            EventLogError: as for `run`, or another query was run before these rows were fetched.
-        """
-        query = object()
-        self._alone(what, lambda: self._connection.execute(sql), query)
-        while batch := self._fetched(query, rows, what):
-            yield batch
-
-    def _fetched(self, query: object, rows: int, what: str) -> list[tuple[Any, ...]]:
-        with self._lock:  # for one batch: rows that nobody fetches must not keep others waiting
-            if self._latest is not query:
-                raise EventLogError(f"{what} was asked something else before the rows of a query were fetched: fetch them first")
-            return guarded(what, lambda: self._interruptible(lambda: self._connection.fetchmany(rows)))
-
-    def _alone(self, what: str, work: Callable[[], T], query: object) -> T:
+    def _alone(self, what: str, work: Callable[[], T]) -> T:
         # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another thread's query.
         with self._lock:
-            self._latest = query
             return guarded(what, lambda: self._interruptible(work))
 
     def _interruptible(self, work: Callable[[], T]) -> T:

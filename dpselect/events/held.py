@@ -274,7 +274,7 @@ def hold(
 def _embedded(source: object, reading: Reading, progress: ProgressCallback | None) -> tuple[Tally, Contributions]:
     with ExitStack() as stack:
         engine = stack.enter_context(opened(reading.memory_limit))
-        staged, kinds = staging.prepared(engine, source, reading, progress)
-        asked = counting.among(reading.contributions(), reading, kinds)
-        held = counting.held(engine, staged, kinds, asked, progress)
+        staged = staging.prepared(engine, source, reading, progress)
+        asked = counting.among(reading.contributions(), reading, staged.kinds)
+        held = counting.held(engine, staged, asked, progress)
         return replace(held, drop=stack.pop_all().close), asked

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
 from dpselect.events.contributions import Contributions
-from dpselect.events.counting import Counted, CountedGroups, among, count, per_user
+from dpselect.events.counting import Counted, CountedGroups, among, count, counted_at_once, per_user
 from dpselect.events.doors.base import Column
 from dpselect.events.engine import opened
 from dpselect.events.private import ReadReport, reported
 from dpselect.events.reading import Options, ProgressCallback, Reading, reading_of, require_items
-from dpselect.events.staging import prepared
+from dpselect.events.staging import Staged, prepared
 from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
 
 
@@ -97,12 +97,17 @@ def read(
     if spark.accepts(source):
         tally, allowed, collected = spark.count(source, reading)
         return _result(tally.report, collected, allowed, integers=tally.integers)
+    plain = reading.max_items_per_user is None and reading.group is None and not reading.measures
     with opened(reading.memory_limit) as engine:
-        staged, kinds = prepared(engine, source, reading, progress)
-        allowed = among(reading.contributions(), reading, kinds)
-        counted = count(engine, staged, kinds, allowed, progress)
+        staged = prepared(engine, source, reading, progress, counted=plain)
+        allowed = among(reading.contributions(), reading, staged.kinds)
+        counted = counted_at_once(engine, staged, allowed, progress) if plain else count(engine, staged, allowed, progress)
+    return _read(staged, counted, allowed)
+
+
+def _read(staged: Staged, counted: Counted | CountedGroups, allowed: Contributions) -> EventCounts | GroupCounts:
     report = reported(staged.rows, staged.without, staged.left_out, counted.pairs, int(counted.counts.sum()))
-    return _result(report, counted, allowed, integers=kinds["item"] == "int")
+    return _result(report, counted, allowed, integers=staged.kinds["item"] == "int")
 
 
 def items_per_user(source: object, reading: Reading, progress: ProgressCallback | None = None) -> NDArray[np.float64]:
@@ -116,8 +121,8 @@ def items_per_user(source: object, reading: Reading, progress: ProgressCallback 
     """
     require_items(reading)
     with opened(reading.memory_limit) as engine:
-        staged, kinds = prepared(engine, source, reading, progress)
-        found = per_user(engine, staged, kinds, among(reading.contributions(), reading, kinds), progress)
+        staged = prepared(engine, source, reading, progress)
+        found = per_user(engine, staged, among(reading.contributions(), reading, staged.kinds))
     return np.sort(found)
 
 

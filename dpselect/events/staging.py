@@ -1,4 +1,4 @@
-"""From what was given to buckets on disk: its door reads it, it is shaped to what is counted, and one pass cuts it by user."""
+"""From what was given to distinct pairs in the engine: its door reads it, it is shaped to what is counted, one pass groups it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Final, final
 
 from dpselect.errors import EventLogError
-from dpselect.events.contributions import Amount
+from dpselect.events.contributions import Amount, summed
 from dpselect.events.doors import formats, parts, postgresql, tables
-from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, Rows, Settle, Source, literal, parquet_in
+from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, Rows, Settle, Source, literal
 from dpselect.events.engine import Engine, opened
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.time_window import Window
@@ -20,11 +19,10 @@ from dpselect.events.time_window import Window
 # The narrower before the wider: an address is text, as a path is. A new kind of file goes into `formats.FORMATS` instead.
 SOURCES: Final[tuple[Source, ...]] = (parts, tables, postgresql, formats)
 
-REFUSED = "refused"  # a column: the role whose value is none, for events that make the log malformed
-# At 5*10^7 events and 10^6 items: about 4*10^6 events, 0.5 GiB for integers and 0.9 GiB for 32-character texts.
+REFUSED = "refused"  # a column: the role whose value is malformed, for events that refuse the log
 _BYTES_PER_BUCKET = 64 * 2**20
 _MOST_CHOSEN = 256
-_LEFT_OUT, _OUTSIDE = -1, -2
+_OUTSIDE = 64  # the bit of events outside the window, above those of the roles that an event lacks
 
 
 def rows(engine: Engine, given: Given) -> Rows:
@@ -40,64 +38,130 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Staged:
-    """A log on disk as Parquet, one folder per bucket. Its figures are private.
+    """A log in the engine, grouped once. Its figures are private.
 
     Attributes:
-        buckets: how many there are, some of which may have no folder.
+        what: how messages name the log.
+        kinds: what its labels are.
+        buckets: into how many parts, by user, it is cut where that saves memory.
+        stated: whether that was asked for.
         rows, without, left_out: of the events to count: all, those without each role, those without any.
-        scanned, missing, complete: of the whole log, also outside a window: events, roles in which none has a value, and whether
-            some event has all of them. What is refused may depend on these, and not on the window.
     """
 
-    folder: Path
     what: str
+    kinds: Kinds
     buckets: int
+    stated: bool
     rows: int
     without: Mapping[str, int]
     left_out: int
-    scanned: int
-    missing: frozenset[str]
-    complete: bool
-
-    def bucket(self, number: int) -> str | None:
-        """The SQL relation of one bucket, or None if no user fell into it."""
-        folder = self.folder / f"bucket={number}"
-        return parquet_in(folder) if folder.exists() else None
-
-    def aside(self) -> str | None:
-        """The SQL relation of the events that are left out, or None without any."""
-        return self.bucket(_LEFT_OUT)
-
-    def everything(self) -> str:
-        """The SQL relation of all events, counted or not."""
-        return parquet_in(self.folder, "*/*.parquet")
 
 
 def prepared(
-    engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None, *, may_be_empty: bool = False
-) -> tuple[Staged, Kinds]:
-    """The log in buckets on disk, and what its labels are; without any event only if it `may_be_empty`."""
+    engine: Engine,
+    source: object,
+    reading: Reading,
+    progress: ProgressCallback | None,
+    *,
+    counted: bool = False,
+    may_be_empty: bool = False,
+) -> Staged:
+    """The log grouped in one pass, and what its labels are.
+
+    Makes the view `pairs`: every distinct (u, i), or (u, g, i), that is to be counted; with a column summed up, s, the sum. If
+    `counted`, makes the table `totals` (i, n) instead, from the same pass: pairs that nobody asks for again are not kept.
+
+    A log without any event to count is refused unless it `may_be_empty`.
+
+    The engine holds the groups in memory and spills what `memory_limit` does not allow, in files of this reading's own folder.
+    """
     given, asked = reading.given(source), reading.asked
     log = shaped(rows(engine, given), asked, given.amount, given.window)
     number = number_of_buckets(reading.buckets, log.size)
-    told(progress, 0, number)
-    staged = stage(engine, log, asked.roles, number)
-    aside = staged.aside()
-    if aside is not None and (asked.value is not None or asked.time is not None):
-        found = engine.run(f"SELECT DISTINCT {REFUSED} FROM {aside}", what=staged.what)
-        refuse_malformed({role for (role,) in found}, asked, staged.what)
+    told(progress, 0, 1)
+    table = _grouped(engine, log, reading, counted=counted)
+    figures = _Figures(engine, table, asked, log.what, refuses=asked.value is not None or asked.time is not None)
+    refuse_malformed(figures.refused, asked, log.what)
     if not callable(log.kinds):
         kinds = log.kinds
-    elif staged.scanned:
-        kinds = log.kinds(engine, staged.everything(), staged.missing)
+    elif figures.scanned:
+        kinds = log.kinds(engine, table, figures.missing)
     else:
         kinds = dict.fromkeys(asked.roles, "str")
     if not (may_be_empty or log.may_be_empty):  # a field that no object has was named wrongly: that is said first
-        require_events(staged.what, asked.roles, complete=staged.complete)
-    told(progress, 1, number)
-    return staged, kinds
+        require_events(log.what, asked.roles, complete=figures.complete)
+    if not counted:
+        engine.run(f"CREATE VIEW pairs AS {_pairs(log, reading, kinds)}", what=log.what)
+    return Staged(log.what, kinds, number, reading.buckets is not None, figures.rows, figures.without, figures.left_out)
+
+
+def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
+    """The table of the groups, with how many events each has (m), and what they lack (apart; 0 for those to count).
+
+    Events that are not counted have no labels there, so that they are a handful of groups.
+    """
+    asked, apart = reading.asked, _apart(log, reading.asked)
+    labels = [SHORT[role] for role in asked.roles if role not in ("value", "time")]
+    others = [f"{SHORT[role]}k" for role in asked.columns if role != "time"] if callable(log.kinds) else []
+    if asked.value is not None or asked.time is not None:
+        others.append(REFUSED)
+    amount = summed(reading.measures)
+    total = "" if amount is None else f", sum({amount.fine()}) FILTER (apart = 0) AS s"
+    blanked = ", ".join(f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels)
+    shown = ", ".join([blanked, "apart", *others])
+    sql = f"SELECT {shown}, count(*) AS m{total} FROM (SELECT *, {apart} AS apart FROM ({log.sql})) GROUP BY ALL"
+    if not counted:
+        engine.run(f"CREATE TABLE grouped AS {sql}", what=log.what)
+        return "grouped"
+    kept = ", ".join(["i", "apart", *others])
+    engine.run(f"CREATE TABLE totals AS SELECT {kept}, count(*) AS n, sum(m) AS m FROM ({sql}) GROUP BY ALL", what=log.what)
+    return "totals"
+
+
+def _apart(log: Rows, asked: Asked) -> str:
+    """SQL of what keeps an event from being counted: a bit for each role that it lacks, and one for outside the window."""
+    bits = [f"CASE WHEN {SHORT[role]} IS NULL THEN {1 << place} ELSE 0 END" for place, role in enumerate(asked.roles)]
+    if log.outside:
+        bits.append(f"CASE WHEN {log.outside} THEN {_OUTSIDE} ELSE 0 END")
+    return f"CAST({' + '.join(bits)} AS TINYINT)"
+
+
+def _pairs(log: Rows, reading: Reading, kinds: Kinds) -> str:
+    # Written numbers reach 2^64 - 1 and -2^63.
+    named = ((SHORT[role], kinds[role]) for role in reading.asked.roles if role not in ("value", "time"))
+    keys = ", ".join(f"CAST({name} AS HUGEINT) AS {name}" if kind == "digits" else name for name, kind in named)
+    counted = "FROM grouped WHERE apart = 0"
+    if summed(reading.measures) is None:
+        return f"SELECT {keys} {counted}"
+    if not callable(log.kinds):
+        return f"SELECT {keys}, s {counted}"
+    return f"SELECT {keys}, sum(s) AS s {counted} GROUP BY ALL"  # amounts of JSON lines were grouped by their types, too
+
+
+class _Figures:
+    """What the events of a table are, by what they lack; all of it private, or about the whole log.
+
+    Attributes:
+        rows, without, left_out: as `Staged` has them.
+        scanned, missing, complete: of the whole log, also outside a window: events, roles in which none has a value, and whether
+            some event has all of them. What is refused may depend on these, and not on the window.
+        refused: roles in which some event is malformed.
+    """
+
+    def __init__(self, engine: Engine, table: str, asked: Asked, what: str, *, refuses: bool) -> None:
+        refused = REFUSED if refuses else "NULL"
+        found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=what)
+        inside = [(apart, count) for apart, _, count in found if apart < _OUTSIDE]
+        bits = {role: 1 << place for place, role in enumerate(asked.roles)}
+        self.rows = sum(count for _, count in inside)
+        self.without = {role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()}
+        self.left_out = sum(count for apart, count in inside if apart)
+        self.scanned = sum(count for *_, count in found)
+        self.missing = frozenset(role for role, bit in bits.items() if all(apart & bit for apart, *_ in found))
+        self.complete = any(apart % _OUTSIDE == 0 for apart, *_ in found)
+        self.refused = {role for _, role, _ in found}
 
 
 @contextmanager
@@ -108,57 +172,15 @@ def split(source: object, reading: Reading, periods: Sequence[tuple[str, datetim
         yield parts.cut(engine, rows(engine, given), given, periods)
 
 
-def told(progress: ProgressCallback | None, done: int, buckets: int) -> None:
-    """Say how far a reading is, to whom it may concern: it was cut, and then so many buckets were counted."""
+def told(progress: ProgressCallback | None, done: int, parts: int) -> None:
+    """Say how far a reading is: nothing, or that the log was grouped and this many parts of it are counted."""
     if progress is not None:
-        progress(done, buckets + 1)
+        progress(done + (done > 0), parts + 1)
 
 
 def number_of_buckets(asked: int | None, size: int) -> int:
     """How many buckets to cut; a function of size only, so that it does not change what is counted."""
     return min(max(1, -(-size // _BYTES_PER_BUCKET)), _MOST_CHOSEN) if asked is None else asked
-
-
-def stage(engine: Engine, log: Rows, roles: Collection[str], buckets: int) -> Staged:
-    """Write the log in buckets by user; events that lack a value in any of the roles go into a folder of their own.
-
-    So do those outside what is to be counted, with a constant for each label: they are looked at for what refuses a log.
-
-    The pass is made once because scanning the source once per bucket costs more. CPU seconds at 5*10^7 events, 16 buckets: CSV
-    20 against 52, Parquet of texts 35 against 64; Parquet of integers, 8 buckets: 11 against 14. The engine's own hash
-    serves here only: which bucket a user is in does not change any count.
-    """
-    folder = engine.path("staged")
-    without = " OR ".join(f"{SHORT[role]} IS NULL" for role in roles)
-    apart = f"WHEN {log.outside} THEN {_OUTSIDE} " if log.outside else ""
-    bucket = f"CASE {apart}WHEN {without} THEN {_LEFT_OUT} ELSE CAST(hash(u) % {buckets} AS BIGINT) END"
-    bucketed = f"SELECT {_blanked(log, roles)}, {bucket} AS bucket FROM ({log.sql}) AS log"
-    options = "FORMAT parquet, COMPRESSION uncompressed, PARTITION_BY (bucket)"  # of texts compression is a third of the cost
-    written = engine.run(f"COPY ({bucketed}) TO {literal(str(folder))} ({options})", what=log.what)
-    total = int(written[0][0])
-    without_inside, left_out, _ = _lacking(engine, folder / f"bucket={_LEFT_OUT}", roles, log.what)
-    without_outside, lacking, outside = _lacking(engine, folder / f"bucket={_OUTSIDE}", roles, log.what)
-    missing = frozenset(role for role in roles if without_inside[role] + without_outside[role] == total)
-    complete = left_out + lacking < total
-    return Staged(folder, log.what, buckets, total - outside, without_inside, left_out, total, missing, complete)
-
-
-def _blanked(log: Rows, roles: Collection[str]) -> str:
-    """SQL of the columns, where an event outside keeps of its labels only which it has."""
-    if not log.outside:
-        return "*"
-    blank = "CASE WHEN {0} AND {1} IS NOT NULL THEN '0' ELSE {1} END AS {1}"  # of whatever type the column has
-    return f"* REPLACE ({', '.join(blank.format(log.outside, SHORT[role]) for role in roles)})"
-
-
-def _lacking(engine: Engine, folder: Path, roles: Collection[str], what: str) -> tuple[dict[str, int], int, int]:
-    """How many events in a folder lack a value in each role, how many in any, and how many there are."""
-    if not folder.exists():
-        return dict.fromkeys(roles, 0), 0, 0
-    lacks = [f"{SHORT[role]} IS NULL" for role in roles]
-    counts = ", ".join(f"count_if({lack})" for lack in (*lacks, " OR ".join(lacks)))
-    found = engine.run(f"SELECT {counts}, count(*) FROM {parquet_in(folder)}", what=what)[0]
-    return dict(zip(roles, found[:-2], strict=True)), found[-2], found[-1]
 
 
 def require_events(what: str, roles: Collection[str], *, complete: bool) -> None:

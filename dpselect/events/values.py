@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import Bound
-from dpselect.events.doors.base import Column
+from dpselect.events.doors.base import SHORT, Column
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import Engine, opened
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of
-from dpselect.events.staging import Staged, number_of_buckets, rows, stage, told
+from dpselect.events.staging import number_of_buckets, rows, told
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
@@ -107,22 +107,27 @@ def read_values(
         raise EventLogError(f"item={reading.item!r} is for events.read: a number per user needs a reading without it")
     given, chosen = reading.given(source), _checked(rule, reading.value, reading.salt)
     with opened(reading.memory_limit) as engine:
-        log = rows(engine, given)
-        parts = number_of_buckets(reading.buckets, log.size)
+        log, columns = rows(engine, given), given.asked.columns
+        what, parts = log.what, number_of_buckets(reading.buckets, log.size)
         told(progress, 0, parts)
-        staged = stage(engine, log, given.asked.columns, parts)
+        engine.run(f"CREATE TABLE given AS {log.sql}", what=what)
+        lacks = [f"{SHORT[role]} IS NULL" for role in columns]
+        figures = ", ".join(f"count_if({lack})" for lack in (*lacks, " OR ".join(lacks)))
+        total, *without, left_out = engine.run(f"SELECT count(*), {figures} FROM given", what=what)[0]
         if callable(log.kinds):
-            log.kinds(engine, staged.everything(), staged.missing)
-        if staged.rows == staged.left_out:
-            raise EventLogError(f"{staged.what} has no event with a user and a value: check that the columns are those meant")
-        told(progress, 1, parts)
+            missing = (role for role, count in zip(columns, without, strict=True) if count == total)
+            log.kinds(engine, "given", frozenset(missing))
+        if total == left_out:
+            raise EventLogError(f"{what} has no event with a user and a value: check that the columns are those meant")
+        whole = " AND ".join(f"NOT {lack}" for lack in lacks)
         found = []
         for number in range(parts):
-            found.append(_bucket(engine, staged, staged.bucket(number), chosen, rule))
-            told(progress, number + 2, parts)
+            relation = f"(SELECT * FROM given WHERE {whole} AND hash(u) % {parts} = {number})"
+            found.append(_bucket(engine, what, relation, chosen, rule))
+            told(progress, number + 1, parts)
     numbers = np.sort(np.concatenate(found))
     numbers.setflags(write=False)
-    return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.rows, staged.left_out)
+    return UserValues(numbers, rule, None if chosen is None else chosen.salt, total, left_out)
 
 
 def _checked(rule: Rule, value: object, salt: str | None) -> Bound | None:
@@ -136,19 +141,17 @@ def _checked(rule: Rule, value: object, salt: str | None) -> Bound | None:
     return Bound(1, secrets.token_hex(16) if salt is None else salt) if rule == "pick" else None
 
 
-def _bucket(engine: Engine, staged: Staged, relation: str | None, chosen: Bound | None, rule: Rule) -> NDArray[np.float64]:
-    if relation is None:
-        return np.empty(0)
+def _bucket(engine: Engine, what: str, relation: str, chosen: Bound | None, rule: Rule) -> NDArray[np.float64]:
     parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) + 0.0 AS v"  # no negative zero
-    engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=staged.what)
-    if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=staged.what)[0][0]:
-        raise EventLogError(f"{staged.what} has a value that is no finite number: correct it, or leave it empty")
+    engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=what)
+    if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=what)[0][0]:
+        raise EventLogError(f"{what} has a value that is no finite number: correct it, or leave it empty")
     parameters: list[object] = []
     if chosen is None:
         sql = f"SELECT {_RULES[rule]} AS v FROM numbers GROUP BY u"
     else:
-        engine.run("CREATE OR REPLACE TEMP TABLE pairs AS SELECT DISTINCT u, v FROM numbers", what=staged.what)
-        engine.run("CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM pairs GROUP BY u", what=staged.what)
+        engine.run("CREATE OR REPLACE TEMP TABLE pairs AS SELECT DISTINCT u, v FROM numbers", what=what)
+        engine.run("CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM pairs GROUP BY u", what=what)
         kept, parameters = chosen.kept("pairs", "held", chosen="v")
         sql = f"SELECT v FROM ({kept})"
-    return np.array([row[0] for row in engine.run(sql, parameters, what=staged.what)], dtype=np.float64)
+    return np.array([row[0] for row in engine.run(sql, parameters, what=what)], dtype=np.float64)

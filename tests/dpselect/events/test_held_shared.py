@@ -80,17 +80,6 @@ def test_a_query_gets_its_own_rows_whatever_runs_between_it_and_its_fetch(asked:
     assert found == ([(1,)] if asked == "run" else {"n": 1})
 
 
-def test_batches_end_with_an_error_rather_than_with_another_query_s_rows(tmp_path: Path) -> None:
-    """Batches that nobody fetches keep nobody waiting, and are then refused."""
-    engine = Engine(duckdb.connect(), tmp_path)
-    batches = engine.batches("SELECT * FROM range(5) ORDER BY 1", what="a test", rows=2)
-    assert next(batches) == [(0,), (1,)]
-    assert next(batches) == [(2,), (3,)]
-    assert engine.run("SELECT 7", what="a test") == [(7,)]
-    with pytest.raises(dps.EventLogError, match="asked something else"):
-        next(batches)
-
-
 def test_a_release_asks_all_its_questions_before_another_asks_one(held: HeldCounts) -> None:
     """Also where the engine could answer both at once, as Spark can."""
     asked: list[str] = []
