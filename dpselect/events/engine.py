@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +24,13 @@ from dpselect.events.doors.paths import temporary_folder
 if TYPE_CHECKING:
     import duckdb  # takes a tenth of a second: whoever reads nothing does without
 
-# Buckets are cut so that one fits (see buckets.py); what does not is spilled to the temporary folder.
-_DEFAULT_MEMORY = "1GiB"
+_LEAST_MEMORY, _MEMORY_OF_A_CORE = 320, 80  # MiB: what the engine may use unless it is told
 _MEMORY = re.compile(r"\s*\d+(\.\d+)?\s*([KMGT]i?B)\s*", re.IGNORECASE)
-# Rows that each thread holds back per bucket while it splits the log: few, since it does so for all buckets at once.
+# Rows that each thread holds back per period while it cuts a log by time: few, since it does so for all periods at once.
 _ROWS_HELD_BACK = 20_000
 _BETWEEN_INTERRUPTIONS = 0.05  # seconds
+_PATIENCE = 100  # interruptions, before a query is left that none of them ends
+_STANDSTILL, _IDLE = 600, 0.0005  # waits, in each of which less than these CPU seconds were used
 
 T = TypeVar("T")
 
@@ -41,6 +45,7 @@ class Engine:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         self.folder = folder
+        self.abandoned = False  # a query never ended
         self._connection = connection
         self._lock = threading.Lock()
         self._numbers: dict[str, int] = {}
@@ -80,32 +85,57 @@ class Engine:
             return guarded(what, lambda: self._interruptible(work))
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """Ctrl-C ends a query at once. Left alone the engine looks for it, or does not, until the query has ended."""
+        """What `work` returns. Ctrl-C ends a query at once; one that stands still is left, and said to be malformed.
+
+        The engine's CSV reader now and then waits for itself for ever when it meets a malformed row, and no interruption ends it:
+        its thread and its connection are then left behind, since closing the one would wait for the other.
+        """
         if threading.current_thread() is not threading.main_thread():
             return work()
-        begun, ended = threading.Event(), threading.Event()
+        done, found = threading.Event(), list[Callable[[], T]]()
 
-        def noted() -> T:
-            begun.set()
+        def noted() -> None:
             try:
-                return work()
+                result = work()
+                found.append(lambda: result)
+            except BaseException as error:
+                found.append(partial(_raised, error))
             finally:
-                ended.set()
+                done.set()
 
-        with ThreadPoolExecutor(1) as pool:
-            try:
-                running = pool.submit(noted)
-                # In short waits: the handler of another library (Polars has one) may let a long one go on.
-                while not ended.wait(_BETWEEN_INTERRUPTIONS):
-                    pass
-                return running.result()
-            except KeyboardInterrupt:
-                # Again and again: the engine forgets an interruption that comes before its query has begun.
-                pool.shutdown(wait=False, cancel_futures=True)
+        threading.Thread(target=noted, daemon=True).start()
+        try:
+            self._wait(done)
+        except BaseException:
+            # Again and again: the engine forgets an interruption that comes before its query has begun.
+            for _ in range(_PATIENCE):
                 self._connection.interrupt()
-                while not ended.wait(_BETWEEN_INTERRUPTIONS) and begun.is_set():
-                    self._connection.interrupt()
-                raise
+                if done.wait(_BETWEEN_INTERRUPTIONS):
+                    break
+            else:
+                self._abandon()
+            raise
+        return found[0]()
+
+    def _wait(self, done: threading.Event) -> None:
+        """Until it is done; an error if this process, all its threads together, has hardly worked for half a minute."""
+        idle, used = 0, time.process_time()
+        # In short waits: the handler of another library (Polars has one) may let a long one go on. They are counted, and not the
+        # time: a process that was stopped, and goes on, has not stood still.
+        while not done.wait(_BETWEEN_INTERRUPTIONS):
+            before, used = used, time.process_time()
+            idle = idle + 1 if used - before < _IDLE else 0
+            if idle > _STANDSTILL:
+                raise RuntimeError("the engine stands still")
+
+    def _abandon(self) -> None:
+        """Never close this connection, nor let Python destroy it."""
+        self.abandoned = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+
+def _raised(error: BaseException) -> NoReturn:
+    raise error
 
 
 def guarded(what: str, work: Callable[[], T]) -> T:
@@ -134,15 +164,18 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
     import duckdb
 
     require_memory(memory_limit)
-    memory = _DEFAULT_MEMORY if memory_limit is None else memory_limit.strip()
+    cores = os.cpu_count() or 1
+    memory = f"{max(_LEAST_MEMORY, _MEMORY_OF_A_CORE * cores)}MiB" if memory_limit is None else memory_limit.strip()
     with temporary_folder() as folder:
+        engine = None
         connection = duckdb.connect(":memory:", config=_configuration(memory, folder))
         try:
             # It would write to standard output, beside what the caller prints.
             connection.execute("SET enable_progress_bar = false")
-            yield Engine(connection, folder)
+            yield (engine := Engine(connection, folder))
         finally:
-            connection.close()
+            if engine is None or not engine.abandoned:
+                connection.close()
 
 
 def _configuration(memory: str, folder: Path) -> dict[str, Any]:

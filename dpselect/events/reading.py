@@ -91,8 +91,10 @@ class Reading(Frozen):
         format: what a file is; "auto" goes by its name.
         header: whether the first line of CSV or TSV has names. None: it has, unless user and item are both positions.
         table, query: what to read of a database: a table (perhaps schema.table), or an SQL query.
-        buckets: into how many parts, by user, the log is cut, 1 to 1024; None goes by size. Changes memory, never the result.
-        memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 1 GiB.
+        buckets: into how many parts, by user, the log is cut where that saves memory, 1 to 1024; None goes by size. It never
+            changes the result.
+        memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 320 MiB, or 80 MiB for
+            each core where that is more.
 
     Raises:
         EventLogError: a value is refused, fields contradict each other, or there is no such field.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from dpselect.events.engine import Engine
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
+_LONGEST_LINE = 2_000_000  # bytes, as the engine has it
+_BLOCK = 1 << 20
 
 
 @final
@@ -40,6 +43,7 @@ class Delimited:
         source, asked, header = checked(given.source), given.asked, given.header
         what = given.called(self.name)
         path = plain(source, engine.unused("source"))
+        _require_lines(path, what)
         first = first_record(path, self, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
@@ -59,6 +63,30 @@ class Delimited:
 
 CSV = Delimited("csv", (".csv",), delimiter=",", quote='"')
 TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
+
+
+def _require_lines(path: Path, what: str) -> None:
+    """Refuse what is not UTF-8, or has a line that the engine would drop without a word if it is the last one.
+
+    The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
+    """
+    decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                if decoder.getstate()[0] or not block.isascii():
+                    decoder.decode(block)
+                ends = [place for end in (b"\n", b"\r") for place in (block.find(end), block.rfind(end)) if place >= 0]
+                if begun + min(ends, default=len(block)) > _LONGEST_LINE:
+                    failure = "has a line longer than 2 MB, the most that is read: leave its long column out"
+                    break
+                begun = len(block) - 1 - max(ends) if ends else begun + len(block)
+            else:
+                decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        failure = "is not valid UTF-8: convert it to UTF-8 first"
+    if failure:
+        raise EventLogError(f"{what} {failure}")
 
 
 def first_record(path: Path, kind: Delimited, what: str) -> list[str]:

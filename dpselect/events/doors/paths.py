@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import shutil
+import signal
 import tempfile
+import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -19,11 +22,33 @@ _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
 
+_FOLDERS: set[str] = set()
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that only this user can read, gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="dpselect-events-") as name:
+    """A folder that only this user can read, gone afterwards: also if SIGTERM or SIGHUP, which nobody handles, ends the process.
+
+    Signals are caught where the block is in the main thread. Nothing catches SIGKILL or a power cut: these leave it behind.
+    """
+    with tempfile.TemporaryDirectory(prefix="dpselect-events-") as name, ExitStack() as stack:
+        _FOLDERS.add(name)
+        stack.callback(_FOLDERS.discard, name)
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDING:
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    stack.callback(signal.signal, number, signal.signal(number, _ended))
         yield Path(name)
+
+
+def _ended(number: int, _frame: object) -> None:
+    """Remove the folders, and end as the signal would have."""
+    for _ in range(2):  # a thread of the engine may add a file to one while it goes
+        for name in _FOLDERS:
+            shutil.rmtree(name, ignore_errors=True)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def checked(source: object) -> Path:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 import traceback
 from functools import partial
 from pathlib import Path
@@ -18,6 +23,7 @@ import pytest
 
 from dpselect import events
 from dpselect.errors import EventLogError
+from dpselect.events import engine as engines
 from dpselect.events import staging
 from dpselect.events.doors import formats
 from dpselect.events.doors.base import Given, Rows
@@ -314,3 +320,65 @@ def test_a_kind_of_file_is_added_by_a_line(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+@pytest.mark.parametrize("rows", [1_000, 100_000])
+def test_a_bad_byte_is_named_whatever_the_size(tmp_path: Path, rows: int) -> None:
+    """The engine's own message depended on it, and its threads waited for each other now and then."""
+    log = written(tmp_path, "log.csv", b"u,i\n" + b"".join(b"u%d,i\n" % n for n in range(rows)) + b"\xff,i\n")
+    refused(log, "is not valid UTF-8")
+    refused(written(tmp_path, "end.csv", b"u,i\n1,a\n2,\xc3"), "is not valid UTF-8")
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
+def test_a_last_line_that_the_engine_would_drop_is_refused(tmp_path: Path, end: str) -> None:
+    """Without a word it left out a line of 40 MB, and a log of one such line had no event."""
+    for start in ("u,i\n1,a\n", "u,i\n"):
+        refused(written(tmp_path, "log.csv", f"{start}{SECRET},{'A' * 40_000_000}{end}"), "longer than 2 MB")
+    packed = gzip.compress(f"u,i\n{SECRET},{'A' * 40_000_000}{end}".encode(), compresslevel=1)
+    refused(written(tmp_path, "log.csv.gz", packed), "longer than 2 MB")
+
+
+def test_long_lines_and_letters_across_blocks_are_read(tmp_path: Path) -> None:
+    """Lines up to the limit, and letters of several bytes wherever a block ends."""
+    long = "é" * 999_000
+    log = written(tmp_path, "log.csv", "u,i\n" + "".join(f"{user},{long}\n" for user in range(4)))
+    assert events.read(log, user="u", item="i").labels == (long,)
+
+
+def test_quotes_are_quotes_in_csv_alone(tmp_path: Path) -> None:
+    """A quoted label has no quotes, and may hold a delimiter, a quote and a line end; in TSV a quote is a character."""
+    log = written(tmp_path, "log.csv", 'u,i\n1,"a,b"\n"2","a,b"\n3,"say ""c"""\n4,"d\ne"\n')
+    assert events.read(log, user="u", item="i").labels == ("a,b", "d\ne", 'say "c"')
+    assert events.read(written(tmp_path, "log.tsv", 'u\ti\n1\t"a"\n'), user="u", item="i").labels == ('"a"',)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signals here")
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+def test_a_signal_leaves_no_rows_behind(tmp_path: Path, number: str) -> None:
+    """What is on disk goes with a process that is told to end, which ends as that signal ends one."""
+    program = (
+        "import sys, time\nfrom dpselect.events.doors.paths import temporary_folder\n"
+        f"with temporary_folder() as folder:\n    (folder / 'rows').write_text({SECRET!r})\n    print('ready', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        assert len(list(tmp_path.rglob("rows"))) == 1
+        child.send_signal(getattr(signal, number))
+        assert child.wait(30) == -getattr(signal, number)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_that_stands_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an error, or with Ctrl-C, though nothing interrupts it; the connection is left, since closing it would wait."""
+    never = threading.Event()
+    monkeypatch.setattr(engines, "_STANDSTILL", 3)
+    monkeypatch.setattr(engines, "_PATIENCE", 2)
+    with engines.opened() as engine:
+        with pytest.raises(EventLogError, match="the log cannot be read"):
+            engine._alone("the log", never.wait)
+        assert engine.abandoned
+    never.set()
