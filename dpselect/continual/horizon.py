@@ -18,7 +18,7 @@ from dpselect.continual.state import Closed, State
 from dpselect.errors import HorizonError, InvalidRequest
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named
-from dpselect.events.doors.base import Kinds
+from dpselect.events.doors.base import Kinds, literal, located
 from dpselect.events.engine import Engine, opened
 from dpselect.events.reading import Reading, reading_of, require_items
 from dpselect.events.staging import prepared
@@ -239,7 +239,9 @@ def _pairs(engine: Engine, events: object, reading: Reading | None) -> tuple[lis
         return [], {"user": "str", "item": "str"}
     if spark.accepts(events):
         raise InvalidRequest("events are a Spark table, and the state is on this machine: hand over the period's distinct pairs")
-    return ["pairs"], prepared(engine, events, reading, None, may_be_empty=True).kinds
+    staged, path = prepared(engine, events, reading, None, may_be_empty=True), engine.path("pairs.parquet")
+    engine.run(f"COPY pairs TO {literal(str(path))} (FORMAT parquet)", what=staged.what)  # the state has its own connection
+    return [f"read_parquet({located(path)})"], staged.kinds
 
 
 def _again(state: State, closed: Closed, relations: Sequence[str], kinds: Kinds) -> Selection:
