@@ -92,7 +92,7 @@ def test_a_reservation_from_the_shell(shell: Shell) -> None:
     """reserve, commit and release, or reserve and void: the states of the ledger, and no way back after the commit."""
     for key in ("used", "unused"):
         assert "reserved" in (told := shell.run("charge", "--dataset", "clicks", *BARE, "--reserve", "--key", key))
-    assert "used 40 % of the budget, 20 % is left: 0 more like it fit; epsilon runs out first" in told
+    assert "used 40.0 % of the budget, 20.0 % is left: 0 more like it fit; epsilon runs out first" in told
     assert "committed" in shell.run("commit", "--dataset", "clicks", "--key", "used")
     assert "released" in shell.run("release", "--dataset", "clicks", "--key", "used")
     void = ["--actor", "ada", "--reason", "cancelled"]

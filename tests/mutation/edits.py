@@ -682,7 +682,7 @@ EDITS = [
         "accounting/ledger/mirror.py",
         "found.seq == head.seq and found.hash != head.hash",
         "found.seq == head.seq and False",
-        f"{KILLED}/test_signatures.py::test_a_mirror_notices_a_ledger_that_went_back",
+        f"{KILLED}/test_signatures.py::test_a_mirror_notices_a_ledger_of_the_same_length",
     ),
     Edit(
         "accounting/ledger/export.py",

@@ -112,9 +112,8 @@ def echo_receipt(receipt: Receipt) -> None:
 def _in_words(usage: Usage) -> str:
     """What a charge used, what is left, and how many more like it fit, in one line."""
     place = f" of {usage.total.place}" if usage.total.place else ""
-    used, left = percent_up(max(usage.used)), f"{math.floor(1000 * min(usage.left)) / 10:g} %"
-    if not usage.total.budget.capacity.failure:
-        left = f"{math.floor(1000 * usage.left[0]) / 10:g} %"
+    parts = usage.left if usage.total.budget.capacity.failure else usage.left[:1]
+    used, left = percent_up(max(usage.used)), f"{math.floor(1000 * min(parts)) / 10:.1f} %"
     first = {"divergence": "; epsilon runs out first", "failure": "; failure probability runs out first", None: ""}[
         usage.more.runs_out
     ]
