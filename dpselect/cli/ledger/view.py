@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from accounting.budget.budget import NOTHING, Budget
-from accounting.budget.price import unit_in_words
+from accounting.budget.price import Measure, unit_in_words
 from accounting.budget.remaining import equivalent
 from accounting.ledger import Entry, Heads, Ledger, Quota, Standing, Total, Trust, Verification
-from accounting.page.spent import failure_up, main_up, percent_up, shares
+from accounting.page.spent import failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from dpselect.errors import printable
 
@@ -29,7 +29,7 @@ def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console) -> 
         console.print(_units(ledger.dataset(name).budget), highlight=False)
         console.print(*_quotas(ledger, name), sep="\n", highlight=False)
         if limit:
-            console.print(*_latest(ledger.latest(name, limit)), sep="\n", soft_wrap=False)
+            console.print(*_latest(ledger.latest(name, limit), ledger.dataset(name).budget.measure), sep="\n", soft_wrap=False)
         console.print()
 
 
@@ -161,12 +161,13 @@ def _whole(budget: Budget) -> str:
     return "" if budget.epsilon is None else f"All of it together is ({plain(budget.epsilon)}, {plain(budget.delta)})-DP. "
 
 
-def _latest(entries: Iterable[Entry]) -> Iterator[Text]:
+def _latest(entries: Iterable[Entry], measure: Measure) -> Iterator[Text]:
     """Two or three lines for each entry, which are not broken into columns on a narrow terminal."""
+    unit = unit_of(measure) if measure in ("mu^2", "release") else "nats"
     yield Text("Latest entries")
     for entry in entries:
         runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
-        cost = f", {main_up(entry.main)} nats" if entry.main else ""
+        cost = f", {main_up(entry.main)} {unit}" if entry.main else ""
         place = entry.period and f", {printable(entry.period)}"
         at = printable(entry.at[:19].replace("T", " "))
         yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
