@@ -34,6 +34,7 @@ def test_there_is_something_to_check() -> None:
         "dpselect",
         "dpselect topk",
         "dpselect quantile",
+        "dpselect continual",
         "dpselect plan",
         "dpselect schema",
         "dpselect demo",

@@ -1,0 +1,278 @@
+"""`dpselect continual`: a horizon of releases from a shell."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+from typer import Argument, Option
+
+import accounting as acc
+import dpselect as dps
+from dpselect.answers.promise import promise, promise_in_words, rounded_up
+from dpselect.cli import options, out
+from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand, printable
+from dpselect.continual import Horizon, Period, state
+from dpselect.continual.strategy import Over
+from dpselect.events import Format
+from dpselect.events.catalogue import read_catalogue
+from dpselect.events.reading import Reading
+from dpselect.events.staging import split
+from dpselect.events.time_window import Every, Unit, periods
+
+app = typer.Typer(
+    name="continual",
+    cls=GuardedGroup,
+    help="Release the top k of a log at the end of every period, for one price over the whole horizon.",
+    no_args_is_help=True,
+    **PLAIN,
+)
+
+LedgerUrl = Annotated[str, Option("--ledger", help="URL of the ledger, or path of its SQLite file.")]
+Payer = Annotated[str, Option("--dataset", help="Dataset of the ledger whose budget pays.")]
+Key = Annotated[str, Option("--key", help="Name of the horizon: the idempotency key of its charge.")]
+StateFile = Annotated[
+    Path,
+    Option("--state", metavar="FILE", help="The private state of the horizon. As private as the log; never restore a backup."),
+]
+User = Annotated[str, Option("--user", metavar="COLUMN", help="Column of users, as for topk.")]
+Item = Annotated[list[str], Option("--item", metavar="COLUMN", help="Column of items; may be repeated.")]
+Periods = Annotated[
+    int, Option("--periods", min=1, help="How many periods the horizon has. Fixed: declare more rather than fewer.")
+]
+Count = Annotated[Over, Option("--count", help="Users of each period, of all so far (running), or of the last --window periods.")]
+Window = Annotated[int | None, Option("--window", min=1, help="Periods of a window, with --count window.")]
+Epsilon = Annotated[float, Option("--epsilon", help="Budget of the whole horizon, in nats.")]
+Delta = Annotated[float, Option("--delta", help="Part of the budget: the probability that may fall outside epsilon.")]
+Relation = Annotated[acc.Relation, Option("--relation", help="What neighbouring logs differ by, as for topk.")]
+Exponent = Annotated[float, Option("--exponent", help="How much more a user's first items count: 0 to 4.")]
+Cells = Annotated[int, Option("--cells", min=1, help="How many items of a user count at most (per period: items in periods).")]
+Domain = Annotated[
+    Path | None, Option("--domain", metavar="FILE", help="A public catalogue of items. Without it: those of the log.")
+]
+FileFormat = Annotated[Format, Option("--format", help="Format of the log; auto goes by the name of the file.")]
+Output = Annotated[Path | None, Option("--output", metavar="FILE", help="Also write what is printed, as JSON, to this new file.")]
+
+
+@app.command(cls=SectionedCommand)
+def start(
+    ledger: LedgerUrl,
+    dataset: Payer,
+    key: Key,
+    state_file: StateFile,
+    k: options.K,
+    periods_: Periods,
+    epsilon: Epsilon,
+    delta: Delta,
+    count: Count = "period",
+    window: Window = None,
+    relation: Relation = "add_remove",
+    exponent: Exponent = 1.5,
+    cells: Cells = 20,
+    domain: Domain = None,
+    json: options.Json = False,
+    output: Output = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Charge a horizon once, before any data are read, and make its state. A second call under the key charges nothing."""
+    out.require_targets({"--output": output}, ledger)
+    mechanism = _mechanism(k, periods_, epsilon, delta, count, window, relation, exponent, cells, public=domain is not None)
+    with _horizon(ledger, dataset, key, state_file, mechanism, domain) as opened:
+        _show(opened, (), json=json, output=output)
+
+
+@app.command(cls=SectionedCommand)
+def close(
+    period: Annotated[int, Argument(metavar="PERIOD", help="Number of the period: the first that is not closed.")],
+    events: Annotated[str, Argument(metavar="EVENTS", help="The new events of the period: a log, as for topk.")],
+    ledger: LedgerUrl,
+    dataset: Payer,
+    key: Key,
+    state_file: StateFile,
+    user: User,
+    item: Item,
+    format: FileFormat = "auto",
+    header: options.Header = None,
+    json: options.Json = False,
+    output: Output = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Count the new events of a period and release its top k. The same call again prints the same answer."""
+    out.require_targets({"--output": output}, ledger)
+    reading = Reading(user=user, item=_columns(item), format=format, header=header)
+    with _horizon(ledger, dataset, key, state_file) as opened:
+        selection = opened.close(period, events, reading)
+        _show(opened, [Period(period, selection)], json=json, output=output)
+
+
+@app.command(cls=SectionedCommand)
+def show(
+    ledger: LedgerUrl,
+    dataset: Payer,
+    key: Key,
+    state_file: StateFile,
+    json: options.Json = False,
+    output: Output = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Print what was released so far, what is promised, and how many periods are left."""
+    out.require_targets({"--output": output}, ledger)
+    with _horizon(ledger, dataset, key, state_file) as opened:
+        _show(opened, opened.released(), json=json, output=output)
+
+
+@app.command(cls=SectionedCommand)
+def run(
+    events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for topk.")],
+    ledger: LedgerUrl,
+    dataset: Payer,
+    key: Key,
+    state_file: StateFile,
+    user: User,
+    item: Item,
+    time: Annotated[str, Option("--time", metavar="COLUMN", help="Column of times, as for topk.")],
+    every: Annotated[Every, Option("--every", help="How long a period is.")],
+    since: Annotated[str, Option("--since", help="Where the first period starts; public.")],
+    until: Annotated[str, Option("--until", help="Where the last period of the log ends; public.")],
+    k: options.K,
+    epsilon: Epsilon,
+    delta: Delta,
+    periods_: Annotated[
+        int | None, Option("--periods", min=1, help="Periods of the horizon. Default: those from --since to --until.")
+    ] = None,
+    count: Count = "period",
+    window: Window = None,
+    relation: Relation = "add_remove",
+    exponent: Exponent = 1.5,
+    cells: Cells = 20,
+    domain: Domain = None,
+    time_zone: Annotated[str, Option("--time-zone", help="Zone of times that state none, and of periods.")] = "UTC",
+    time_unit: Annotated[Unit | None, Option("--time-unit", help="What times that are numbers count since 1970.")] = None,
+    format: FileFormat = "auto",
+    header: options.Header = None,
+    json: options.Json = False,
+    output: Output = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
+    out.require_targets({"--output": output}, ledger)
+    times = {"time": time, "since": since, "until": until, "time_zone": time_zone, "time_unit": time_unit}
+    reading = Reading.model_validate({"user": user, "item": _columns(item), "format": format, "header": header, **times})
+    assert reading.window is not None, "there is a column of times"
+    named = list(periods(reading.window, every))
+    known = {name: number for number, (name, *_) in enumerate(named, start=1)}
+    many = periods_ or len(named)
+    mechanism = _mechanism(k, many, epsilon, delta, count, window, relation, exponent, cells, public=domain is not None)
+    with _horizon(ledger, dataset, key, state_file, mechanism, domain) as opened:
+        done = len(opened.released())
+        if done < len(named):
+            untimed = reading.model_copy(
+                update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
+            )
+            with split(events, reading, named) as parts:
+                for name in [name for name, number in known.items() if number > done]:
+                    opened.close(known[name], parts[name], untimed)
+        _show(opened, opened.released(), json=json, output=output, names=list(known))
+
+
+def _mechanism(
+    k: int,
+    many: int,
+    epsilon: float,
+    delta: float,
+    count: Over,
+    window: int | None,
+    relation: acc.Relation,
+    exponent: float,
+    cells: int,
+    *,
+    public: bool,
+) -> dps.ContinualTopK:
+    users = dps.HorizonClip(exponent=exponent, cells=cells)
+    settings: dict[str, Any] = {"k": k, "periods": many, "count": count, "window": window, "users": users, "relation": relation}
+    return dps.ContinualTopK.fitted(options.budget(epsilon, delta, None), unknown=not public, **settings)
+
+
+@contextmanager
+def _horizon(
+    ledger: str, dataset: str, key: str, path: Path, mechanism: dps.ContinualTopK | None = None, domain: Path | None = None
+) -> Iterator[Horizon]:
+    """The horizon of these options; its mechanism is the state's, where none is stated."""
+    if mechanism is None:
+        if not path.exists():
+            raise dps.HorizonError(f"--state={str(path)!r} does not exist: start the horizon first")
+        with state.opened(path) as made:
+            mechanism = made.meta.mechanism
+    listed = None if domain is None else read_catalogue(domain)
+    url = ledger if "://" in ledger else f"sqlite:///{ledger}"
+    with acc.Ledger.open(url, create=False) as book:
+        label = "dpselect continual"
+        yield dps.Session(book, dataset).continual(mechanism, state=path, key=key, domain=listed, label=label)
+
+
+def _columns(item: Sequence[str]) -> Any:
+    return item[0] if len(item) == 1 else tuple(item)
+
+
+def _show(
+    opened: Horizon, released: Sequence[Period], *, json: bool, output: Path | None, names: Sequence[str] | None = None
+) -> None:
+    told = _as_data(opened, released, names)
+    if output is not None:
+        from accounting.files import PRIVATE, new_file
+
+        with new_file(output, "--output", mode=PRIVATE, encoding="utf-8") as stream:
+            stream.write(out.json_text(told) + "\n")
+    out.emit(out.json_text(told) + "\n" if json else _as_text(told))
+
+
+def _as_data(opened: Horizon, released: Sequence[Period], names: Sequence[str] | None) -> dict[str, Any]:
+    mechanism = opened.mechanism
+    delta = max(1e-6, mechanism.curve.delta0 * 4 / 3)
+    stated = promise(mechanism, acc.Budget(epsilon=1.0, delta=delta))
+    return {
+        "dpselect": dps.__version__,
+        "horizon": {"key": opened.key, "periods": mechanism.periods, "periods_left": opened.periods_left},
+        "count": mechanism.count,
+        "window": mechanism.window,
+        "guarantee": asdict(stated) | {"in_words": promise_in_words(stated), "covers": "all periods of the horizon together"},
+        "mechanism": jsonlib.loads(mechanism.to_json()),
+        "released": [
+            {
+                "period": one.number,
+                "name": None if names is None else names[one.number - 1],
+                "deviation": float(mechanism.deviations[one.number - 1]),
+                "selection": jsonlib.loads(one.selection.model_dump_json()),
+            }
+            for one in released
+        ],
+    }
+
+
+def _as_text(told: dict[str, Any]) -> RenderableType:
+    horizon, points = told["horizon"], told["guarantee"]["points"]
+    over = {"period": "users of each period", "running": "users of all periods so far"}
+    lines: list[RenderableType] = []
+    for one in told["released"]:
+        name = "" if one["name"] is None else f", {one['name']}"
+        lines.append(out.heading(f"Period {one['period']} of {horizon['periods']}{name}"))
+        labels, values = one["selection"]["labels"] or (), one["selection"]["values"] or ()
+        lines.append(out.facts((printable(str(label)), f"{value:.1f}") for label, value in zip(labels, values, strict=True)))
+        lines.append(Text())
+    strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
+    lines.append(out.heading("What is promised, for the whole horizon"))
+    promised = "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'])} at delta {strongest['delta']:g}"
+    facts = [
+        ("horizon", f"{printable(horizon['key'])}: {horizon['periods']} periods, {horizon['periods_left']} left"),
+        ("count", over.get(told["count"], f"users of the last {told['window']} periods") + ", as sums of their weights"),
+        ("epsilon", promised),
+        ("in words", told["guarantee"]["in_words"]),
+    ]
+    return Group(*lines, out.facts(facts))

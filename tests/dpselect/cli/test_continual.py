@@ -1,0 +1,69 @@
+"""`dpselect continual`: start, close, show, and a whole log in one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+from dpselect.cli import app
+
+HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
+
+
+@pytest.fixture
+def paid(tmp_path: Path) -> list[str]:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    acc.Ledger.open(url).create_dataset("visits", acc.Budget(epsilon=8.0, delta=1e-5), "add_remove")
+    for day in (1, 2, 3):
+        rows = "".join(f"{day * 1000 + n},place{day},2024-07-0{day}\n" for n in range(300))
+        (tmp_path / f"{day}.csv").write_text("who,where,at\n" + rows)
+    (tmp_path / "all.csv").write_text(
+        "who,where,at\n" + "".join((tmp_path / f"{day}.csv").read_text().split("\n", 1)[1] for day in (1, 2, 3))
+    )
+    return ["--ledger", url, "--dataset", "visits", "--key", "july", "--state", str(tmp_path / "state")]
+
+
+def told(*arguments: str, status: int = 0) -> Any:
+    result = CliRunner().invoke(app, ["continual", *arguments])
+    assert result.exit_code == status, result.output
+    return json.loads(result.stdout) if "--json" in arguments and status == 0 else result.output
+
+
+def test_period_by_period(paid: list[str], tmp_path: Path) -> None:
+    """`start` charges once; `close` releases, and again the same; outputs name period, count, promise and what is left."""
+    started = told("start", *paid, *HORIZON, "--periods", "3", "--json")
+    assert started["horizon"] == {"key": "july", "periods": 3, "periods_left": 3}
+    columns = ["--user", "who", "--item", "where"]
+    first = told("close", "1", str(tmp_path / "1.csv"), *paid, *columns, "--json")
+    assert first["released"][0]["selection"]["labels"] == ["place1"]
+    assert told("close", "1", str(tmp_path / "1.csv"), *paid, *columns, "--json") == first
+    text = told("close", "2", str(tmp_path / "2.csv"), *paid, *columns)
+    for part in ("Period 2 of 3", "users of all periods so far", "for the whole horizon", "1 left", "place2"):
+        assert part in text
+    shown = told("show", *paid, "--json", "--output", str(tmp_path / "answer.json"))
+    assert [one["period"] for one in shown["released"]] == [1, 2]
+    assert json.loads((tmp_path / "answer.json").read_text()) == shown
+    assert shown["count"] == "running"
+    assert min(point["epsilon"] for point in shown["guarantee"]["points"] if point["epsilon"] is not None) <= 4.0
+    assert "period" in told("close", "5", str(tmp_path / "3.csv"), *paid, *columns, status=2)
+
+
+def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
+    """`run` closes every day of the log, and what was closed before is told again."""
+    when = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
+    asked = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, "--user", "who", "--item", "where", *when, "--json"]
+    first = told(*asked)
+    assert [one["name"] for one in first["released"]] == ["2024-07-01", "2024-07-02", "2024-07-03"]
+    assert first["released"][0]["selection"]["labels"] == ["place1"]
+    assert first["horizon"]["periods_left"] == 0
+    assert told(*asked) == first
+
+
+def test_a_state_that_is_not_there(paid: list[str], tmp_path: Path) -> None:
+    """`close` and `show` need a horizon that was started; the error says so and nothing is charged."""
+    assert "start the horizon first" in told("show", *paid, status=1)

@@ -1,0 +1,314 @@
+"""`Session.continual`: one charge, one answer for each period, whatever stops a run, is repeated, copied or out of order."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from processes import Forked
+
+import accounting as acc
+import dpselect as dps
+from dpselect.continual import Horizon, horizon
+from dpselect.continual import state as states
+
+MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
+DAYS = [pd.DataFrame({"u": range(start, start + 200), "i": [start] * 200}) for start in (0, 1000, 2000, 3000)]
+COLUMNS: Any = {"user": "u", "item": "i"}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> acc.Ledger:
+    made = acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
+    made.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
+    return made
+
+
+@pytest.fixture
+def start(ledger: acc.Ledger, tmp_path: Path) -> Callable[..., Horizon]:
+    def opened(mechanism: Any = MECHANISM, path: str = "state", **more: Any) -> Horizon:
+        return dps.Session(ledger, "films").continual(mechanism, state=tmp_path / path, **{"key": "films", **more})
+
+    return opened
+
+
+def test_a_horizon_is_charged_once(start: Any, ledger: acc.Ledger) -> None:
+    """The whole curve before any data are read; periods, retries and opening it again cost nothing."""
+    made = start()
+    spent = ledger.total("films").spent
+    assert spent.main > 0
+    answers = [made.close(number, day, **COLUMNS) for number, day in enumerate(DAYS, start=1)]
+    assert [one.selection for one in start().released()] == answers
+    assert ledger.total("films").spent == spent
+    assert ledger.verify().ok
+    assert made.periods_left == 0
+    assert answers[3].values is not None
+    assert [len(answer.labels or ()) for answer in answers] == [1, 2, 2, 2]
+
+
+def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
+    """Mode 0600; nothing of it in a repr; it is not pickled."""
+    made = start()
+    made.close(1, DAYS[0], **COLUMNS)
+    files = list(tmp_path.glob("state*"))
+    assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600]
+    with states.opened(files[0]) as state:
+        assert repr(state) == "State(<private>)"
+        with pytest.raises(TypeError, match="private"):
+            state.__reduce__()
+
+
+@pytest.mark.parametrize("period", [0, 3, 5, True, "2", 1.0])
+def test_periods_are_closed_in_order(start: Any, period: Any) -> None:
+    """A period that is not the next one is refused, and nothing is drawn or lost."""
+    made = start()
+    made.close(1, DAYS[0], **COLUMNS)
+    with pytest.raises(dps.InvalidRequest, match="period"):
+        made.close(period, DAYS[1], **COLUMNS)
+    assert len(made.released()) == 1
+    assert made.close(2, DAYS[1], **COLUMNS).complete
+
+
+def test_a_closed_period_answers_again_and_is_never_drawn_again(start: Any) -> None:
+    """The same events in any order get the stored answer; other events are refused."""
+    made = start()
+    first = made.close(1, DAYS[0], **COLUMNS)
+    assert made.close(1, DAYS[0].sample(frac=1.0, random_state=1), **COLUMNS) == first
+    with pytest.raises(dps.InvalidRequest, match="other events"):
+        made.close(1, DAYS[1], **COLUMNS)
+    made.close(2, DAYS[1], **COLUMNS)
+    assert made.close(1, DAYS[0], **COLUMNS) == first
+
+
+def test_events_of_another_period_add_nothing_twice(start: Any) -> None:
+    """Events that were given before count as they are counted: once. A period without events is one too."""
+    made = start()
+    made.close(1, DAYS[0], **COLUMNS)
+    made.close(2, pd.concat([DAYS[0], DAYS[0]]), **COLUMNS)
+    made.close(3, None)
+    with states.opened(made._path) as state:
+        assert [len(one.items) for one in state.increments(1)] == [1, 0, 0]
+    assert made.close(4, DAYS[0].head(0), **COLUMNS).labels == (0,)
+
+
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({"user": "u"}, "item"),
+        ({**COLUMNS, "clip": 1.0}, "clip= is not for a horizon"),
+        ({**COLUMNS, "max_items_per_user": 3}, "max_items_per_user="),
+        ({**COLUMNS, "users": 1}, "users"),
+        ({"user": "nobody", "item": "i"}, "nobody"),
+    ],
+)
+def test_a_reading_that_is_refused_leaves_the_period_open(start: Any, more: Any, rule: str) -> None:
+    """Bad input gets a clear error, and nothing is drawn or lost."""
+    made = start()
+    with pytest.raises(dps.DpSelectError, match=rule):
+        made.close(1, DAYS[0], **more)
+    assert made.released() == ()
+    assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
+
+
+def test_a_column_keeps_its_type(start: Any) -> None:
+    """Items that were integers are not read as text later: 7 and "7" would be one item and two labels."""
+    made = start()
+    made.close(1, DAYS[0], **COLUMNS)
+    with pytest.raises(dps.EventLogError, match="integers"):
+        made.close(2, DAYS[1].astype({"i": str}), **COLUMNS)
+    assert made.periods_left == 3
+
+
+def test_a_public_domain(start: Any) -> None:
+    """Items of the domain compete from the start, others are not counted; the domain is stated once."""
+    public = MECHANISM.model_copy(update={"delta": None, "candidates": 3, "scale": 2.0})
+    for domain, rule in ((None, "domain="), ([1], "at least"), ([1, 2, 3, 4], "at most candidates=3")):
+        with pytest.raises(dps.InvalidRequest, match=rule):
+            start(public, domain=domain)
+    made = start(public, domain=["0", 2000, "nothing"])
+    assert made.close(1, DAYS[1], **COLUMNS).indices is not None
+    chosen = made.close(2, pd.concat([DAYS[0], DAYS[2]]), **COLUMNS)
+    assert set(chosen.labels or ()) == {"0", 2000}
+    with pytest.raises(dps.HorizonError, match="another domain"):
+        start(public, domain=[5, 6, 7])
+    with pytest.raises(dps.InvalidRequest, match="domain= is public"):
+        start(path="other", key="other", domain=[1, 2])
+
+
+@pytest.mark.parametrize("change", [{"k": 1}, {"relation": "replace_one"}, {"scale": 3.0}, {"count": "period"}])
+def test_another_mechanism_is_refused(start: Any, ledger: acc.Ledger, change: dict[str, Any]) -> None:
+    """A horizon goes on with what it was opened with: nothing is charged for another."""
+    start()
+    spent = ledger.total("films").spent
+    with pytest.raises((dps.HorizonError, acc.AccountingError)):
+        start(MECHANISM.model_copy(update=change))
+    assert ledger.total("films").spent == spent
+
+
+def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
+    """Other mechanisms, datasets with a budget for each period, files that are no state; nothing is charged."""
+    with pytest.raises(dps.InvalidRequest, match="ContinualTopK"):
+        start(dps.ExponentialMechanism(epsilon=1.0))
+    ledger.create_dataset("monthly", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove", window="month")
+    with pytest.raises(dps.InvalidRequest, match="budget for each month"):
+        dps.Session(ledger, "monthly", period="2024-01").continual(MECHANISM, state=tmp_path / "m", key="m")
+    (tmp_path / "text").write_text("no state")
+    with pytest.raises(dps.HorizonError, match="no state"):
+        start(path="text")
+    with pytest.raises(dps.InvalidRequest, match=r"Session\.continual"):
+        MECHANISM.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(), domain="observed", labels=["a", "b"]))
+    assert ledger.total("films").spent.main == 0
+    with pytest.raises(acc.BudgetExceeded):
+        start(MECHANISM.model_copy(update={"scale": 0.01}))
+    assert not (tmp_path / "state").exists()
+
+
+def test_an_older_copy_is_refused(start: Any, tmp_path: Path) -> None:
+    """A restored backup would draw a period twice: the ledger knows of the period, and the copy does not."""
+    made = start()
+    made.close(1, DAYS[0], **COLUMNS)
+    shutil.copy(tmp_path / "state", tmp_path / "backup")
+    made.close(2, DAYS[1], **COLUMNS)
+    shutil.copy(tmp_path / "backup", tmp_path / "state")
+    for call in (made.released, start, lambda: made.close(2, DAYS[1], **COLUMNS)):
+        with pytest.raises(dps.HorizonError, match="older copy"):
+            call()
+
+
+def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A period that was stored in a copy and never got onto the ledger is not released once the other copy has gone on."""
+    made = start()
+    shutil.copy(tmp_path / "state", tmp_path / "copy")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Horizon, "_record", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            made.close(1, DAYS[0], **COLUMNS)
+    other = start(path="copy")
+    answer = other.close(1, DAYS[0], **COLUMNS)
+    with pytest.raises(dps.HorizonError, match="another copy"):
+        made.released()
+    assert [one.selection for one in other.released()] == [answer]
+
+
+def test_a_lost_state_ends_the_horizon(start: Any, tmp_path: Path) -> None:
+    """Another state under the same charge would have forgotten who was counted."""
+    made = start()
+    (tmp_path / "state").rename(tmp_path / "elsewhere")
+    for call in (start, made.released):
+        with pytest.raises(dps.HorizonError, match="ended"):
+            call()
+    assert start(path="elsewhere").periods_left == 4
+
+
+def test_a_state_belongs_to_its_charge(start: Any, tmp_path: Path) -> None:
+    """A state under another key, or on a ledger that never charged it, is refused."""
+    start()
+    with pytest.raises(dps.HorizonError, match="not that of key"):
+        start(key="another")
+    empty = acc.Ledger.open(f"sqlite:///{tmp_path}/empty.db")
+    empty.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
+    with pytest.raises(dps.HorizonError, match="on this ledger"):
+        dps.Session(empty, "films").continual(MECHANISM, state=tmp_path / "state", key="films")
+    assert empty.total("films").spent.main == 0
+
+
+def _stop(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", ["load", "take", "add_increment", "add_measured", "discover", "add_closed"])
+def test_a_run_that_stops_before_it_is_stored_shows_nothing(start: Any, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Whatever step stops it, the period is open, nothing of it is kept, and the next run draws for the first time."""
+    made = start()
+    with monkeypatch.context() as stopped:
+        stopped.setattr(states.State, step, _stop)
+        with pytest.raises(KeyboardInterrupt):
+            made.close(1, DAYS[0], **COLUMNS)
+    with states.opened(made._path) as state:
+        assert (state.closed(), state.number_of_items(), list(state.measured())) == ([], 0, [])
+    assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
+
+
+def test_a_run_that_stops_after_it_is_stored_gives_the_stored_answer(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash between the state and the ledger, or on the ledger: the next call completes it, and draws nothing."""
+    made = start()
+    for name in ("_record", "_claim"):
+        period = len(made.released()) + 1
+        real = getattr(Horizon, name)
+        with monkeypatch.context() as stopped:
+            stopped.setattr(Horizon, name, lambda self, *given, real=real: _stop() if _late(self, given) else real(self, *given))
+            with pytest.raises(KeyboardInterrupt):
+                made.close(period, DAYS[period - 1], **COLUMNS)
+        with states.opened(made._path) as state:
+            stored = state.closed()[-1]
+        with monkeypatch.context() as watched:
+            watched.setattr(horizon, "close", _stop)
+            assert made.close(period, DAYS[period - 1], **COLUMNS) == stored.selection
+
+
+def _late(made: Horizon, given: tuple[Any, ...]) -> bool:
+    """Whether it is about a period that the ledger does not have yet."""
+    key = given[0] if isinstance(given[0], str) else made._key_of(given[0].period)
+    found = made._ledger.find("films", key)
+    return key != made.key and (found is None or found.state != "released")
+
+
+KILLED = """
+import os, signal, sys, pandas as pd, accounting as acc, dpselect as dps
+from dpselect.continual import ContinualTopK, state as states, horizon
+folder, where = sys.argv[1], sys.argv[2]
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+owner, name = {"state": (states.State, where[6:]), "door": (horizon.Horizon, where[5:])}[where.split(".")[0]]
+if where == "state.commit":
+    run = states.State._run
+    states.State._run = lambda self, sql, *p: (run(self, sql, *p), die() if sql == "COMMIT" else None)[0]
+else:
+    setattr(owner, name, die)
+ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
+mechanism = ContinualTopK.from_json(open(f"{folder}/mechanism.json").read())
+made = dps.Session(ledger, "films").continual(mechanism, state=f"{folder}/state", key="films")
+made.close(1, pd.DataFrame({"u": range(200), "i": [0] * 200}), user="u", item="i")
+"""
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("where", ["state.take", "state.add_measured", "state.add_closed", "state.commit", "door._record"])
+def test_kills(start: Any, tmp_path: Path, where: str) -> None:
+    """Killed outright at any step: the next run gives the stored answer, or the first one that anybody sees."""
+    (tmp_path / "mechanism.json").write_text(MECHANISM.to_json())
+    made = start()
+    status, _, _ = Forked(KILLED, tmp_path, where).finish()
+    assert status != 0
+    with states.opened(tmp_path / "state") as state:
+        stored = [one.selection for one in state.closed()]
+    assert len(stored) == (where in ("state.commit", "door._record"))
+    answer = made.close(1, DAYS[0], **COLUMNS)
+    assert stored in ([], [answer])
+    assert [one.selection for one in start().released()] == [answer]
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o600
+
+
+HOLDS = """
+import sys, time, duckdb
+held = duckdb.connect(sys.argv[1]); print("held", flush=True); time.sleep(60)
+"""
+
+
+@pytest.mark.serial
+def test_two_processes_take_turns(start: Any, tmp_path: Path) -> None:
+    """While another process has the state, a call is refused, and nothing is drawn."""
+    made = start()
+    other = Forked(HOLDS, tmp_path / "state")
+    try:
+        assert other.line().strip() == "held"
+        with pytest.raises(dps.HorizonError, match="another process"):
+            made.close(1, DAYS[0], **COLUMNS)
+    finally:
+        other.kill()
+    assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
