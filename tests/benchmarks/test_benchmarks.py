@@ -16,6 +16,7 @@ from dpselect.mechanisms import members
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SMALL = {
+    "continual": "--scale 2000 --releases 2",
     "calibration": "--rounds 20 --runs 1",
     "events": "--texts --events 20000 --baseline 10000 --items 1000 --groups 20 --group-items 50",
     "held": "--events 2000 --items 2000 --implied 100000 --no-spark",

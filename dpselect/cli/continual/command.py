@@ -18,9 +18,10 @@ import accounting as acc
 import dpselect as dps
 from dpselect.answers.promise import promise, promise_in_words, rounded_up
 from dpselect.cli import options, out
-from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand, printable
+from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.continual import Horizon, Period, state
 from dpselect.continual.strategy import Over
+from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.events.catalogue import read_catalogue
 from dpselect.events.reading import Reading

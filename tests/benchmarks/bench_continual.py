@@ -1,0 +1,163 @@
+"""Share of the true top k over time: releases that are charged one by one, and one horizon for all of them; and its scale.
+
+    python tests/benchmarks/bench_continual.py [--logs films mine.parquet] [--user user] [--item item] [--time time] [--releases 30]
+        [--window 7] [--k 10 100] [--epsilon 1] [--delta 1e-6] [--draws 2] [--domain unknown public]
+    python tests/benchmarks/bench_continual.py --scale 1000000 --releases 30
+
+films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
+to the last. A recall is a mean over the releases; with ties at rank k any tied item is right. `today` charges each release as if
+every user were in every one: `SparseHistogram` (one-shot Gaussian noise on a public domain) on counts clipped to 1. `horizon` is
+`ContinualTopK` with its defaults. Draws are seeded. --scale closes periods of so many events, users and items that are made up, and
+prints the CPU of a period as a multiple of reading its events by `events.read`, the peak of memory and the size of the state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import accounting as acc
+import dpselect as dps
+from dpselect.continual import state as states
+from dpselect.continual.closing import close
+from dpselect.sampling import sampler
+
+FILMS = Path(__file__).resolve().parents[3] / "shared" / "data" / "times" / "movietweetings100k.parquet"
+KINDS: Any = {"user": "int", "item": "int"}
+MOST_ITEMS = 20  # of a user, in a release that is charged by itself
+
+
+def periods_of(log: pd.DataFrame, releases: int) -> np.ndarray:
+    """(events,) the period of each event, from 1 on."""
+    first, last = log["time"].min(), log["time"].max()
+    return np.asarray((log["time"] - first) * releases // (last - first + 1) + 1)
+
+
+def seen(log: pd.DataFrame, period: np.ndarray, at: int, count: str, window: int) -> pd.DataFrame:
+    """The distinct pairs that a release at the end of period `at` counts."""
+    since = {"period": at, "running": 1, "window": at - window + 1}[count]
+    return log.loc[(period >= since) & (period <= at), ["user", "item"]].drop_duplicates()
+
+
+def recall(pairs: pd.DataFrame, chosen: Any, k: int) -> float:
+    """The share of the true top k that was chosen."""
+    counts = pairs["item"].value_counts()
+    if counts.empty:
+        return 0.0
+    k = min(k, len(counts))
+    right = set(counts.index[counts >= counts.iloc[k - 1]].tolist())
+    return len(right & set(chosen)) / k
+
+
+def horizon(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, count: Any, k: int, domain: str) -> float:
+    """The mean recall of one horizon."""
+    names = sorted(set(log["item"].tolist())) if domain == "public" else None
+    settings = {"k": k, "periods": asked.releases, "count": count, "window": asked.window if count == "window" else None}
+    budget = acc.Budget(epsilon=asked.epsilon, delta=asked.delta)
+    mechanism = dps.ContinualTopK.fitted(budget, unknown=names is None, **settings)
+    found = []
+    for draw in range(asked.draws):
+        state, source = states.in_memory(mechanism, names), sampler(np.random.default_rng(draw))
+        for at in range(1, asked.releases + 1):
+            new = log[period == at]
+            state._connection.register("events", {"u": new["user"].to_numpy(), "i": new["item"].to_numpy()})
+            chosen = close(state, at, ["events"], KINDS, source).labels
+            found.append(recall(seen(log, period, at, count, asked.window), chosen or (), k))
+    return float(np.mean(found))
+
+
+def today(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, count: str, k: int, domain: str) -> float:
+    """The mean recall of releases that are charged one by one."""
+    names = sorted(set(log["item"].tolist())) if domain == "public" else None
+    sensitivity = dps.Sensitivity.of_clipped(1.0, items_per_user=MOST_ITEMS)
+    size = None if names is None else len(names)
+    request = dps.TopKRequest(
+        k=k, sensitivity=sensitivity, releases=asked.releases, candidates=size, noise=None if names is None else "gaussian"
+    )
+    kind = "sparse_histogram" if names is None else "oneshot_top_k"
+    mechanism = dps.fitted(kind, acc.Budget(epsilon=asked.epsilon, delta=asked.delta), request)
+    found, rng = [], np.random.default_rng(1)
+    for at in range(1, asked.releases + 1):
+        pairs = seen(log, period, at, count, asked.window)
+        if pairs.empty:
+            found.append(0.0)
+            continue
+        options = {"clip": 1.0, "max_items_per_user": MOST_ITEMS, "salt": "bench"}
+        scores = dps.events.read(pairs, user="user", item="item", **options).scores(names, clip=1.0)  # type: ignore[arg-type]
+        found += [recall(pairs, mechanism.select(scores, rng=rng).labels or (), k) for _ in range(asked.draws)]
+    return float(np.mean(found))
+
+
+def table(asked: argparse.Namespace) -> Iterator[str]:
+    """The lines of the table, one for each log, domain, count and k."""
+    yield f"({asked.epsilon:g}, {asked.delta:g}) for all of {asked.releases} releases; share of the true top k, mean over releases"
+    yield f"{'log':12} {'domain':8} {'count':8} {'k':>4} {'today':>6} {'horizon':>8}"
+    for name in asked.logs:
+        log = pd.read_parquet(FILMS if name == "films" else name).rename(
+            columns={asked.user: "user", asked.item: "item", asked.time: "time"}
+        )
+        period = periods_of(log, asked.releases)
+        for domain in asked.domain:
+            for count in ("period", "window", "running"):
+                for k in asked.k:
+                    both = [measure(log, period, asked, count, k, domain) for measure in (today, horizon)]
+                    yield f"{Path(name).stem:12} {domain:8} {count:8} {k:4} {both[0]:6.2f} {both[1]:8.2f}"
+
+
+def scale(asked: argparse.Namespace) -> Iterator[str]:
+    """A line for each period: CPU as a multiple of reading, peak memory, bytes of state per item and pair."""
+    size, rng = asked.scale, np.random.default_rng(0)
+    mechanism = dps.ContinualTopK(k=100, periods=asked.releases, count="running", scale=6.0, delta=1e-6)
+    yield f"{size:,} events, users and items; a running count over {asked.releases} periods"
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
+        ledger.create_dataset("log", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
+        opened = dps.Session(ledger, "log").continual(mechanism, state=f"{folder}/state", key="bench")
+        for at in range(1, asked.releases + 1):
+            path = Path(folder) / "events.parquet"
+            items = np.minimum(rng.zipf(1.3, size), size)
+            pd.DataFrame({"u": rng.integers(0, size, size), "i": items}).to_parquet(path)
+            begun = time.process_time()
+            dps.events.read(path, user="u", item="i")
+            read = time.process_time() - begun
+            opened.close(at, path, user="u", item="i")
+            closed = time.process_time() - begun - read
+            with states.opened(Path(folder) / "state") as state:
+                rows = state.number_of_items() + state._run("SELECT count(*) FROM pairs")[0][0]
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            held = (Path(folder) / "state").stat().st_size
+            cost = f"{closed / read:5.1f} x reading ({closed:.1f} s of CPU), {peak:.2f} GiB"
+            yield f"period {at:3}: {cost}, {held / rows:5.0f} bytes a row of {rows:,}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", nargs="+", default=["films"])
+    for column in ("user", "item", "time"):
+        parser.add_argument(f"--{column}", default=column)
+    parser.add_argument("--releases", type=int, default=30)
+    parser.add_argument("--window", type=int, default=7)
+    parser.add_argument("--k", type=int, nargs="+", default=[10, 100])
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--delta", type=float, default=1e-6)
+    parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--domain", nargs="+", choices=["unknown", "public"], default=["unknown", "public"])
+    parser.add_argument("--scale", type=int, default=0)
+    asked = parser.parse_args()
+    for line in (scale if asked.scale else table)(asked):
+        print(line, flush=True)
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
