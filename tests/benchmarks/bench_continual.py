@@ -1,14 +1,14 @@
 """Share of the true top k over time: releases that are charged one by one, and one horizon for all of them; and its scale.
 
-    python tests/benchmarks/bench_continual.py [--logs films mine.parquet] [--user user] [--item item] [--time time] [--releases 30]
-        [--window 7] [--k 10 100] [--epsilon 1] [--delta 1e-6] [--draws 2] [--domain unknown public]
+    python tests/benchmarks/bench_continual.py [--logs films mine.parquet] [--user user] [--item item] [--time time]
+        [--releases 30] [--window 7] [--k 10 100] [--epsilon 1] [--delta 1e-6] [--draws 2] [--domain unknown public]
     python tests/benchmarks/bench_continual.py --scale 1000000 --releases 30
 
 films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
 to the last. A recall is a mean over the releases; with ties at rank k any tied item is right. `today` charges each release as if
 every user were in every one: `SparseHistogram` (one-shot Gaussian noise on a public domain) on counts clipped to 1. `horizon` is
-`ContinualTopK` with its defaults. Draws are seeded. --scale closes periods of so many events, users and items that are made up, and
-prints the CPU of a period as a multiple of reading its events by `events.read`, the peak of memory and the size of the state.
+`ContinualTopK` with its defaults. Draws are seeded. --scale closes periods of so many events, users and items that are made up,
+and prints the CPU of a period as a multiple of reading its events by `events.read`, the peak of memory and the size of the state.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def today(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, coun
 
 def table(asked: argparse.Namespace) -> Iterator[str]:
     """The lines of the table, one for each log, domain, count and k."""
-    yield f"({asked.epsilon:g}, {asked.delta:g}) for all of {asked.releases} releases; share of the true top k, mean over releases"
+    yield f"({asked.epsilon:g}, {asked.delta:g}) for all of {asked.releases} releases; mean share of the true top k"
     yield f"{'log':12} {'domain':8} {'count':8} {'k':>4} {'today':>6} {'horizon':>8}"
     for name in asked.logs:
         log = pd.read_parquet(FILMS if name == "films" else name).rename(
