@@ -78,8 +78,9 @@ def read(
     user, item or group (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is
     refused whole; blank lines, and empty fields after the last column, are not malformed.
 
-    A copy of the columns is held, for the time of the call, in a temporary folder that only this user can read (TMPDIR);
-    a process that is killed leaves it behind.
+    The pairs are held in memory for the time of the call. What `memory_limit` does not allow, and a copy of what is packed or
+    streamed, lie in a temporary folder that only this user can read (TMPDIR). It goes with the call, also on SIGTERM and SIGHUP
+    if nothing else handles them; a process that is killed leaves it behind.
 
     Raises:
         EventLogError: what was asked for is wrong or cannot be read, or no event can be counted. It never quotes the data.
