@@ -227,6 +227,16 @@ def test_a_mirror_belongs_to_one_ledger_and_is_not_edited(ledger: Ledger, tmp_pa
         Mirror.open(tmp_path / "edited").heads()
 
 
+def test_a_mirror_notices_a_ledger_of_the_same_length(tmp_path: Path) -> None:
+    """As many entries with another hash are another past."""
+    mirror = Mirror.open(tmp_path / "mirror.jsonl")
+    mirror.keep(lambda: HEADS)
+    name, head = next(iter(HEADS.datasets.items()))
+    rewritten = replace(HEADS, datasets={**HEADS.datasets, name: replace(head, hash="0" * 64)})
+    with pytest.raises(MirrorConflict, match="rewritten"):
+        mirror.keep(lambda: rewritten)
+
+
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_mirror_survives_a_crash_in_its_last_line(ledger: Ledger, tmp_path: Path) -> None:
     """What was cut short was never kept and is written over; a line without its end was kept; nothing is written onto either."""
