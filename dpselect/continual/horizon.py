@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+import numpy as np
+
 from accounting import Ledger, zero
 from accounting.ledger import ClaimConflict, Dataset, Terms
 from dpselect.continual import state as states
@@ -131,9 +133,9 @@ class Horizon:
             LedgerUnavailable: the release could not be recorded: call again with the same events.
         """
         last = self.mechanism.periods
-        if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= last:
+        if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
-        asked = None if events is None else _checked_reading(reading_of(reading, options))
+        period, asked = int(period), None if events is None else _checked_reading(reading_of(reading, options))
         with opened(None if asked is None else asked.memory_limit) as engine:
             relations, kinds = _pairs(engine, events, asked)
             with self._opened() as state:
@@ -166,8 +168,8 @@ class Horizon:
         with states.opened(self._path) as state:
             self._claim(self._key, state.meta.identity)
             done = state.closed()
-            if done:
-                self._record(done[-1])
+            for closed in self._from_the_last_mark(done):
+                self._record(closed)
             later = self._ledger.find(self._dataset.name, self._key_of(len(done) + 1))
             if later is not None and later.state == "released":
                 raise HorizonError(
@@ -178,6 +180,16 @@ class Horizon:
 
     def _key_of(self, period: int) -> str:
         return f"{self._key}:period-{period}"
+
+    def _from_the_last_mark(self, done: Sequence[Closed]) -> Sequence[Closed]:
+        """The closed periods from the last that the ledger has. More than one follows it on a ledger that was restored: a gap
+        would let an older copy of the state draw the first of them again.
+        """
+        for at in range(len(done) - 1, -1, -1):
+            found = self._ledger.find(self._dataset.name, self._key_of(done[at].period))
+            if found is not None and found.state == "released":
+                return done[at:]
+        return done
 
     def _record(self, closed: Closed) -> None:
         """Leave the mark of a stored period on the ledger; of several copies of a state the first decides."""

@@ -320,8 +320,9 @@ def opened(path: Path) -> Iterator[State]:
             raise HorizonError(f"the state cannot be opened: {why}") from None
         try:
             connection.execute("SET enable_progress_bar = false")
-            yield State(connection)
-            connection.execute("CHECKPOINT")
+            state = State(connection)
+            yield state
+            state._run("CHECKPOINT")
         finally:
             connection.close()
 

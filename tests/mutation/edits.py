@@ -28,6 +28,12 @@ SUMS = "tests/laws/test_sums.py::test_one_user_changes_what_the_sensitivity_says
 GAUSSIAN, DELTAS = "tests/laws/test_gaussian_filter.py", "tests/laws/test_delta_side.py"
 ONE_BY_ONE = f"{GAUSSIAN}::test_gaussians_one_by_one_cost_what_their_plan_costs"
 PAID = f"{DELTAS}::test_failures_are_paid_for_to_the_unit"
+STRATEGY, CONTINUAL = "dpselect/continual/strategy.py", "dpselect/continual/continual_top_k.py"
+HORIZON = "tests/laws/test_continual.py"
+HORIZON_NORM, LONE = (
+    f"{HORIZON}::test_the_curve_is_that_of_the_norm",
+    f"{HORIZON}::test_lone_items_pass_with_the_chance_that_is_charged",
+)
 EDITS = [
     Edit(
         "accounting/curves/repeat_and_select.py",
@@ -689,5 +695,71 @@ EDITS = [
         "_LONGEST_LINE = 12 * (2",
         "_LONGEST_LINE = 2 * (2",
         f"{KILLED}/test_export.py::test_what_is_charged_can_be_imported",
+    ),
+    Edit(STRATEGY, "return sqrt_up(Fraction(sum(", "return 0.95 * sqrt_up(Fraction(sum(", HORIZON_NORM),
+    Edit(STRATEGY, "column.append(int(factor * UNIT))", "column.append(int(0.95 * factor * UNIT) if j else UNIT)", HORIZON_NORM),
+    Edit(
+        STRATEGY, "np.array(_root(width), dtype", 'np.array(_root(periods if count == "window" else width), dtype', HORIZON_NORM
+    ),
+    Edit(STRATEGY, "return tuple(high.tolist())", "return tuple((0.95 * high).tolist())", LONE),
+    Edit(STRATEGY, "passed = _most_passed(tails, squares, cells)", "passed = 0.95 * _most_passed(tails, squares, cells)", LONE),
+    Edit(CONTINUAL, "math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)", "0.95 * math.sqrt(2) * norm", HORIZON_NORM),
+    Edit(CONTINUAL, "else self.delta / 2", "else self.delta / 1.9", LONE),
+    Edit(
+        CONTINUAL, "Approximate(curve=core, delta0=self.delta)", "Approximate(curve=core, delta0=0.95 * self.delta)", HORIZON_NORM
+    ),
+    Edit(
+        CONTINUAL,
+        "np.broadcast_to(found, self.periods) + self._rounding",
+        "np.broadcast_to(found, self.periods) + 0.95 * self._rounding",
+        f"{HORIZON}::test_thresholds_rise_by_the_rounding_of_measurements",
+    ),
+    Edit(
+        "dpselect/continual/horizon_clip.py",
+        "_BELOW_ONE = 1 - 2.0**-30",
+        "_BELOW_ONE = 1.05",
+        f"{HORIZON}::test_the_weights_of_a_user_are_bounded_in_every_order",
+    ),
+    Edit(
+        "dpselect/continual/horizon_clip.py",
+        "return (math.isqrt(self.squares[0]) + 1) / UNIT",
+        "return 0.95 * (math.isqrt(self.squares[0]) + 1) / UNIT",
+        f"{HORIZON}::test_the_weights_of_a_user_are_bounded_in_every_order",
+    ),
+    Edit(
+        "dpselect/continual/measurements.py",
+        'by_name("gaussian"), mechanism.scale * unit, grid)',
+        'by_name("gaussian"), 0.95 * mechanism.scale * unit, grid)',
+        f"{HORIZON}::test_measurements_are_the_exact_gaussian_on_the_grid",
+    ),
+    Edit(
+        "dpselect/continual/measurements.py",
+        "range(1, period if items else 1)",
+        "range(period, period if items else 1)",
+        f"{HORIZON}::test_one_clock_of_noise",
+    ),
+    Edit(
+        "dpselect/continual/state.py",
+        "SELECT DISTINCT {label} FROM cells WHERE {number} IS NULL",
+        "SELECT DISTINCT {label} FROM fresh WHERE {label} NOT IN (SELECT {label} FROM {table})",
+        f"{HORIZON}::test_spent_users_create_no_items",
+    ),
+    Edit(
+        "dpselect/continual/state.py",
+        "since = period - (mechanism.window or period)",
+        "since = period + 1 - (mechanism.window or period)",
+        f"{HORIZON}::test_a_pair_counts_once_and_in_windows_again_after_them",
+    ),
+    Edit(
+        "dpselect/continual/closing.py",
+        "np.unique(np.concatenate([increment.items, state.discovered()]))",
+        "np.unique(increment.items)",
+        f"{HORIZON}::test_per_period_a_discovered_item_is_measured_untouched",
+    ),
+    Edit(
+        "dpselect/continual/horizon.py",
+        "for closed in self._from_the_last_mark(done):",
+        "for closed in done[-1:]:",
+        "tests/dpselect/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again",
     ),
 ]

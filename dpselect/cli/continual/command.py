@@ -169,7 +169,11 @@ def run(
     assert reading.window is not None, "there is a column of times"
     named = list(periods(reading.window, every))
     known = {name: number for number, (name, *_) in enumerate(named, start=1)}
-    many = periods_ or len(named)
+    many = len(named) if periods_ is None else periods_
+    if many < len(named):
+        raise dps.InvalidRequest(
+            f"--periods={many} is fewer than the {len(named)} periods from --since to --until: declare at least as many, or none"
+        )
     mechanism = _mechanism(k, many, epsilon, delta, count, window, relation, exponent, cells, public=domain is not None)
     with _horizon(ledger, dataset, key, state_file, mechanism, domain) as opened:
         done = len(opened.released())

@@ -64,6 +64,15 @@ def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
     assert told(*asked) == first
 
 
+def test_a_run_with_too_few_periods_is_refused_before_it_is_charged(paid: list[str], tmp_path: Path) -> None:
+    """The horizon would end in the middle of the log: the error names both numbers, and no state is made."""
+    when = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04", "--periods", "2"]
+    said = told("run", str(tmp_path / "all.csv"), *paid, *HORIZON, "--user", "who", "--item", "where", *when, status=2)
+    assert "--periods=2" in said
+    assert acc.Ledger.open(paid[1]).total("visits").spent.main == 0
+    assert not (tmp_path / "state").exists()
+
+
 def test_a_state_that_is_not_there(paid: list[str], tmp_path: Path) -> None:
     """`close` and `show` need a horizon that was started; the error says so and nothing is charged."""
     assert "start the horizon first" in told("show", *paid, status=1)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from processes import Forked
@@ -63,7 +66,7 @@ def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
             state.__reduce__()
 
 
-@pytest.mark.parametrize("period", [0, 3, 5, True, "2", 1.0])
+@pytest.mark.parametrize("period", [0, 3, True, *(pytest.param(one, marks=pytest.mark.slow) for one in (5, "2", 1.0))])
 def test_periods_are_closed_in_order(start: Any, period: Any) -> None:
     """A period that is not the next one is refused, and nothing is drawn or lost."""
     made = start()
@@ -71,7 +74,7 @@ def test_periods_are_closed_in_order(start: Any, period: Any) -> None:
     with pytest.raises(dps.InvalidRequest, match="period"):
         made.close(period, DAYS[1], **COLUMNS)
     assert len(made.released()) == 1
-    assert made.close(2, DAYS[1], **COLUMNS).complete
+    assert made.close(np.int64(2), DAYS[1], **COLUMNS).complete  # type: ignore[arg-type]
 
 
 def test_a_closed_period_answers_again_and_is_never_drawn_again(start: Any) -> None:
@@ -180,6 +183,21 @@ def test_an_older_copy_is_refused(start: Any, tmp_path: Path) -> None:
             call()
 
 
+def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path) -> None:
+    """Once the latest state has met a restored ledger, an older copy is refused there too: no mark between is left out."""
+    made = start()
+    made.close(1, DAYS[0], **COLUMNS)
+    shutil.copy(tmp_path / "state", tmp_path / "older")
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as now, closing(sqlite3.connect(tmp_path / "restored.db")) as then:
+        now.backup(then)
+    for number in (2, 3):
+        made.close(number, DAYS[number - 1], **COLUMNS)
+    restored = dps.Session(acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db"), "films")
+    assert restored.continual(MECHANISM, state=tmp_path / "state", key="films").periods_left == 1
+    with pytest.raises(dps.HorizonError, match="older copy"):
+        restored.continual(MECHANISM, state=tmp_path / "older", key="films")
+
+
 def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A period that was stored in a copy and never got onto the ledger is not released once the other copy has gone on."""
     made = start()
@@ -221,7 +239,14 @@ def _stop(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("step", ["load", "take", "add_increment", "add_measured", "discover", "add_closed"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "take",
+        "add_closed",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("load", "add_increment", "add_measured", "discover")),
+    ],
+)
 def test_a_run_that_stops_before_it_is_stored_shows_nothing(start: Any, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Whatever step stops it, the period is open, nothing of it is kept, and the next run draws for the first time."""
     made = start()
@@ -278,7 +303,14 @@ made.close(1, pd.DataFrame({"u": range(200), "i": [0] * 200}), user="u", item="i
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("where", ["state.take", "state.add_measured", "state.add_closed", "state.commit", "door._record"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "state.commit",
+        *(pytest.param(f"state.{one}", marks=pytest.mark.slow) for one in ("take", "add_measured", "add_closed")),
+        pytest.param("door._record", marks=pytest.mark.slow),
+    ],
+)
 def test_kills(start: Any, tmp_path: Path, where: str) -> None:
     """Killed outright at any step: the next run gives the stored answer, or the first one that anybody sees."""
     (tmp_path / "mechanism.json").write_text(MECHANISM.to_json())
