@@ -368,8 +368,8 @@ EDITS = [
     ),
     Edit(
         "dpselect/answers/question.py",
-        "sensitivity=Sensitivity.of_counts(question.relation, limit),",
-        "sensitivity=Sensitivity.of_counts('add_remove', limit),",
+        "sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),",
+        "sensitivity=Sensitivity.of_counts('add_remove', question.reading.max_items_per_user),",
         "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",
     ),
     Edit(
@@ -518,7 +518,7 @@ EDITS = [
     ),
     Edit(
         "dpselect/session.py",
-        "whole and (given is None or (given.monotone and given.linf == 1))",
+        "given is None or ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)",
         "True",
         "tests/dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one",
     ),
