@@ -36,6 +36,7 @@ class Scores:
         domain: "public" if the candidates are known independently of the data; "observed" if they were read off it.
         kind: "counts" must not be negative; "utilities" may be any finite numbers.
         second: how to compute the scores of released candidates anew, for mechanisms that look twice.
+        sums: whether they add up amounts, instead of counting users: several periods read together then pay for an exchange.
         owned: True takes over a float64 or int64 array without copying it: it becomes read-only, and the caller gives up every
             view of it. False copies what somebody could still write to.
 
@@ -49,7 +50,7 @@ class Scores:
         3
     """
 
-    __slots__ = ("_multiplicities", "_tie_rank", "_values", "domain", "kind", "labels", "second", "sensitivity")
+    __slots__ = ("_multiplicities", "_tie_rank", "_values", "domain", "kind", "labels", "second", "sensitivity", "sums")
 
     _multiplicities: NDArray[np.int64] | None
     _tie_rank: NDArray[np.int64] | None
@@ -59,6 +60,7 @@ class Scores:
     labels: tuple[Label, ...] | None
     second: SecondLook[Scores] | None
     sensitivity: Sensitivity
+    sums: bool
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Scores:
         domain: Domain = "public",
         kind: Kind = "counts",
         second: SecondLook[Scores] | None = None,
+        sums: bool = False,
         owned: bool = False,
     ) -> None:
         if domain not in ("public", "observed"):
@@ -83,7 +86,7 @@ class Scores:
         names = None if labels is None else _labels(labels, len(numbers))
         rank = _label_rank(names) if domain == "observed" and names is not None else None
         self._set(_values=numbers, _multiplicities=None, _tie_rank=rank, domain=domain, kind=kind, labels=names)
-        self._set(sensitivity=sensitivity, second=second)
+        self._set(sensitivity=sensitivity, second=second, sums=sums)
 
     @classmethod
     def grouped(

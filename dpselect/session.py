@@ -421,7 +421,12 @@ class Schedule:
 
 
 def _counts_whole_users(scores: object) -> bool:
-    """Whether scores, where there are any yet, count every user in full: they declare no more than linf = 1, one way."""
+    """Whether scores, where there are any yet, count every user in full: they declare no more than linf = 1, one way.
+
+    Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held amounts below 0.
+    """
+    if getattr(scores, "sums", False):
+        return False
     given = getattr(scores, "sensitivity", None)
     return given is None or ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)
 

@@ -17,7 +17,7 @@ from dpselect.choose.second_look import SecondLook
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events import counting, spark, staging
 from dpselect.events.catalogue import Labels, named
-from dpselect.events.contributions import Contributions, Measure
+from dpselect.events.contributions import Contributions, Measure, summed
 from dpselect.events.doors.base import Column
 from dpselect.events.engine import opened
 from dpselect.events.private import ReadReport
@@ -42,16 +42,19 @@ class HeldScores(Rounds):
     Attributes:
         sensitivity: what one user may change.
         second: how to compute the scores of released candidates anew.
+        sums: whether they add up amounts, instead of counting users.
     """
 
-    __slots__ = ("_table", "second", "sensitivity")
+    __slots__ = ("_table", "second", "sensitivity", "sums")
 
-    def __init__(self, table: Table, *, sensitivity: Sensitivity, second: SecondLook[Scores] | None = None) -> None:
-        self._table, self.sensitivity, self.second = table, sensitivity, second
+    def __init__(
+        self, table: Table, *, sensitivity: Sensitivity, second: SecondLook[Scores] | None = None, sums: bool = False
+    ) -> None:
+        self._table, self.sensitivity, self.second, self.sums = table, sensitivity, second, sums
 
     def with_second(self, second: SecondLook[Scores]) -> HeldScores:
         """The same scores with this `second`."""
-        return HeldScores(self._table, sensitivity=self.sensitivity, second=second)
+        return HeldScores(self._table, sensitivity=self.sensitivity, second=second, sums=self.sums)
 
     def __len__(self) -> int:
         return 1  # a log is one round
@@ -211,7 +214,8 @@ class HeldCounts(Measured):
         column, measure = ("n", None) if place is None else (f"w{place}", self.clips[place])
         asked: Any = self.within if catalogue is None else catalogue
         names, listed = (None, "") if asked is None else self._listed(asked)
-        return HeldScores(Table(self.tally, column, measure, names, listed), sensitivity=sensitivity)
+        sums = summed(self.clips) is not None
+        return HeldScores(Table(self.tally, column, measure, names, listed), sensitivity=sensitivity, sums=sums)
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):

@@ -113,7 +113,8 @@ class EventCounts(Measured):
         if domain == "observed":
             require_from_zero(self.clips)
         kind: Kind = "utilities" if signed(self.clips) else "counts"
-        return Scores(values, sensitivity=sensitivity, labels=names, domain=domain, kind=kind)
+        sums = summed(self.clips) is not None
+        return Scores(values, sensitivity=sensitivity, labels=names, domain=domain, kind=kind, sums=sums)
 
     def __repr__(self) -> str:
         shown = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"

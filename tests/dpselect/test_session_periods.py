@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
+from dpselect import events
 from dpselect.cli import app
 from dpselect.session import Session
 
@@ -70,6 +73,26 @@ def test_whole_counts_cost_the_same_over_several_periods(ledger: Ledger) -> None
     mechanism = dps.ExponentialMechanism(epsilon=1.0)
     Session(ledger, "log", period=BOTH).select(mechanism, dps.Scores([3, 2], sensitivity=dps.Sensitivity()))
     assert [ledger.total("log", month).spent.main for month in BOTH] == [10**12] * 2
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_sums_cut_to_one_are_no_whole_counts(ledger: Ledger, held: bool) -> None:
+    """Without January, -5 of "a" and 1 of "b", the sum of "a" rises as that of "b" falls: twice what the curve claims."""
+    amounts = {"who": ["u", "u", "u"], "where": ["a", "b", "a"], "paid": [-5.0, 1.0, 5.0]}
+    whole, without = pa.table(amounts), pa.table({name: column[2:] for name, column in amounts.items()})
+    how: Any = {"user": "who", "item": "where", "value": "paid", "value_clip": 1.0}
+    mechanism = dps.ExponentialMechanism(epsilon=1.0)
+    with_january, february = (events.read(log, **how).scores(["a", "b"]) for log in (whole, without))
+    laws = [mechanism.probabilities(scores) for scores in (with_january, february)]
+    ratios = [math.log(laws[1][place] / laws[0][place]) for place in laws[0]]
+    assert max(ratios) - min(ratios) == pytest.approx(2 * 1.0)  # a range of 2, where BoundedRange(1) is charged
+    assert list(february.values - with_january.values) == [1.0, -1.0]
+    with ExitStack() as stack:
+        scores = stack.enter_context(events.hold(whole, **how)).scores(["a", "b"]) if held else with_january
+        assert scores.sensitivity == dps.Sensitivity()
+        with pytest.raises(dps.SensitivityMismatch, match="no sums"):
+            Session(ledger, "log", period=BOTH).select(dps.PeelingTopK(k=1, noise="exponential", scale=1.0), scores)
+    assert ledger.total("log", BOTH[0]).spent.main == 0
 
 
 def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
