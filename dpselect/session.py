@@ -47,6 +47,9 @@ class Notes(TypedDict, total=False):
     salt: str | None
 
 
+_LATER = object()  # in place of scores that there are none of yet
+
+
 @final
 class Session:
     """Releases on one dataset of a ledger. Every release is charged before its noise is drawn, and a failed draw stays charged.
@@ -140,7 +143,7 @@ class Session:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         _settled(_require_mechanism(mechanism), pay)
-        self._require_covered(mechanism)
+        self._require_covered(mechanism, _LATER)
         terms: Terms = {**self._behalf, "count": count}
         receipt = None if key is None else self._ledger.find(self._dataset.name, key)
         if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == mechanism.curve:
@@ -164,7 +167,7 @@ class Session:
         Raises:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        self._require_covered(_require_mechanism(mechanism))
+        self._require_covered(_require_mechanism(mechanism), _LATER)
         name = self._dataset.name
         curve = self._ledger.charged_curve(name, mechanism, **self._behalf)
         totals = self._ledger.room(name, **self._behalf)
@@ -301,7 +304,7 @@ class Session:
         """
         item = _as_plan(plan)
         for _, mechanism in item.parts:
-            self._require_covered(mechanism)
+            self._require_covered(mechanism, _LATER)
         receipt = self._once(self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes)))
         return Schedule(self, receipt.key, item)
 
@@ -323,7 +326,11 @@ class Session:
         return drawn
 
     def _require_covered(self, item: Chargeable, scores: object = None) -> None:
-        """Refuse a price that does not cover several periods that are read together (Theorem F11)."""
+        """Refuse a price that does not cover several periods that are read together (Theorem F11).
+
+        `scores` are what is drawn from; where they state no sensitivity, as a matrix, nothing says that users are counted in
+        full. `_LATER` is for plans, whose draws are checked one by one.
+        """
         several = self._period is not None and not isinstance(self._period, str) and len(set(self._period)) > 1
         if not several or self._dataset.relation != "add_remove" or item.relation == "replace_one":
             return
@@ -333,7 +340,7 @@ class Session:
             f"the rows of {len(set(self._period or ()))} periods are read together, and a user is bounded over all of them: "
             "without its rows of one period other rows are counted, so that the guarantee under add_remove does not hold. Use "
             "a mechanism and scores with relation='replace_one' (--relation replace_one), whose price covers that, count every "
-            "user in full (no bound, no clip, no sums), or release each period by itself"
+            "user in full in Scores that say so (no bound, no clip, no sums), or release each period by itself"
         )
 
     def _terms(self, count: int, notes: Notes) -> Terms:
@@ -421,14 +428,16 @@ class Schedule:
 
 
 def _counts_whole_users(scores: object) -> bool:
-    """Whether scores, where there are any yet, count every user in full: they declare no more than linf = 1, one way.
+    """Whether scores count every user in full: they declare no more than linf = 1, one way.
 
     Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held amounts below 0.
     """
+    if scores is _LATER:
+        return True
     if getattr(scores, "sums", False):
         return False
     given = getattr(scores, "sensitivity", None)
-    return given is None or ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)
+    return given is not None and ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)
 
 
 def _require_mechanism(given: object) -> Mechanism:

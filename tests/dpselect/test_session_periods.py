@@ -123,3 +123,14 @@ def test_the_command_pays_for_what_it_reads(ledger: Ledger, tmp_path: Path, word
     spent = [ledger.total("log", month).spent.main for month in BOTH]
     assert spent[0] == spent[1]
     assert 0 < spent[0] <= 10**12
+
+
+def test_what_states_no_sensitivity_does_not_count_as_whole(ledger: Ledger) -> None:
+    """A matrix of rounds, a function that draws and runs of a best of many: nothing says that users are counted in full."""
+    session, mechanism = Session(ledger, "log", period=BOTH), dps.ExponentialMechanism(epsilon=0.1)
+    with pytest.raises(dps.SensitivityMismatch, match="in Scores that say so"):
+        session.select_many(mechanism, [[3, 2], [2, 3]])
+    with pytest.raises(dps.SensitivityMismatch):
+        session.publish(mechanism, lambda: pytest.fail("drawn"))
+    assert list(ledger.entries("log")) == []
+    Session(ledger, "log", period=BOTH[0]).select_many(mechanism, [[3, 2], [2, 3]])
