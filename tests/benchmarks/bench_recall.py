@@ -1,6 +1,6 @@
 """Share of the true top k that releases find: the default, a plan, the best configuration in hindsight, and plain NumPy.
 
-    python tests/benchmarks/bench_recall.py [gowalla nyc tky mine.parquet zipf:1.1,5000,20000,100]
+    python tests/benchmarks/bench_recall.py [--logs gowalla nyc tky mine.parquet zipf:1.1,5000,20000,100]
         [--domain unknown public] [--k 10 50 100] [--epsilon 0.5 1 4] [--delta 1e-6 | 0] [--draws 40]
         [--user user_id] [--item item_id] [--no-plan] [--choose-clip]
 
@@ -369,7 +369,7 @@ def choose_clip(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("logs", nargs="*", default=["gowalla", "nyc", "tky"])
+    parser.add_argument("--logs", nargs="+", default=["gowalla", "nyc", "tky"])
     parser.add_argument("--user", default="user_id")
     parser.add_argument("--item", default="item_id")
     parser.add_argument("--domain", nargs="+", choices=["unknown", "public"], default=["unknown", "public"])

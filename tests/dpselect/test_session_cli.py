@@ -207,7 +207,7 @@ sensitivity = {{}}
         (("--k", "3", "--epsilon", "0.1"), "no dataset is named"),
         (("--dataset", "clicks", "--epsilon", "0.1"), "--k is missing"),
         (("--dataset", "clicks", "--k", "3"), "the budget of one release"),
-        (("--dataset", "clicks", "--k", "3", "--epsilon", "0.1"), "needs a delta"),
+        (("--dataset", "clicks", "--k", "3", "--epsilon", "0.1"), "--delta is missing"),
         (("--dataset", "clicks", "--k", "3", "--epsilon", "-1"), "must be a finite number above 0"),
         (("--dataset", "other", "--k", "3", "--epsilon", "0.1"), "other"),
     ],

@@ -29,7 +29,8 @@ def limited(name: str = "limit", epsilon: float = 0.2, **scope: object) -> Quota
 
 def charge(ledger: Ledger, dataset: str = "clicks", curve: acc.Curve = TENTH, **terms: object) -> None:
     """Charge a curve under add_remove; under replace_one where several periods are read, which pays for an exchange as it is."""
-    relation = "add_remove" if isinstance(terms.get("period", ""), str) else "replace_one"
+    period = terms.get("period", "")
+    relation = "add_remove" if isinstance(period, str) or len(set(period)) == 1 else "replace_one"  # type: ignore[call-overload]
     ledger.charge(dataset, curve, relation=relation, **terms)  # type: ignore[arg-type]
 
 
@@ -264,7 +265,7 @@ def test_periods_that_can_be_read_once_are_charged_after_a_lapse(url: str) -> No
         ledger.create_dataset("views", acc.Budget(epsilon=0.5), "add_remove", window="month")
         ledger.reserve("views", HALF, relation="add_remove", period="2024-01", expires_in=60)
         now[0] += timedelta(seconds=60)
-        receipt = ledger.charge("views", HALF, relation="add_remove", period=iter(["2024-02", "2024-01"]))
+        receipt = ledger.charge("views", HALF, relation="replace_one", period=iter(["2024-02", "2024-01"]))
         assert [entry.period for entry in receipt.entries] == ["2024-01", "2024-02"]
 
 

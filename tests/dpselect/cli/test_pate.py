@@ -264,12 +264,12 @@ def test_an_unknown_format_of_labels(run: Run, votes: Path, tmp_path: Path) -> N
 
 
 def test_a_budget_that_is_too_small(label: Run, votes: Path, tmp_path: Path) -> None:
-    """A dataset that cannot pay for all rounds ends with status 1, before any draw; a smaller job may then be begun."""
+    """A dataset that cannot pay for all rounds ends with status 3, before any draw; a smaller job may then be begun."""
     url = f"sqlite:///{tmp_path / 'l.db'}"
     with acc.Ledger.open(url) as ledger:
         ledger.create_dataset("teachers", acc.Budget(rho=1.5), "replace_one")
     result = label(votes, "--ledger", url, "--dataset", "teachers")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "buys 1 rounds" in result.stderr
     with acc.Ledger.open(url) as ledger:
         assert list(ledger.entries("teachers")) == []

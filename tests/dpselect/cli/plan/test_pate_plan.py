@@ -72,8 +72,8 @@ def test_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
         ((*ASKED, "--users", 3), "takes no --users"),
         (("plan", "--teachers", 3, "--k", 2), "belong to plan --pate"),
         ((*ASKED[:-2],), "delta"),
-        ((*ASKED, "--agreement", 1.5), "agreement=1.5"),
-        ((*ASKED, "--votes-per-item", 9), "votes_per_item=9"),
+        ((*ASKED, "--agreement", 1.5), "--agreement=1.5"),
+        ((*ASKED, "--votes-per-item", 9), "--votes-per-item=9"),
     ],
 )
 def test_what_is_missing_or_foreign_is_named(run: Run, arguments: tuple[object, ...], words: str) -> None:
