@@ -48,7 +48,7 @@ WHOLE_COUNTS = (
 ASSUMED = Crowd(5000.0, (4.0, 7.0, 14.0, 35.0, 70.0))
 """Users where nothing is declared or learnt: medians of the logs in docs/choosing.md."""
 
-ASSUMED_IN_A_GROUP = Crowd(1000.0, (1.0, 1.0, 2.0, 4.0, 8.0))
+ASSUMED_IN_A_GROUP = Crowd(2000.0, (1.0, 1.0, 1.0, 2.0, 4.0))
 """The same within one group."""
 
 _CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)  # l2 norms; their squares for l1

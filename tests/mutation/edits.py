@@ -518,7 +518,7 @@ EDITS = [
     ),
     Edit(
         "dpselect/session.py",
-        "given is None or ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)",
+        "given is not None and ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)",
         "True",
         "tests/dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one",
     ),

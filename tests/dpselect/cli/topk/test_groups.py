@@ -128,7 +128,17 @@ def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> No
 
 def test_the_text_names_groups_and_bounds(per_town: Any, towns: Path) -> None:
     """Towns beside their items, once each; what is bounded and by which salt; nothing of the town that was not listed."""
-    result = per_town(*CERTAIN, "--groups", towns.parent / "towns.csv", "--max-items-per-user", 3, "--salt", "pepper")
+    result = per_town(
+        *CERTAIN,
+        "--groups",
+        towns.parent / "towns.csv",
+        "--max-items-per-user",
+        3,
+        "--mechanism",
+        "limited_domain",
+        "--salt",
+        "pepper",
+    )
     assert result.exit_code == 0, result.stderr
     text = " ".join(result.stdout.split())
     assert "Private top 2 of shop in each town, by distinct person" in text
