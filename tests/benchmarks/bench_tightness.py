@@ -116,6 +116,7 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
     renyi_table = acc.RenyiTable(orders=orders.tolist(), values=gauss.rdp(orders).tolist())
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
     best = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.5), distribution=TEN)
+    chosen = acc.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(gauss, acc.PureDP(epsilon=0.5)))
     # fmt: off
     return [
         ("PureDP 1", pure, lambda: _inverse(pure)),
@@ -132,6 +133,7 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
         ("SparseVectorDP 0.5 + 0.5", acc.SparseVectorDP(epsilon1=0.5, epsilon2=0.5), lambda: _pinned(0.5, 0.5)),
         ("SampledGaussianDP 1, rate 0.01", sampled, lambda: _training_step(1.0, 0.01)),
         ("RepeatAndSelectDP of PureDP 0.5, 10 runs", best, lambda: _best_of(0.5, TEN)),
+        ("ChosenAfter PureDP 0.1: Gaussian 0.3 or PureDP 0.5", chosen, lambda: max(_after(0.1, each) for each in chosen.options)),
         ("Composed of 10 Gaussian 0.1", 10 * acc.GaussianDP(mu=0.1), lambda: _inverse(acc.GaussianDP(mu=math.sqrt(0.1)))),
     ]
     # fmt: on
@@ -140,6 +142,16 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
 def _inverse(curve: acc.Curve, failing: float = 0.0) -> float:
     """The epsilon of the pair that `curve` is the profile of, mixed with one that shows everything."""
     return invert_profile(lambda epsilon: failing + (1 - failing) * (curve.profile(epsilon) or 0.0), DELTA)
+
+
+def _after(epsilon: float, then: acc.Curve) -> float:
+    """The epsilon of an answer of randomised response, then the pair that `then` is the profile of."""
+    told = 1 / (1 + math.exp(-epsilon))
+
+    def profile(at: float) -> float:
+        return told * (then.profile(at - epsilon) or 0.0) + (1 - told) * (then.profile(at + epsilon) or 0.0)
+
+    return invert_profile(profile, DELTA)
 
 
 def _hull(*members: acc.Curve) -> float:
