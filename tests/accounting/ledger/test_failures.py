@@ -219,7 +219,7 @@ def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
 
 def test_the_roles_of_the_guide_do_what_it_says(postgres_url: str) -> None:
     """With its grants one role charges and changes nothing else; the other verifies, and is told why it may do no more."""
-    guide = Path(__file__).parents[3] / "docs" / "ledger.md"
+    guide = Path(__file__).parents[3] / "docs" / "ledger-operating.md"
     (grants,) = re.findall(r"```sql\n(.*?)```", guide.read_text(), re.DOTALL)
     with Ledger.open(postgres_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
