@@ -20,7 +20,7 @@ BUDGETS = [
     acc.Budget(epsilon=1.0),
     acc.Budget(rho=0.1, delta=1e-6),
 ]
-NUMBERS = (*range(1, 11), 12, 30, 49, 77, 99, 100)
+NUMBERS = (1, 2, 3, 7, 10, 49, 77, 100)
 
 
 def part(budget: acc.Budget, n: int) -> acc.Budget:
@@ -32,11 +32,12 @@ def part(budget: acc.Budget, n: int) -> acc.Budget:
 
 
 def requests(share: Share | None, *, public: bool) -> list[TopKRequest]:
+    """The smallest menu first; the one with counts takes four fifths of the time."""
     candidates: Any = 200 if public else None
+    few = TopKRequest(k=5, candidates=candidates, share=share, sensitivity=dps.Sensitivity.of_counts(items_per_user=3))
     plain = TopKRequest(k=5, candidates=candidates, share=share)
     counted = TopKRequest(k=5, candidates=candidates, share=share, counts=0.2)
-    few = TopKRequest(k=5, candidates=candidates, share=share, sensitivity=dps.Sensitivity.of_counts(items_per_user=3))
-    return [plain, counted, few]
+    return [few, plain, counted]
 
 
 CASES = [(budget, n) for budget in BUDGETS for n in NUMBERS]
@@ -49,18 +50,18 @@ def test_n_releases_of_an_nth_fit_n_times(budget: acc.Budget, n: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("budget", "n"), [(budget, n) for budget in BUDGETS for n in range(1, 101)], ids=str)
-def test_so_do_all_numbers_to_a_hundred(budget: acc.Budget, n: int) -> None:
-    """The same for every n."""
-    _holds(budget, n)
+@pytest.mark.parametrize("n", range(1, 101))
+def test_so_do_all_numbers_to_a_hundred(n: int) -> None:
+    """The same for every n, whose n-th part floats round up or down: the mechanisms for bounded users."""
+    _holds(BUDGETS[0], n, menus=1)
 
 
-def _holds(budget: acc.Budget, n: int) -> None:
+def _holds(budget: acc.Budget, n: int, menus: int = 3) -> None:
     stated, seen = part(budget, n), 0
     share = Share.of(stated, 1, budget)
     assert (share is None) == (n == 1)
     for public in (True, False) if budget.delta else (True,):
-        for request in requests(share, public=public):
+        for request in requests(share, public=public)[:menus]:
             limit = 3 if request.sensitivity.l0 else None
             for choice in Menu.of(stated, request, limit=limit).choices:
                 curve, seen = choice.mechanism.curve, seen + 1

@@ -29,7 +29,7 @@ FAST = _representative()
 # Of these a quarter of the draws in the fast run; every case draws all in the slow one.
 DRAWN = [
     *(pytest.param(case, case.rounds // 4, 500, id=f"{case}") for case in CASES if case in FAST),
-    *(pytest.param(case, case.rounds, 2000, marks=pytest.mark.slow, id=f"{case}-all draws") for case in CASES),
+    *(pytest.param(case, case.rounds, 500, marks=pytest.mark.slow, id=f"{case}-all draws") for case in CASES),
 ]
 
 
