@@ -55,9 +55,9 @@ def edited(edit: Edit, copy: Path) -> Iterator[Path]:
 _WARM = """
 import importlib, os, sys
 import pytest
-for name in ("scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.signal", "scipy.interpolate", "mpmath", "flint", "pydantic",
-             "hypothesis.stateful", "sqlalchemy.dialects.sqlite", "typer", "rich", "dp_accounting", "duckdb", "filelock",
-             "cryptography.hazmat.primitives.ciphers"):
+for name in ("scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.signal", "scipy.interpolate", "mpmath", "flint",
+             "pydantic", "hypothesis.stateful", "sqlalchemy.dialects.sqlite", "typer", "rich", "dp_accounting", "duckdb",
+             "filelock", "cryptography.hazmat.primitives.ciphers"):
     importlib.import_module(name)
 for line in sys.stdin:
     tests, said = line.rstrip("\\n").split("\\t")
