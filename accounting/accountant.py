@@ -121,7 +121,7 @@ class Accountant:
 
     @property
     def _priced(self) -> Bounded:
-        """The plan as what converts it best: one curve, unless it has so many parts that building one would dominate."""
+        """The plan as what converts it best: one curve, unless it has too many parts for building one to pay."""
         pool = self._pool
         return pool.curve() if pool.is_small else pool
 

@@ -19,7 +19,7 @@ _PROBES, _DECADES = 5, 15  # that begin a search: of a given bracket; to either 
 _MOST = 1000  # probes: a limit anywhere among the floats is found by some 130
 _RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
 _BEYOND, _FARTHEST = 1.9e-9, 300.0  # logarithms of how far past the result the budget is seen to refuse; of the widest stride
-_SLACK = 1e-6  # relative noise of a cost that is no break of monotony
+_SLACK = 1e-6  # relative noise of a cost that does not break monotony
 _SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised cost may waver
 _NUDGE = 1.001  # two probes this far apart show the direction of the cost
 _NEAREST, _WIDE = 4, 0.3  # costs that a guess goes by; the most, in logarithms, that its two ends lie to either side of it
@@ -53,7 +53,7 @@ def calibrate(
 
     Raises:
         InvalidArgument: the bracket is not two positive numbers in order, budget is no Budget, charges no whole number >= 1, or
-            family is no function that returns a Curve.
+            family is not a function that returns a Curve.
         CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the parameter.
 
     Example:
@@ -133,7 +133,7 @@ def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
 
 
 def _checked_curve(found: object) -> Curve:
-    """What a family returned, or its curve; InvalidArgument if it is no such thing."""
+    """What a family returned, or its curve; InvalidArgument if it is neither."""
     curve = getattr(found, "curve", found) if not isinstance(found, Curve) else found
     if not isinstance(curve, Curve):
         raise InvalidArgument(f"the family returned a {type(found).__name__}: return a Curve, a mechanism or n * mechanism")
@@ -314,7 +314,7 @@ def _apart(one: float, other: float) -> float:
 
 
 def _guesses(probes: _Probes, bracket: Bracket) -> list[float]:
-    """Short of and past where the costs nearest to the limit, as a smooth curve, reach it; the middle if they are no such."""
+    """Short of and past where the costs nearest to the limit, as a smooth curve, reach it; the middle if they do not form one."""
     limit = math.log(probes.budget.limit)
     over = [(math.log(cost) - limit, math.log(parameter)) for parameter, cost in probes.costs.items() if 0 < cost < math.inf]
     near = sorted(over, key=lambda point: (abs(point[0]), point))[:_NEAREST]
@@ -371,7 +371,7 @@ _NOT_MONOTONE = (
 )
 _ENDLESS = "no end after {tried} parameters from {least:g} to {most:g}: the cost goes up and down; narrow the bracket"
 _NO_COSTLIEST = (
-    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried: there is no costliest one. "
+    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried: none is the costliest. "
     "Give a bracket, or a smaller budget"
 )
 _NO_COST = "every parameter tried from {least:g} to {most:g} has no finite cost. {remedy}"

@@ -14,7 +14,7 @@ class InvalidArgument(AccountingError):
 
 
 class InvalidCurve(AccountingError):
-    """A privacy curve was built from values that are no privacy guarantee."""
+    """A privacy curve was built from values that do not state a privacy guarantee."""
 
 
 class NoEquivalent(InvalidCurve):

@@ -22,7 +22,7 @@ def read_bytes(path: Path, error: type[AccountingError], what: str = "the file",
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise error(f"{what} {_shown(path)} cannot be read: it is no regular file; name one")
+                raise error(f"{what} {_shown(path)} cannot be read: it is not a regular file; name one")
             content = stream.read(most + 1)
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
@@ -44,7 +44,7 @@ def require_new(path: Path, what: str = "the file") -> None:
     """Check, before any work, that a new file can be made at `path`; `what` is how messages call it."""
     shown = f"{what} {_shown(path)}"
     if "\0" in str(path) or not path.name:
-        raise OutputRefused(f"{shown} is no name of a file: name one")
+        raise OutputRefused(f"{shown} is not the name of a file: name one")
     if os.path.lexists(path):
         raise OutputRefused(f"{shown} exists and is not written over: name another file, or move that one away first")
     if not os.access(path.parent / ".", os.F_OK):
@@ -57,7 +57,7 @@ def require_new(path: Path, what: str = "the file") -> None:
 def new_file(
     path: Path, what: str = "the file", *, mode: int = PUBLIC, encoding: str | None = None, replace: bool = False
 ) -> Iterator[IO[Any]]:
-    """A stream whose content becomes the file at `path` when the block ends, durably; if it fails, there is no file.
+    """A stream whose content becomes the file at `path` when the block ends, durably; if it fails, no file appears.
 
     Args:
         path: where. The content is written beside it first, under another name.

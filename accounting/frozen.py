@@ -49,14 +49,14 @@ class Frozen(BaseModel):
 
     @classmethod
     def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
-        """The validated model: a guarantee that skipped validation is none, so there is no way around it."""
+        """The validated model: a guarantee that skipped validation is none, so nothing skips it."""
         return cls.model_validate(values)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields replaced, by name or alias, and all of them validated again; nothing cached comes along.
 
         Raises:
-            The family's own error class: a value is refused, or there is no such field.
+            The family's own error class: a value is refused, or a field is unknown.
         """
         return self._rebuilt(update or {})
 
@@ -71,7 +71,7 @@ class Frozen(BaseModel):
         given = {alias: getattr(self, name) for alias, name in names.items()}
         return type(self).model_validate({**given, **{_alias(names, name): value for name, value in update.items()}})
 
-    # What is computed from the fields and kept beside them, by cached_property, is no part of the value.
+    # What is computed from the fields and kept beside them, by cached_property, is not part of the value.
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

@@ -81,7 +81,7 @@ def _chain(curve: Curve, size: int) -> curves.RenyiTable | None:
     orders = np.unique(np.append(_ORDERS, [a for a in curve.table_orders if a > 1.01]))
     step = _step(curve, orders)
     total = curve.rdp(orders)
-    for _ in range(min(size - 1, len(orders))):  # each takes a larger order: beyond so many, none is left
+    for _ in range(min(size - 1, len(orders))):  # each takes a larger order: beyond this many, none is left
         total = np.min(step + total[None, :], axis=1)
     finite = np.isfinite(total)
     # Renyi divergence does not decrease with the order: a smaller bound at a larger order holds at the smaller one too.

@@ -55,7 +55,7 @@ class Guarantee(Summable):
         relation: the neighbouring relation that every part is proved for.
 
     Raises:
-        InvalidArgument: curve is no Curve, or relation is no relation.
+        InvalidArgument: curve is not a Curve, or relation is not a relation.
 
     Example:
         >>> import accounting as acc
@@ -88,7 +88,7 @@ class Guarantee(Summable):
 
         Raises:
             RelationMismatch: their relations differ.
-            InvalidArgument: no pair, a count that is no integer >= 1, or something without curve and relation.
+            InvalidArgument: not a pair, a count that is not an integer >= 1, or something without curve and relation.
         """
         counted = [(checked_integer("count", count, "how many times a mechanism runs"), item) for count, item in items]
         read = [(count, *read_item(item, None), item) for count, item in counted]

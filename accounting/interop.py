@@ -52,7 +52,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
     Raises:
         InvalidArgument: no relation is stated.
         NoEquivalent: the event, or a part of it, has no curve; the message names its class and what to do instead.
-        InvalidCurve: a parameter is no guarantee (NaN, negative, no noise) or a count is no integer >= 0.
+        InvalidCurve: a parameter gives no guarantee (NaN, negative, no noise) or a count is not an integer >= 0.
     """
     if relation is None:
         raise InvalidArgument(
@@ -62,7 +62,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
     read = _READERS.get(type(event)) or _later_reader(event)
     if read is None:
         name = type(event).__name__
-        raise NoEquivalent(f"{name} has no curve: {_REFUSED.get(name, 'it is no event of dp-accounting that is known here')}")
+        raise NoEquivalent(f"{name} has no curve: {_REFUSED.get(name, 'it is not a known event of dp-accounting')}")
     return read(event, same_relation(None, relation) or _RELATION)
 
 
@@ -139,7 +139,7 @@ def _repeat_and_select(event: dp_event.RepeatAndSelectDpEvent, relation: Relatio
 def _shift(noise_multiplier: float, relation: Relation) -> float:
     """Shift of the answer over the scale of its noise, rounded up."""
     if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
-        raise InvalidCurve(f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise there is no guarantee")
+        raise InvalidCurve(f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise nothing is guaranteed")
     return 0.0 if math.isinf(noise_multiplier) else up(_moves(relation) / noise_multiplier)
 
 
@@ -276,7 +276,7 @@ def randomised_response(noise: float, buckets: int) -> Curve:
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise InvalidCurve(f"num_buckets={buckets!r} must be an integer >= 1")
     if not 0 <= noise <= 1 or (noise == 0 and buckets > 1):
-        raise InvalidCurve(f"noise_parameter={noise!r} must lie in (0, 1]: without noise there is no guarantee")
+        raise InvalidCurve(f"noise_parameter={noise!r} must lie in (0, 1]: without noise nothing is guaranteed")
     if buckets == 1 or noise == 1:
         return zero()
     epsilon = math.log1p(buckets * (1 - noise) / noise) * _OUTWARD

@@ -44,7 +44,7 @@ def plot_rdp(curves: Curves, *, orders: ArrayLike | None = None, ax: Axes | None
 
     Raises:
         MissingExtra: matplotlib is not installed.
-        InvalidArgument: there is no curve, or an order is not above 1.
+        InvalidArgument: no curve is given, or an order is not above 1.
     """
     grid = _order_grid(curves) if orders is None else np.asarray(orders, dtype=np.float64)
     axes = _drawn(curves, ax, grid, lambda curve: curve.rdp(grid))
@@ -62,7 +62,7 @@ def plot_profile(curves: Curves, *, epsilons: ArrayLike | None = None, ax: Axes 
 
     Raises:
         MissingExtra: matplotlib is not installed.
-        InvalidArgument: there is no curve, or an epsilon is negative.
+        InvalidArgument: no curve is given, or an epsilon is negative.
     """
     grid = _epsilon_grid(curves) if epsilons is None else np.asarray(epsilons, dtype=np.float64)
     axes = _drawn(curves, ax, grid, lambda curve: _each(lambda e: best_delta(curve, e).value, grid))
@@ -82,7 +82,7 @@ def plot_rounds(curves: Curves, delta: float, *, rounds: Sequence[int] | None = 
 
     Raises:
         MissingExtra: matplotlib is not installed.
-        InvalidArgument: there is no curve, or a count or delta is outside its domain.
+        InvalidArgument: no curve is given, or a count or delta is outside its domain.
     """
     counts = np.unique(np.geomspace(1, 1000, 25).round().astype(int)) if rounds is None else np.asarray(rounds)
     axes = _drawn(

@@ -70,7 +70,7 @@ class Registry(Generic[M]):
                 self._load(point)
         if not isinstance(kind, str) or kind not in self._known:
             shown = repr(kind[:_SHOWN]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
-            raise self._error(f"kind={shown} is no {self._what}: it must be one of {', '.join(sorted(self._known))}")
+            raise self._error(f"kind={shown} is not a {self._what}: it must be one of {', '.join(sorted(self._known))}")
         return self._known[kind]
 
     def read(self, text: str | bytes, *, writer: str, too_deep: str) -> M:
@@ -87,7 +87,7 @@ class Registry(Generic[M]):
     def build(self, data: object) -> M:
         """The member that decoded JSON describes."""
         if not isinstance(data, Mapping):
-            raise self._error(f"<{type(data).__name__}> is no {self._what}: give one, or an object with its kind")
+            raise self._error(f"<{type(data).__name__}> is not a {self._what}: give one, or an object with its kind")
         return self.member(data.get("kind")).model_validate(data)
 
     def _load(self, point: EntryPoint) -> None:

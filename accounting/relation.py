@@ -19,7 +19,7 @@ def same_relation(first: Relation | None, second: Relation | None) -> Relation |
     """The common relation of two statements, where None means "not stated"."""
     for stated in (first, second):
         if stated is not None and stated not in tuple(WORDS):
-            raise InvalidArgument(f"relation={stated!r} is no neighbouring relation: it must be one of {', '.join(WORDS)}")
+            raise InvalidArgument(f"relation={stated!r} is not a neighbouring relation: it must be one of {', '.join(WORDS)}")
     if first is not None and second is not None and first != second:
         raise RelationMismatch(
             f"relation={second!r} cannot be combined with relation={first!r}: a guarantee holds for one neighbouring "

@@ -116,7 +116,7 @@ class Selection(Frozen):
         """The selection whose `to_json` is `text`.
 
         Raises:
-            DpSelectError: it is no selection's JSON.
+            DpSelectError: it is not the JSON of a selection.
         """
         return cls.model_validate_json(text)
 
@@ -130,7 +130,7 @@ class Selection(Frozen):
             margin: half the width of an interval around each value, score units: `WithValues.margin(confidence)`.
 
         Raises:
-            InvalidRequest: the margin is not a finite number > 0, or there are no values for it.
+            InvalidRequest: the margin is not a finite number > 0, or the selection has no values.
             DomainMismatch: the items have neither labels nor public positions.
         """
         return self.outcome.columns(margin)

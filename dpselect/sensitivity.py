@@ -62,7 +62,7 @@ class Sensitivity(Frozen):
         """That of distinct-user counts where a user has at most `items_per_user` items; None if any number.
 
         Raises:
-            InvalidMechanism: `items_per_user` is not an integer >= 1, or there is no such relation.
+            InvalidMechanism: `items_per_user` is not an integer >= 1, or the relation is unknown.
         """
         if relation != "replace_one":
             return cls(l0=items_per_user, relation=relation)

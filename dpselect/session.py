@@ -251,7 +251,7 @@ class Session:
     def publish(
         self, item: Chargeable, draw: Callable[[], T], *, keep: Callable[[T], str | None] | None = None, **notes: Unpack[Notes]
     ) -> T:
-        """Charge a release that is no selection, `pate.SmoothRelease` for example, then draw it and record it.
+        """Charge a release that is not a selection, `pate.SmoothRelease` for example, then draw it and record it.
 
         Args:
             item: has a curve, a relation and JSON: all that `draw` gives away is paid for by its curve.

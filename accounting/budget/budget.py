@@ -265,7 +265,7 @@ class Budget(Frozen):
         return min(share, self.limit) if self.fits(NOTHING, total) else max(share, math.nextafter(self.limit, math.inf))
 
     def failure_of_each(self, charges: int | Fraction) -> float:
-        """The chance of failure (`Curve.delta0`) that each of so many charges may have; six digits, rounded down; 0 if none."""
+        """The chance of failure (`Curve.delta0`) that each of `charges` charges may have; six digits, rounded down; 0 if none."""
         return float(_SHORT.multiply(Decimal(self.capacity.failure // charges), FAILURE_UNIT))
 
     def fits(self, spent: Price, price: Price) -> bool:

@@ -149,7 +149,7 @@ class PrivacyFilter:
     def epsilon(self, delta: float) -> float:
         """The epsilon (nats) at `delta` of what was charged, read as a plan that had been fixed in advance.
 
-        If the charges were chosen after seeing answers, this number is no guarantee: the budget is, and a `PrivacyOdometer`
+        If the charges were chosen after seeing answers, this number is not a guarantee: the budget is, and a `PrivacyOdometer`
         gives a running total that is.
         """
         return Composed.of([(charge.count, charge.curve) for charge in self.charges]).epsilon(delta)

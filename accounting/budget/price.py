@@ -104,11 +104,13 @@ def itemised(curve: Curve, measure: Measure) -> Price | None:
     """The price of `curve`, rounded up; None if it is infinite or beyond what a price can count."""
     main = main_cost(curve, measure)
     if not (main >= 0 and 0 <= curve.delta0 <= 1):
-        raise InvalidCurve(f"{type(curve).__name__} has a NaN or negative cost, or no probability as delta0: it is no guarantee")
+        raise InvalidCurve(
+            f"{type(curve).__name__} guarantees nothing: a cost is NaN or negative, or delta0 is not a probability"
+        )
     if not math.isfinite(main):
         return None
     units = units_up(exact(main) if isinstance(measure, str) else times_up(exact(main), _OUTWARD), MAIN_UNIT)
-    # A cost that underflows to 0 is no gift: only a curve that reveals nothing is free.
+    # A cost that underflows to 0 is not free: only a curve that reveals nothing is free.
     units = max(units, 1) if curve.core_epsilon > 0 else units
     return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None
 

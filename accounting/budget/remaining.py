@@ -82,7 +82,7 @@ def _odometer(delta: float, rho: float, rho_of_unit: Decimal, spent: Price, left
 
 
 def _mu(left: int, mu_squared: float) -> float:
-    """The mu of a Gaussian release that costs what is left, of which each nat is so much mu^2."""
+    """The mu of a Gaussian release that costs what is left, of which each nat costs a fixed multiple of mu^2."""
     return math.sqrt(mu_squared * float_down(of_unit(max(0, left - 1), MAIN_UNIT))) * _INWARD
 
 
@@ -126,7 +126,7 @@ def _short(budget: Budget, left: Price, price: Price) -> Iterator[str]:
         most = _rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         change = f"lower the mechanism's delta to at most {most}" if left.failure else "choose a mechanism that never fails"
         lacking = _lacking(price.failure, left.failure, FAILURE_UNIT, FAILURE)
-        yield f"{lacking}: {change} (more noise is no help; releases= or --releases gives each of so many an equal part)"
+        yield f"{lacking}: {change} (more noise does not help; releases=N or --releases=N gives each of N releases an equal part)"
 
 
 def _lacking(asked: int, left: int, unit: Decimal, of: str) -> str:
@@ -198,7 +198,7 @@ def _remedy(left: Price, price: Price, budget: Budget, goal: int) -> str:
     short = [(have // goal, unit, of) for have, need, unit, of in _parts(left, price, budget) if have // need < goal]
     if any(each == 0 for each, _, _ in short):
         return _SPENT
-    words = {MAIN_UNIT: "add noise", FAILURE_UNIT: "lower its delta (noise is no help), as releases= does"}
+    words = {MAIN_UNIT: "add noise", FAILURE_UNIT: "lower its delta (noise does not help), as releases= does"}
     changes = [f"{words[unit]}: at most {_four(of_unit(each, unit), ROUND_FLOOR)} of {of} each" for each, unit, of in short]
     return f"{'; and '.join(changes)}; then {goal:,} fit"
 

@@ -26,13 +26,13 @@ from accounting.curves import Approximate, BoundedRange, Composed, Curve, Tighte
 from accounting.decimal_sum import decimal_sum, exact
 from accounting.errors import AccountingError, InvalidArgument
 
-# Below, the far tails of a Gaussian step (6e-300) are no longer negligible.
+# Below, the far tails of a Gaussian step (6e-300) are not negligible.
 _LEAST_DELTA = 1e-280
 _START = 16  # cells in the widest step of the first grid
 _WORK = 1.5e11  # multiplications: one or two minutes of one core
 _TAIL = 1e-9  # share of delta that cut-off tails may add in all
 _BEYOND = 1e-4  # share of delta that is left beyond the grid
-# A curve that composes different parts does not say in which order they ran: so many orders are all tried.
+# A curve that composes different parts does not say in which order they ran: up to this many orders, all are tried.
 _MOST_ORDERS = 6
 
 
@@ -78,7 +78,7 @@ def adaptive_composition(
 
     Theorem D1. Bounded-range steps are treated as exactly that; any other step enters through its dominating pair, in its own
     place, as the order matters. Of a step that is itself a composition in an unknown order, the worst order counts.
-    The plan (which curves, how many, in which order) is fixed in advance: this is no rule for stopping early.
+    The plan (which curves, how many, in which order) is fixed in advance: this is not a rule for stopping early.
 
     Args:
         steps: curves or (curve, count) pairs, the first one first.

@@ -230,7 +230,7 @@ def _edges(place: Floats, drift: Floats, interval: float) -> Floats:
 
 
 def _losses(law: Law, edges: Floats) -> tuple[Floats, Floats]:
-    """Mass of every cell, and ln P/Q of it; nan where there is no mass to speak of."""
+    """Mass of every cell, and ln P/Q of it; nan where the mass is negligible."""
     mass, other = law.cell(edges[:-1], edges[1:]), law.cell(-edges[1:], -edges[:-1])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(mass) - np.log(other)

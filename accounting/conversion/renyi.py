@@ -165,7 +165,7 @@ def _convert(rdp: Callable[[Floats], Floats], orders: Floats, convert: Callable[
 
 def _checked(bound: Floats) -> Floats:
     if np.any(np.isnan(bound)) or np.any(bound < 0):
-        raise InvalidCurve("a Renyi bound is NaN or negative: this is no guarantee; report the curve that produced it")
+        raise InvalidCurve("a Renyi bound is NaN or negative: this is not a guarantee; report the curve that produced it")
     return bound
 
 

@@ -98,7 +98,7 @@ class Curve(Frozen, ABC):
         """Upper bound on the Renyi divergence at each order, in nats, in the shape of `orders`.
 
         Raises:
-            InvalidArgument: an order is no number, NaN, infinite, or not above 1.
+            InvalidArgument: an order is not a number, NaN, infinite, or not above 1.
         """
         try:
             array = np.asarray(orders, dtype=np.float64)
@@ -151,7 +151,7 @@ class Curve(Frozen, ABC):
         packages declare as entry points "accounting.curves".
 
         Raises:
-            InvalidCurve: not JSON, an unknown kind, values that are no guarantee, or curves nested too deeply to be read.
+            InvalidCurve: not JSON, an unknown kind, values that do not state a guarantee, or curves nested too deeply to be read.
         """
         too_deep = "the curves are nested too deeply: write the composition of their parts instead"
         return CURVES.read(text, writer="Curve.to_json", too_deep=too_deep)

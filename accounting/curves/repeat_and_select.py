@@ -57,7 +57,7 @@ class TruncatedNegativeBinomial(Frozen):
 
     @classmethod
     def of_mean(cls, mean: float, *, eta: float = 0.0) -> Self:
-        """The law of that shape with so many runs expected, at most 10^6.
+        """The law of that shape with `mean` runs expected, at most 10^6.
 
         Raises:
             InvalidCurve: the mean is not a number above 1 and up to 10^6, or eta is outside its domain.

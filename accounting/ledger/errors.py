@@ -12,7 +12,7 @@ class LedgerUnavailable(LedgerError):
 
 
 class LedgerCorrupt(LedgerError):
-    """The store is no database, or its pages are damaged."""
+    """The store is not a database, or its pages are damaged."""
 
 
 class SchemaMismatch(LedgerError):

@@ -71,7 +71,7 @@ def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
         yield source
         return
     if Path(source).exists() and not Path(source).is_file():
-        raise ImportRefused(f"the export {str(source)[:200]!r} is no regular file; nothing was imported")
+        raise ImportRefused(f"the export {str(source)[:200]!r} is not a regular file; nothing was imported")
     with Path(source).open(encoding="utf-8-sig", newline="\n") as file:
         yield file
 

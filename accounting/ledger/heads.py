@@ -133,7 +133,7 @@ class SigningKey:
         """What `to_pem`, or `openssl genpkey -algorithm ed25519`, wrote.
 
         Raises:
-            InvalidEntry: it is no unencrypted Ed25519 private key.
+            InvalidEntry: it is not an unencrypted Ed25519 private key.
         """
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -145,7 +145,7 @@ class SigningKey:
             found = None
         if not isinstance(found, Ed25519PrivateKey):
             raise InvalidEntry(
-                "this is no unencrypted Ed25519 private key in PEM: make one with `dpselect ledger keygen`"
+                "this is not an unencrypted Ed25519 private key in PEM: make one with `dpselect ledger keygen`"
             ) from None
         return cls(found)
 
@@ -208,7 +208,7 @@ class Rotation:
         data = read_json(text)
         if data.pop("format", None) != ROTATION or set(data) != {"old", "new", "at", "signature"}:
             raise InvalidEntry(
-                f"this is no key rotation: pass the file that `dpselect ledger keygen --rotation` wrote ({ROTATION})"
+                f"this is not a key rotation: pass the file that `dpselect ledger keygen --rotation` wrote ({ROTATION})"
             )
         return cls(_public(data["old"]), _public(data["new"]), _moment(data["at"]), _text(data["signature"]))
 
@@ -283,7 +283,7 @@ def _valid(public: str, signature: str, statement: str) -> bool:
 def _public(value: Any) -> str:
     if not isinstance(value, str) or not _PUBLIC.fullmatch(value):
         raise InvalidEntry(
-            f"{str(value)[:20]!r} is no public key: it has 64 hexadecimal digits, as `dpselect ledger keygen` prints"
+            f"{str(value)[:20]!r} is not a public key: it has 64 hexadecimal digits, as `dpselect ledger keygen` prints"
         )
     return value
 

@@ -138,7 +138,7 @@ class Ledger:
     # -- spending -----------------------------------------------------------------------------------------------------
 
     def charge(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
-        """Charge for a curve or mechanism before it runs. There is no way back. Keywords: see `Terms`.
+        """Charge for a curve or mechanism before it runs. A charge is final. Keywords: see `Terms`.
 
         All runs together are one item at their composed curve. A bare curve comes with `relation=`, the one that it was proved
         for, checked against the dataset's; mechanisms and `n * mechanism` bring theirs.
@@ -214,7 +214,7 @@ class Ledger:
                 the rest is given back (Theorem F8), unless several periods were charged as two changes (`Terms.across`).
 
         Raises:
-            InvalidTransition: it is not committed; or there is a `spent` and was no reservation.
+            InvalidTransition: it is not committed; or `spent` is given without a reservation.
             ClaimConflict: it was released before, with another claim or `spent`, or with none.
             InvalidEntry: `spent` is not made of rounds of what was reserved.
         """
@@ -531,7 +531,7 @@ def _follow(
     Raises:
         InvalidTransition: nothing was charged under the key, or the step may not follow its state.
         ClaimConflict: another result was released, by its label or by what it used.
-        InvalidEntry: what ran is no part of what was reserved.
+        InvalidEntry: what ran is not part of what was reserved.
     """
     earlier = entries_of_keys(connection, declared, [key])[key]
     if not earlier:
@@ -539,7 +539,7 @@ def _follow(
     if action == "commit" and any(entry.action == "release" and entry.curve is not None for entry in earlier):
         raise InvalidTransition(f"key={key!r} was settled, and what it did not use given back: nothing more is drawn under it")
     if earlier[0].across == TWICE:
-        ran = None  # what two changes cost together is no sum over rounds, so nothing is given back
+        ran = None  # what two changes cost together is not a sum over rounds, so nothing is given back
     if done := tuple(entry for entry in earlier if entry.action == action):
         if action == "release" and not _is_same(done[0], label, ran):
             raise ClaimConflict(

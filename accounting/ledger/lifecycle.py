@@ -1,6 +1,6 @@
 """The life of a charge: reserve -> commit -> release, what may follow what, and what is given back.
 
-A reservation may be voided until data are read; from the commit on there is no way back, whatever became of the draw. A `charge`
+A reservation may be voided until data are read; from the commit on it is final, whatever became of the draw. A `charge`
 is a reservation and its commit in one entry. A reservation gives back all of itself where no data were read, or what did not run
 of a plan whose outcome says what ran.
 """
@@ -81,7 +81,7 @@ def price_in(limit: Budget, curve: str, count: int) -> Price:
 
 @lru_cache(maxsize=1024)
 def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
-    """What a limit has added up for rounds that did not run (Theorem F8); InvalidEntry if what ran is no part of the whole."""
+    """What a limit has added up for rounds that did not run (Theorem F8); InvalidEntry if what ran is not part of the whole."""
     whole, part = count * Curve.from_json(curve), Curve.from_json(ran)
     if _rounds(part) - _rounds(whole) or part.delta0 != whole.delta0:
         raise InvalidEntry(

@@ -60,7 +60,7 @@ class Mirror:
         """All that it was shown, in order.
 
         Raises:
-            InvalidEntry: there is no mirror, or it holds something else.
+            InvalidEntry: the mirror is missing, or it holds something else.
         """
         found = _read(self._place.lines())
         if not found:
@@ -159,7 +159,7 @@ class _Database:
     def lines(self) -> list[str]:
         with translated(), _closing(self._engine), self._engine.begin() as connection:
             if not inspect(connection).has_table(_kept.name):
-                raise InvalidEntry("there is no mirror here: check its name, or keep heads in it first")
+                raise InvalidEntry("no mirror exists here: check its name, or keep heads in it first")
             return _lines(connection)
 
     @contextmanager

@@ -1,6 +1,6 @@
 """Data periods: which rows a charge reads, never when it is made.
 
-A budget per period is no refresh: January's rows stay spent in February. A query over several periods is charged to each.
+A budget per period does not refresh: January's rows stay spent in February. A query over several periods is charged to each.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def checked_window(value: object) -> Window:
 
 
 def checked_zone(value: object) -> str:
-    """The name of a time zone, "UTC" if none is stated; InvalidEntry if there is no such zone."""
+    """The name of a time zone, "UTC" if none is stated; InvalidEntry if the zone is unknown."""
     try:
         return ZoneInfo("UTC" if value is None else str(value)).key
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -62,13 +62,13 @@ def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple
 def _checked(window: Window, period: object) -> str:
     pattern, example = _SHAPES[window]
     if not isinstance(period, str) or not re.fullmatch(pattern, period, re.ASCII) or not _exists(window, period):
-        raise InvalidEntry(f"period={_shown(period)} is no {window}: write it as {example}")
+        raise InvalidEntry(f"period={_shown(period)} is not a {window}: write it as {example}")
     return period
 
 
 def _exists(window: Window, period: str) -> bool:
     if int(period[:4]) < 1:
-        return False  # there are no dates, so no quota could count by them
+        return False  # without dates no quota could count by them
     try:
         if window == "day":
             date.fromisoformat(period)

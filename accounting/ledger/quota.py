@@ -111,7 +111,7 @@ class Quota(Frozen):
         if window == "whole" and (self.rolling is not None or self.window != "whole"):
             raise InvalidEntry("charges of this dataset name no periods, so no quota counts by them: declare one with a window")
         if _WIDTHS.index(self.window) < _WIDTHS.index(window):
-            raise InvalidEntry(f"window={self.window!r} is narrower than the dataset's, {window!r}: charges do not say so much")
+            raise InvalidEntry(f"window={self.window!r} is narrower than the dataset's, {window!r}: charges do not say enough")
         if window == "week" and self.window not in ("week", "whole"):
             raise InvalidEntry(
                 f"window={self.window!r} is not made up of weeks: a week at its border lies in two, and a charge that reads it "
@@ -300,7 +300,7 @@ class Standing:
 
     @property
     def limit(self) -> Budget:
-        """What the account may spend; of a quota that is withdrawn there is no standing."""
+        """What the account may spend; a withdrawn quota has no such statement."""
         assert self.quota.limit is not None
         return self.quota.limit
 

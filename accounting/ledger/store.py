@@ -52,7 +52,7 @@ class Store:
             if _has_ledger(connection):
                 return
         if not create:
-            raise SchemaMismatch("there is no ledger here: run `dpselect ledger init`, or open it with create=True")
+            raise SchemaMismatch("no ledger exists here: run `dpselect ledger init`, or open it with create=True")
         with self._transaction() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})

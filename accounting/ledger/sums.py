@@ -113,7 +113,7 @@ def read_sum(row: Row[Any]) -> tuple[Place, Amounts]:
     texts = (row.runs, row.main, row.failure)
     place = Place(row.kind, row.period, row.content)
     if not all(isinstance(text, str) and _AMOUNT.fullmatch(text) for text in texts):
-        raise LedgerCorrupt("a sum of what was charged is no number: it was edited")
+        raise LedgerCorrupt("a sum of what was charged is not a number: it was edited")
     if not isinstance(place.period, str) or not isinstance(place.content, str | None) or _digest(place) != row.digest:
         raise LedgerCorrupt("a sum of what was charged does not say of what: it was edited")
     return place, Amounts(*map(int, texts))

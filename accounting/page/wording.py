@@ -66,12 +66,12 @@ def _composed(parts: object, depth: int) -> str:
 
 
 def rounded_up(value: Decimal | float, digits: int = 4) -> str:
-    """`value` to so many significant digits, never less than it is."""
+    """`value` to `digits` significant digits, never less than it is."""
     return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
 
 
 def rounded_down(value: Decimal | float, digits: int = 4) -> str:
-    """`value` to so many significant digits, never more than it is."""
+    """`value` to `digits` significant digits, never more than it is."""
     return _rounded(value, Context(prec=digits, rounding=ROUND_FLOOR))
 
 

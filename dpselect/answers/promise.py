@@ -53,12 +53,12 @@ def promise(mechanism: Mechanism | LearnThenSelect, budget: Budget) -> Promise:
 
 
 def finite(value: float) -> float | None:
-    """`value`, or None for infinity, which is no guarantee and no JSON."""
+    """`value`, or None for infinity, which is neither a guarantee nor JSON."""
     return value if math.isfinite(value) else None
 
 
 def rounded_up(value: float, digits: int = 6) -> str:
-    """`value` to so many significant digits, never less than it is."""
+    """`value` to `digits` significant digits, never less than it is."""
     shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value))))
     return f"{float(shown):.{digits}g}"
 

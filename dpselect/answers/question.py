@@ -174,7 +174,7 @@ class Question:
 
 
 UNASKED = {"buckets", "memory_limit", "salt"}
-"""Fields of a reading that are no part of what is asked."""
+"""Fields of a reading that are not part of the question."""
 _BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
 _ELSEWHERE = ("domain", "planned", "budget", "pay", "everything")
 _SECRET = re.compile(r"^([a-z0-9+]+://[^/@:]*):[^/@]*@")

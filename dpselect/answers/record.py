@@ -104,7 +104,7 @@ def _text(moment: object) -> str | None:
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
-    """All that was released; a position in the catalogue is no news."""
+    """All that was released; a position in the catalogue says nothing new."""
     released = selection.model_dump(mode="json")
     named = {name: released.get(name) for name in type(selection).model_fields if name not in ("positions", "groups")}
     groups = {} if selection.groups is None else {"groups": list(selection.groups)}
@@ -157,7 +157,7 @@ def recorded(
 ) -> str | None:
     """The answer, as JSON, that `file` holds, if the payment's key has paid for it.
 
-    The release is recorded, after `restore` has had the answer, if an interruption came before that. None if there is no such
+    The release is recorded, after `restore` has had the answer, if an interruption came before that. None without such a
     file, or it holds the answer of another charge: then it is in the way, as any file.
 
     Args:

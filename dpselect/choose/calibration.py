@@ -47,7 +47,7 @@ def calibrated(
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
-        InvalidArgument: family is no function, budget no Budget, or bracket not two positive numbers in order.
+        InvalidArgument: family is not a function, budget not a Budget, or bracket not two positive numbers in order.
         InvalidRequest: family returns no mechanism.
     """
     priced = cast(Callable[[float], Curve], family)
@@ -73,7 +73,7 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
         kind: a mechanism's `kind` or the name of its class.
 
     Raises:
-        InvalidRequest: there is no such mechanism, or it cannot do what is asked.
+        InvalidRequest: the mechanism is unknown, or it cannot do what is asked.
         DomainMismatch: the domain is unknown and the mechanism needs a public one.
         RelationMismatch: the mechanism has no guarantee under the relation asked for.
         CalibrationError: the budget pays for no amount of noise, for example a pure one for a mechanism that can fail.

@@ -113,7 +113,7 @@ class Interval:
     Attributes:
         half_width: score units.
         confidence: with which it holds: for each item by itself, whatever was selected, or for all of them at once.
-        among: None for each by itself; otherwise for all of at most so many items, selected or not.
+        among: None for each by itself; otherwise for all of at most this many items, selected or not.
     """
 
     half_width: float

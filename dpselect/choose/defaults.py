@@ -521,7 +521,7 @@ def default_groups(
 
     Raises:
         InvalidRequest: groups are to be discovered with a budget without delta, the mechanism has no single amount of noise, or
-            `max_groups_per_user` is no integer >= 1.
+            `max_groups_per_user` is not an integer >= 1.
         CalibrationError: no amount of noise fits the budget.
     """
     split = _Split.of(budget, request, max_groups_per_user, discover=discover)
@@ -607,7 +607,7 @@ def _sharing(request: TopKRequest, part: float) -> TopKRequest:
 
 
 def _louder(mechanism: Mechanism, factor: float) -> Mechanism:
-    """With so many times the noise, that of values included."""
+    """With `factor` times the noise, that of values included."""
     settings = settings_of(mechanism)
     if isinstance(mechanism, WithValues):
         return WithValues.model_validate(
@@ -632,7 +632,7 @@ def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:
 
 
 def _part(budget: Budget, share: float, *, chances: float | None = None) -> Budget:
-    """So much of a budget, and a little less: all parts together are no more than the whole in floats either.
+    """This share of a budget, and a little less: all parts together do not exceed the whole in floats either.
 
     `chances`: the share of delta and of the chance of failure, where it is another one.
     """

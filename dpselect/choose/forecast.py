@@ -68,13 +68,13 @@ class Crowd:
 
     @cached_property
     def loads(self) -> tuple[Floats, Floats]:
-        """(bins,) items per user and the share of the users that have about so many."""
+        """(bins,) items per user and the share of the users that have about that many."""
         upper = 0.1 * np.geomspace(1.0, 1e-4, 25)
         edges = np.concatenate([np.linspace(0, 0.9, 37), 1 - upper[1:], [1.0]])
         middle, weight = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
         inside = np.exp(np.interp(middle, SHARES, np.log(self.quantiles)))
         beyond = self.quantiles[-1] * ((1 - SHARES[-1]) / np.maximum(1 - middle, 1e-9)) ** _TAIL
-        uneven = self.quantiles[-1] > 1  # one item for nearly all: there is no tail to go on
+        uneven = self.quantiles[-1] > 1  # one item for nearly all: nothing shows a tail
         return np.where((middle > SHARES[-1]) & uneven, beyond, inside), weight
 
     @property
@@ -111,7 +111,7 @@ class Ranking:
 
     @classmethod
     def of(cls, crowd: Crowd, k: int, items: int | None) -> Self:
-        """For a catalogue of so many items; None for an unknown domain."""
+        """For a catalogue of that many items; None for an unknown domain."""
         pairs = crowd.users * crowd.mean
         size = max(items or math.ceil(pairs / _PAIRS), k + 1)
         edges = [float(rank) for rank in range(min(_SINGLE, size) + 1)]
@@ -140,7 +140,7 @@ class Ranking:
         Args:
             clip, norm: users are scaled to; None counts items in full.
             limit: items of a user that are kept; None for all.
-            among: the best so many items alone count for the clip; None for all.
+            among: how many of the best items count for the clip; None for all.
         """
         sizes, users = self.crowd.loads
         touching = sizes * users / float(sizes @ users)

@@ -23,7 +23,7 @@ LEARN = 0.03
 """The share of epsilon (of rho: its square) that learning takes, where nobody says."""
 
 _OF_COUNT = 0.2  # of that, what the number of users takes: it is a sum, and needs less than quantiles
-_MOST_DOUBLINGS, _STEP = 10.0, 0.25  # items per user on a grid of quarter doublings, up to 1,024: more are counted as so many
+_MOST_DOUBLINGS, _STEP = 10.0, 0.25  # items per user on a grid of quarter doublings, up to 1,024: more are counted as 1,024
 # Users times epsilon with which learnt quantiles weigh as much as assumed ones: a rank is off by a few times 8/epsilon.
 _AS_GOOD = 30.0
 

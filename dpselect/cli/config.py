@@ -26,7 +26,7 @@ from dpselect.planning.task import Charged, Criterion, Part
 
 
 def _flag(value: object) -> object:
-    """Neither 1 nor "yes": what declares data public, for one, is said in so many words."""
+    """Neither 1 nor "yes": what declares data public, for one, is said explicitly."""
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
@@ -49,7 +49,9 @@ class DataTable(Table):
     item: str | None = Field(default=None, description="column of items: its name, or its number from 1 as text")
     domain: str | None = Field(default=None, description="file with a public catalogue of items")
     domain_column: str | None = Field(default=None, description="column of the catalogue that holds the items")
-    max_items_per_user: Count | None = Field(default=None, description="an integer >= 1: keep so many items of each user at most")
+    max_items_per_user: Count | None = Field(
+        default=None, description="an integer >= 1: at most this many items of a user are kept"
+    )
     group: str | None = Field(default=None, description="column of groups, likewise")
     groups: str | None = Field(default=None, description="file with a public list of groups")
     groups_column: str | None = Field(default=None, description="column of that list that holds the groups")
@@ -123,7 +125,7 @@ class PlanTable(Table):
     groups_per_user: Real | None = Field(default=None, ge=1.0, description="a number >= 1: groups that a user is in on average")
     group_exponent: Real | None = Field(default=None, ge=0.0, description="a number >= 0: Zipf exponent of the groups' sizes")
     declared_public: Flag = Field(default=False, description="true if the counts in the CSV file are public or made up")
-    unknown_domain: Flag | None = Field(default=None, description="true if there is no public catalogue of items")
+    unknown_domain: Flag | None = Field(default=None, description="true without a public catalogue of items")
     order: Flag | None = Field(default=None, description="true if the order has to be released, false if the set suffices")
     charged: Charged | None = Field(default=None, description="'together' or 'separately'")
     with_counts: Flag | None = Field(default=None, description="true if noisy counts of the items are released too")
@@ -236,7 +238,7 @@ def _in_tables(message: str) -> str:
     for table, member in _TABLES.items():
         message = message.replace(f"{member.__name__}.", f"[{table}] ").replace(member.__name__, f"[{table}]")
     if message.startswith("Config has no field"):
-        return message.replace("Config has no field", "there is no table").replace("its fields", "the tables")
+        return message.replace("Config has no field", "unknown table").replace("its fields", "the tables")
     return printable(message.replace("Config.", "").replace("has no field", "has no key").replace("its fields", "its keys"))
 
 

@@ -68,7 +68,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
 def bar(
     what: str, *columns: str | ProgressColumn, total: int | None = None, console: Console | None = None
 ) -> Iterator[ProgressCallback | None]:
-    """A callback that moves a bar on stderr; None where no one watches, as stderr is no terminal."""
+    """A callback that moves a bar on stderr; None where stderr is not a terminal."""
     target = console or Console(stderr=True)
     if not target.is_terminal:
         yield None

@@ -99,7 +99,7 @@ def quantile(
     header: options.Header = None,
     table: Annotated[str | None, Option(help="What to read of a database: a table.")] = None,
     query: Annotated[str | None, Option(help="What to read of a database: an SQL query.")] = None,
-    buckets: Annotated[int | None, Option(min=1, help="Read the log in so many parts. Default: by size.")] = None,
+    buckets: Annotated[int | None, Option(min=1, help="Read the log in this many parts. Default: by size.")] = None,
     memory_limit: Annotated[str | None, Option(metavar="SIZE", help="Memory of the engine, 2GiB say.")] = None,
     ledger: Annotated[str | None, Option(help="Charge this ledger before anything is drawn.")] = None,
     dataset: options.Payer = None,

@@ -27,7 +27,7 @@ from dpselect.events.time_window import Unit
 app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
 
 PRIVATE = (
-    "These figures are exact, and private: for the data's keeper alone. That no tried user breaks the declaration is no proof: "
+    "These figures are exact, and private: for the data's keeper alone. They do not prove the declaration: "
     "other users, and other logs, were not tried."
 )
 
@@ -49,8 +49,10 @@ def replay(
     group: Annotated[str | None, Option(metavar="COLUMN", help="Column of groups, likewise.")] = None,
     groups: Annotated[Path | None, Option(help="A public list of groups.")] = None,
     groups_column: Annotated[str | None, Option(metavar="COLUMN", help="Column of that list that holds the groups.")] = None,
-    max_groups_per_user: Annotated[int | None, Option(min=1, help="Keep at most so many groups of each user.")] = None,
-    max_items_per_user: Annotated[int | None, Option(min=1, help="Keep at most so many items of each user (in a group).")] = None,
+    max_groups_per_user: Annotated[int | None, Option(min=1, help="Keep at most this many groups of each user.")] = None,
+    max_items_per_user: Annotated[
+        int | None, Option(min=1, help="Keep at most this many items of each user (and group).")
+    ] = None,
     clip: Annotated[float | None, Option(metavar="C", help="Scale each user's counts to a norm of at most C.")] = None,
     clip_norm: Annotated[
         str | None, Option(metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")

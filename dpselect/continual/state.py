@@ -88,7 +88,7 @@ class State(NotPickled):
         try:
             schema, identity, mechanism, belongs_to, domain = self._run("SELECT * FROM meta")[0]
         except (EventLogError, ValueError, IndexError):
-            raise HorizonError("the file is no state of a horizon: name the one that was started") from None
+            raise HorizonError("the file is not the state of a horizon: name the one that was started") from None
         if schema != _SCHEMA:
             raise HorizonError(
                 f"the state has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one it needs"
@@ -160,7 +160,7 @@ class State(NotPickled):
             + ("" if self.meta.domain is None else " AND iid IS NOT NULL")
         )
         if mechanism.count != "period":
-            since = period - (mechanism.window or period)  # a pair counts again so many periods later
+            since = period - (mechanism.window or period)  # a pair counts again this many periods later
             counted = f"SELECT uid, iid FROM pairs WHERE period > {since}"
             self._run(f"CREATE OR REPLACE TEMP TABLE cells AS SELECT * FROM cells ANTI JOIN ({counted}) USING (uid, iid)")
         # Which cells of a user with too many count depends on that user, and on a key that nothing else uses.

@@ -58,7 +58,7 @@ def _quoted(text: str) -> str:
 
 
 def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
-    """(..., names) what (..., m) sums of items have for these names, 0 for one that is no item."""
+    """(..., names) what (..., m) sums of items have for these names, 0 for a name that is not an item."""
     at = places(labels, names)
     found = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
     found[..., at >= 0] = sums[..., at[at >= 0]]

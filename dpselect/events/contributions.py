@@ -43,7 +43,7 @@ MOST_EXACT = 1 << 53  # whole numbers up to here are floats
 @final
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt); or so many groups, likewise.
+    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt); or that many groups, likewise.
 
     What is kept of one user does not depend on any other user, so neighbouring logs stay neighbours.
     """

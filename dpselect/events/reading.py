@@ -97,7 +97,7 @@ class Reading(Frozen):
             each core where that is more.
 
     Raises:
-        EventLogError: a value is refused, fields contradict each other, or there is no such field.
+        EventLogError: a value is refused, a field is unknown, or fields contradict each other.
 
     Example:
         >>> reading = Reading(user="who", item="where", max_items_per_user=5, clip=1.0)

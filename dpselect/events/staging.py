@@ -224,11 +224,11 @@ def refuse_malformed(found: Collection[str | None], asked: Asked, what: str) -> 
     """Say in which role some event's value is none."""
     if "time" in found:
         raise EventLogError(
-            f"time={asked.time!r} of {what} holds something that is no time: write them as in 2024-07-14T08:00:00, with Z or an "
-            "offset where they have one; numbers since 1970 need time_unit="
+            f"time={asked.time!r} of {what} holds something that is not a time: write times as in 2024-07-14T08:00:00, with Z or "
+            "an offset where they have one; numbers since 1970 need time_unit="
         )
     if "value" in found:
-        raise EventLogError(f"value={asked.value!r} of {what} holds something that is no finite number: clean it")
+        raise EventLogError(f"value={asked.value!r} of {what} holds something that is not a finite number: clean it")
 
 
 def _further(asked: Asked) -> list[str]:

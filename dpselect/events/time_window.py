@@ -140,5 +140,5 @@ def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
     if isinstance(found, date) and not isinstance(found, datetime):
         found = datetime(found.year, found.month, found.day)
     if not isinstance(found, datetime):
-        raise EventLogError(f"{field}={moment!r} is no date or time: write it as '2024-07-14' or '2024-07-14T08:00+02:00'")
+        raise EventLogError(f"{field}={moment!r} is not a date or time: write it as '2024-07-14' or '2024-07-14T08:00+02:00'")
     return found if found.tzinfo is not None else found.replace(tzinfo=zone)

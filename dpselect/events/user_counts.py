@@ -68,7 +68,7 @@ class EventCounts(Measured):
         clips: what the rows are clipped to.
         max_items_per_user: the bound on one user's items, or None.
         salt: what chose the items kept under the bound, to choose the same again; None without a bound.
-        public: whether the items were asked for by name, and are no secret.
+        public: whether the items were asked for by name, and are public.
         integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.
     """
@@ -139,7 +139,7 @@ class GroupCounts(Measured):
         max_items_per_user: the bound on one user's items in each group, or None.
         max_groups_per_user: the bound on one user's groups.
         salt: what chose the groups and items kept, to choose the same again.
-        listed: whether the groups were asked for by name, and are no secret.
+        listed: whether the groups were asked for by name, and are public.
         public: whether the items were.
         integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.

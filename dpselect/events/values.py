@@ -22,7 +22,7 @@ from dpselect.events.staging import number_of_buckets, rows, told
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
 
-_UNIT = 2**32  # sums are of whole multiples of one part in so many: they are the same in any order
+_UNIT = 2**32  # sums are of whole multiples of one part in this many: they are the same in any order
 _MOST = 2.0**53
 _EXACT = f"CAST(floor(greatest(least(v, {_MOST!r}), {-_MOST!r}) * {_UNIT}.0) AS HUGEINT)"
 _RULES: Final[dict[Rule, str]] = {
@@ -88,7 +88,7 @@ def read_values(
             "min" and "max"; "events" is how many events the user has.
 
     Events without a user or a value (in CSV and TSV: an empty one) are left out, and a user who has no others too. A log with a
-    value that is no finite number is refused whole.
+    value that is not a finite number is refused whole.
 
     Raises:
         EventLogError: what was asked for is wrong or cannot be read, or no event has both. It never quotes the data.
@@ -145,7 +145,7 @@ def _bucket(engine: Engine, what: str, relation: str, chosen: Bound | None, rule
     parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) + 0.0 AS v"  # no negative zero
     engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=what)
     if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=what)[0][0]:
-        raise EventLogError(f"{what} has a value that is no finite number: correct it, or leave it empty")
+        raise EventLogError(f"{what} has a value that is not a finite number: correct it, or leave it empty")
     parameters: list[object] = []
     if chosen is None:
         sql = f"SELECT {_RULES[rule]} AS v FROM numbers GROUP BY u"

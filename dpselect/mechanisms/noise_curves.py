@@ -54,7 +54,7 @@ def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candi
 
 
 def _declared(noise: NoiseName) -> WinnerPrice:
-    """The theorem that the noise itself declares; there is no default."""
+    """The theorem that the noise itself declares, without a default."""
     price = by_name(noise).winner_price
     if price is None or price not in get_args(WinnerPrice):
         raise InvalidMechanism(

@@ -18,7 +18,7 @@ from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, label_key
 
-_LARGEST = 2**53  # beyond it a float64 is no longer every integer
+_LARGEST = 2**53  # beyond it float64 skips integers
 _LEAST_EXPONENT = -1074  # of the smallest float64
 _STEPS_EXPONENT = 10  # 1024 grid points or more in one unit of scale
 
@@ -76,7 +76,7 @@ def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler)
 
 
 def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1) -> float:
-    """How far released values lie from their scores at most, score units, with this probability for all of so many at once."""
+    """How far released values lie from their scores at most, score units, with this probability for all of them at once."""
     if not 0 < confidence < 1:
         raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
     if among < 1:

@@ -42,7 +42,7 @@ class Knob:
         field: its name.
         unit: "score units", of which more costs less, or "nats", of which more costs more.
         low, high: the least and the greatest value worth considering; score units are those of a range of 1.
-        each: what so many nats are for, in words, after a comma.
+        each: what these nats are for, in words, after a comma.
     """
 
     field: str
@@ -71,7 +71,7 @@ RHO: Final = Knob("rho", "nats", 1e-18, 1e5)
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """How a plan makes a mechanism of others, whose noise is no field of its own.
+    """How a plan makes a mechanism of others, whose noise is not a field of its own.
 
     Attributes:
         build: "module:name" of a function from settings by name (k, sensitivity, `noise.field`, `failure`, ...) to a mechanism.
@@ -178,7 +178,7 @@ def require_whole(member: type[BaseModel]) -> None:
     fields = fields_of(member)
     for trait, name in named:
         if name is not None and name not in fields:
-            raise TypeError(f"{where}: traits.{trait} names {name!r}, which is no field: its fields are {', '.join(fields)}")
+            raise TypeError(f"{where}: traits.{trait} names {name!r}, which is not a field: its fields are {', '.join(fields)}")
 
 
 def fields_of(member: type[BaseModel]) -> dict[str, FieldInfo]:

@@ -57,7 +57,7 @@ class Grid(NamedTuple):
 
 
 def extent(noise: Noise, candidates: int, k: int, *, iterated: bool) -> Extent:
-    """The extent that serves all top-k outcomes of so many candidates, or their iterated integrals."""
+    """The extent that serves all top-k outcomes of that many candidates, or their iterated integrals."""
     reach = _DECAY + math.log(candidates)
     bounded = noise.lower > -math.inf
     # A set's integrand falls to the left at least as fast as pdf times cdf; an iterated one only as the pdf.

@@ -104,7 +104,7 @@ def fitted(
 
     Raises:
         CalibrationError: no amount of noise fits the budget.
-        InvalidRequest: there is no such mechanism, adaptive=True for another one than StableVoting or another budget than
+        InvalidRequest: the mechanism is unknown, adaptive=True for another one than StableVoting or another budget than
             (epsilon, delta), a budget without delta for a mechanism that can fail, or the noise is among the settings.
         InvalidMechanism: the settings are not fields of the mechanism, or are outside their domain.
     """
@@ -201,7 +201,7 @@ def _member(member: type[Vote] | str) -> type[Vote]:
     by_name = {**votes, **{known.__name__: known for known in votes.values()}}
     found = by_name.get(member) if isinstance(member, str) else member
     if found not in votes.values():
-        raise InvalidRequest(f"there is no vote called {str(member)[:40]!r}: choose one of {', '.join(sorted(votes))}")
+        raise InvalidRequest(f"unknown vote {str(member)[:40]!r}: choose one of {', '.join(sorted(votes))}")
     assert found is not None
     return found
 
@@ -252,7 +252,7 @@ def _rho(failure: float, budget: acc.Budget, rounds: int) -> float | None:
 
 
 def _sharpened(start: StableVoting, budget: acc.Budget, rounds: int) -> StableVoting:
-    """The same with the greatest rho whose rounds fit the budget by the adaptive programme, or `start` if that is no more."""
+    """The same with the greatest rho whose rounds fit the budget by the adaptive programme, or `start` if that is not larger."""
     best, cost, power = start, adaptive_epsilon(start, budget.delta, rounds), 1.8
     for _ in range(_STEPS):
         if cost >= budget.limit * (1 - _CLOSE):

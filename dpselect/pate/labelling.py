@@ -202,7 +202,7 @@ def kept_ledger(path: Path) -> Payer:
     """The ledger that a job was begun with: another one would pay a second time for what was drawn."""
     if not path.exists():
         raise JobDamaged(
-            f"{path}, the ledger that the job was begun with, is missing: put it back. Without it there is no record of what was "
+            f"{path}, the ledger that the job was begun with, is missing: put it back. Without it nothing records what was "
             "drawn and paid for; begin another job in another place, which pays again"
         )
     return Payer(Ledger.open(f"sqlite:///{path}", create=False), OWN_DATASET)

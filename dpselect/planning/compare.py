@@ -28,12 +28,12 @@ _SCREENED = 300  # runs by which the settings of one mechanism are compared
 _GLANCED = 100  # runs that show that a mechanism is clearly behind
 _LESS_NOISE = 0.85  # more than the best price ever saves over that by Renyi divergence
 _CLIPS_SPLIT = 3  # clips of one family for which every split of delta is tried
-_IN_FULL = 6  # so many at most are worked out in full
-_BEHIND = 0.01  # of a share of 1: what is so far behind with so much less noise is settled
+_IN_FULL = 6  # at most this many are worked out in full
+_BEHIND = 0.01  # of a share of 1: what is this far behind with that much less noise is settled
 SAMPLES = 4  # of users
 _HEADS = (0.0, 5.0, 15.0, 30.0, 60.0)  # ranks for which the head of a made-up shape may be flat: in public logs 5 to 60
 _MADE_UP = 0.15  # of recall: what is further behind on a made-up shape is settled
-_GRACE = 0.02  # of recall in the worst case: so much of it may be given up for a better one on average
+_GRACE = 0.02  # of recall in the worst case: this much of it may be given up for a better one on average
 CLOSE = 0.01  # recalls that differ by less are about as good, and the one that survives a wrong guess is the safer choice
 
 

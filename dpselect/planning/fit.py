@@ -242,7 +242,7 @@ class _Search:
         return where_zero(points) - _SHORT * within if several else math.nan
 
     def _excess(self, x: float, cost: Cost) -> float:
-        """ln(cost / limit); inf where there is no such mechanism."""
+        """ln(cost / limit); inf where such a mechanism does not exist."""
         try:
             mechanisms = _built(self._family, self._task, math.exp(self._sign * x), self._failure)
         except AccountingError:

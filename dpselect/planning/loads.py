@@ -24,7 +24,7 @@ class Bounding:
     """What is done to a user's items before they are counted.
 
     Attributes:
-        limit: at most so many items of a user are kept, chosen by a hash; None for all.
+        limit: at most this many items of a user are kept, chosen by a hash; None for all.
         clip: the 0/1 vector of the kept ones is scaled to a norm of at most this; None to leave it.
         norm: in which that is: "l2" divides by the root of the number of items, "l1" by the number.
         share: of the users of a group, those that are kept in it at all.
@@ -46,7 +46,7 @@ class Bounding:
         return self.whole and self.share == 1.0
 
     def kept(self, loads: Floats) -> Floats:
-        """(bins,) the chance that an item of a user with so many is kept."""
+        """(bins,) the chance that an item of a user with that many is kept."""
         return self.share * (np.ones_like(loads) if self.limit is None else np.minimum(1.0, self.limit / loads))
 
     def weight(self, loads: Floats) -> Floats:
@@ -101,7 +101,7 @@ class Loads:
 
     Attributes:
         sizes: (bins,) numbers of items, ascending, >= 1.
-        users: (bins,) share of the users that have so many; sums to 1.
+        users: (bins,) share of the users that have that many; sums to 1.
         touching: (levels, bins) of the users of an item of each level, the share in each bin; None: the same for all items, by
             chance, so that a user with twice the items is twice as likely to be among them.
         head: the users of the most popular items one by one, where a log says so.
@@ -129,7 +129,7 @@ class Loads:
                 raise InvalidRequest(f"items_per_user: {size!r} must be an integer >= 1, a number of items that users have")
             if not isinstance(amount, int | float | np.number) or not 0 <= amount < np.inf:
                 raise InvalidRequest(
-                    f"items_per_user[{size}]={amount!r} must be a finite number >= 0: how many users have so many"
+                    f"items_per_user[{size}]={amount!r} must be a finite number >= 0: how many users have that many"
                 )
         sizes = np.array(sorted(stated), dtype=np.float64)
         amounts = np.array([float(stated[int(size)]) for size in sizes])
@@ -204,7 +204,7 @@ class Loads:
 
 
 def _binomial(counts: Indices, trials: Floats, chance: float) -> Floats:
-    """Chances of so many successes, broadcast; not by scipy.stats, which takes longer to import than to plan."""
+    """Chances of these numbers of successes, broadcast; not by scipy.stats, which takes longer to import than to plan."""
     special, missed = scipy.special, np.maximum(trials - counts, 0)
     ways = special.gammaln(trials + 1) - special.gammaln(counts + 1) - special.gammaln(missed + 1)
     logs = ways + special.xlogy(counts, chance) + special.xlog1py(missed, -chance)
@@ -217,7 +217,7 @@ def is_count(value: object) -> bool:
 
 
 def weights(items: Floats, clip: float, norm: Norm) -> Floats:
-    """What an item of a user with so many counts, once the user is clipped."""
+    """What an item of a user with that many counts, once the user is clipped."""
     return np.minimum(1.0, clip / np.maximum(np.sqrt(items) if norm == "l2" else items, 1e-300))
 
 

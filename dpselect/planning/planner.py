@@ -184,7 +184,7 @@ def _sensitivity(relation: Relation, limit: int | None, stated: Sensitivity | No
         return stated
     if limit is not None and not is_count(limit):
         raise InvalidRequest(f"max_items_per_user={limit!r} must be an integer >= 1, or None: every item of a user is counted")
-    # Under replace_one a user takes up to so many items away and adds as many.
+    # Under replace_one a user takes up to this many items away and adds as many.
     return Sensitivity.of_counts(relation, limit)
 
 

@@ -95,7 +95,7 @@ def _place(path: Path, header: list[str], column: str | None) -> int:
         return 0
     if column in names:
         return names.index(column)
-    wanted = "no column is named" if column is None else f"there is no column {column!r}"
+    wanted = "no column is named" if column is None else f"column {column!r} is missing"
     raise InvalidRequest(
         f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
     )

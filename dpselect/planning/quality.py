@@ -26,7 +26,7 @@ class Estimate(Stated):
         value: the exact or the simulated mean.
         low, high: the interval; equal to `value` if the law is known exactly.
         level: the confidence of the interval, 1 if exact. It holds for any number of simulated runs, not just for many.
-        method: how it was made: "exact", "quadrature" (the interval bounds the numerical error; there is no luck in it),
+        method: how it was made: "exact", "quadrature" (the interval bounds the numerical error; nothing is sampled),
             "clopper-pearson" for what either happens or not, "empirical-bernstein" (Maurer and Pontil 2009, Theorem 4) for a
             bounded number.
     """
@@ -82,7 +82,7 @@ class Estimate(Stated):
         return self.model_copy(update=update)
 
     def for_runs(self, runs: int, level: Probability = 0.95) -> tuple[float, float]:
-        """Where the mean of so many fresh runs lies, for a number in [0, 1] that this estimates.
+        """Where the mean of `runs` fresh runs lies, for a number in [0, 1] that this estimates.
 
         No law on [0, 1] spreads more than the one that takes the values 0 and 1, so the binomial quantiles at either end of the
         interval are used.

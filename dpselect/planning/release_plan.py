@@ -143,7 +143,7 @@ class ReleasePlan(Stated):
                 return planned
         why = next((other.reason for other in self.unsuited if name in (other.name, other.name.partition(",")[0])), None)
         known = ", ".join(planned.name for planned in self.ranked)
-        raise InvalidRequest(f"{name[:60]!r} is not planned ({why or 'there is no such mechanism'}): choose one of {known}")
+        raise InvalidRequest(f"{name[:60]!r} is not planned ({why or 'unknown mechanism'}): choose one of {known}")
 
     def curve(self, planned: PlannedMechanism | None = None) -> Curve:
         """What all releases cost together with this mechanism, by default the recommended one."""

@@ -33,7 +33,7 @@ class Levels:
         k: how many of the best are wanted, at most the number of items.
         truth: (levels,) true counts of these items, in users.
         spread: (levels,) standard deviation of a seen score around its value, where bounding leaves it to chance.
-        again: from (candidates, levels, clip, norm) what a second look at the first so many items sees on the first so many
+        again: from (candidates, levels, clip, norm) what a second look at the first items sees on the first
             levels, users clipped anew within these items, and its standard deviation; None where it is not known.
     """
 

@@ -200,7 +200,7 @@ class Shape:
         return Shape(other.values, other.multiplicities, f"a sample of: {self.description}", loads, self.users)
 
     def flattened(self, ranks: float) -> Shape:
-        """Another law: the head is flat up to about so many ranks, with the same sum, as that of public logs is."""
+        """Another law: the head is flat up to about this many ranks, with the same sum, as that of public logs is."""
         middle = np.cumsum(self.multiplicities) - (self.multiplicities - 1) / 2
         flat = self.values * (middle / (middle + ranks)) ** _HEAD
         factor = float(self.values @ self.multiplicities) / max(float(flat @ self.multiplicities), 1e-300)
@@ -240,7 +240,7 @@ class Shape:
         return self._of(np.rint(self.values * share), words, users=share)
 
     def heavier(self, factor: float) -> Shape:
-        """The same with `factor` times the items per user, and so many users as before."""
+        """The same with `factor` times the items per user, and as many users as before."""
         words = f"{factor:g} times the items per user: {self.description}"
         return self._of(np.minimum(self.values * factor, self._most), words, items=factor)
 
@@ -250,7 +250,7 @@ class Shape:
         return MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
 
     def _of(self, values: Floats, words: str, *, users: float = 1.0, items: float = 1.0) -> Shape:
-        """Other values for the same levels, highest first; so many times the users, so many times the items of each."""
+        """Other values for the same levels, highest first; this many times the users, this many times the items of each."""
         order = np.argsort(-values, kind="stable")
         loads = None if self.loads is None else self.loads.scaled(items).at(order)
         return Shape(values[order], self.multiplicities[order], words, loads, None if self.users is None else self.users * users)

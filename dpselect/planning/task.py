@@ -52,7 +52,7 @@ class Groups(Stated):
 
     Args:
         count: how many groups there are, >= 1. The price does not depend on it.
-        max_groups_per_user: in how many of them one user is kept, >= 1: so many times the price of one group is paid.
+        max_groups_per_user: in how many of them one user is kept, >= 1: the price of one group is paid that many times.
         per_user: in how many a user is on average before that, >= 1; users are spread geometrically.
         exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all groups alike.
     """
@@ -83,7 +83,7 @@ class Task:
     """A budget, the releases that share it, and what is known of the data, as `plan` is asked.
 
     Attributes:
-        limit: at most so many items of a user are counted; None for all.
+        limit: at most this many items of a user are counted; None for all.
         stated: whether the sensitivity was stated as such: contributions are then left as they are.
         counts: the share of the budget that noisy counts of the released items get; None: none are released.
     """

@@ -152,7 +152,7 @@ def transition(comparisons: Comparisons, normaliser: float) -> Any:
 
 
 def walk(matrix: Any, steps: int) -> NDArray[np.float64]:
-    """(m,) where a walk of so many steps ends that starts anywhere with equal chance."""
+    """(m,) where a walk of `steps` steps ends that starts anywhere with equal chance."""
     backwards = scipy.sparse.csr_array(matrix.T)
     place = np.full(matrix.shape[0], 1 / matrix.shape[0])
     for _ in range(steps):

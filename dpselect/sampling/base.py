@@ -159,7 +159,7 @@ class Sampler(ABC):
 
     @final
     def require_drawable(self, candidates: int) -> None:
-        """Raise `TooManyCandidates` where `top_k_grouped` would for so many candidates."""
+        """Raise `TooManyCandidates` where `top_k_grouped` would for that many candidates."""
         if self.constant_work:
             exact.require_drawable(candidates)
 

@@ -82,7 +82,7 @@ class Entries:
 
     @classmethod
     def concatenate(cls, parts: list[Self]) -> Self:
-        """All parts in order; none of them are no candidates."""
+        """All parts in order; without parts, an empty one."""
         parts = [cls.at(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)), *parts]
         columns = ("index", "member", "level", "words")
         index, member, level, words = (np.concatenate([getattr(part, name) for part in parts]) for name in columns)

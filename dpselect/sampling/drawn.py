@@ -68,7 +68,7 @@ def nearest(values: Numbers, noise: Noise, scale: float, grid: float, entries: E
     """(entries,) the multiples of `grid` nearest to values + scale * Z, for what is known of their noise. Theorem X7.
 
     The whole multiples of the grid in a value are set apart, exactly: what is left is as small as the noise, and so are its
-    roundings. Where these leave two multiples possible, or a multiple is no float, the bits decide.
+    roundings. Where these leave two multiples possible, or a multiple is not a float, the bits decide.
     """
     whole, rest, moderate = _split(values, grid)
     with np.errstate(over="ignore", invalid="ignore"):

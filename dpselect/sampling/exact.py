@@ -17,7 +17,7 @@ from dpselect.sampling.plain import largest_rows
 from dpselect.sampling.sweep import Sweep, units
 
 _CHUNKS, _SMALLEST, _LARGEST = 24, 10_000, 1 << 15  # how many parts noise is drawn in, within sizes that suit the cache
-_DRAWN, _DRAWN_EACH = 80_000, 2000  # up to this many candidates, and so many more for each one asked for, a sweep takes longer
+_DRAWN, _DRAWN_EACH = 80_000, 2000  # up to this many candidates, and this many more for each one asked for, a sweep takes longer
 _SAMPLE = 4096
 _MOST_BLOCK, _LEAST_BLOCK = 512, 16
 _MOST_EXPANDED = 50_000_000

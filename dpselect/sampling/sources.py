@@ -28,7 +28,7 @@ class EntropyUnavailable(DpSelectError):
 class EntropySampler(Sampler):
     """Randomness for releases.
 
-    Every request is keyed afresh from the operating system: nothing is kept between requests, so there is no state that a fork
+    Every request is keyed afresh from the operating system: nothing is kept between requests, so no state exists that a fork
     or a second thread could share, and none that could be read later. Long requests are AES-256 in counter mode under a
     fresh 256-bit key, because the operating system alone is slower than the noise it feeds.
 
@@ -59,7 +59,7 @@ class EntropySampler(Sampler):
 
 
 def _entropy(size: int) -> bytes:
-    """Bytes from the operating system, or an error: there is no other source to fall back to."""
+    """Bytes from the operating system, or an error: no other source exists to fall back to."""
     try:
         data = os.urandom(size)
     except (OSError, NotImplementedError) as error:

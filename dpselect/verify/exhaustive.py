@@ -66,7 +66,7 @@ def worst_case(
 
     Raises:
         NoClosedForm: the mechanism has no exact law at this size.
-        InvalidRequest: not a mechanism, or a size that is no integer >= 1.
+        InvalidRequest: not a mechanism, or a size that is not an integer >= 1.
 
     Example:
         >>> import dpselect as dps
@@ -101,7 +101,7 @@ def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ..
 
 
 def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
-    """Whether so many changes of linf are allowed."""
+    """Whether this many changes of linf are allowed."""
     linf, touched, gained = sensitivity.linf, sum(step != 0 for step in change), sum(step > 0 for step in change)
     few = sensitivity.l0 is None or touched <= sensitivity.l0
     # Shares of one user: what is gained is one user's, and what is lost another's, each within a norm of its own.

@@ -66,7 +66,7 @@ class Replay:
 
     @property
     def holds(self) -> bool:
-        """Whether no replayed user broke the declaration. It is no proof: other users, and other logs, were not tried."""
+        """Whether no replayed user broke the declaration. This does not prove it: other users, and other logs, were not tried."""
         return not self.broken
 
     def __repr__(self) -> str:
@@ -293,6 +293,6 @@ def _users(log: Any, user: Any) -> list[Any]:
         return [user(event) for event in log]
     columns: Any = getattr(log, "column_names", getattr(log, "columns", ()))  # pyarrow's `columns` are the data
     if user not in list(columns):
-        raise InvalidRequest(f"user={user!r} is no column of the log: for a sequence of events pass a function event -> user")
+        raise InvalidRequest(f"user={user!r} is not a column of the log: for a sequence of events pass a function event -> user")
     column: Any = log[user]
     return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())

@@ -193,7 +193,7 @@ def test_budgets_that_cannot_be_met() -> None:
     with pytest.raises(CalibrationError, match="uses its parameter"):
         calibrate(lambda _: PureDP(epsilon=0.1), Budget(epsilon=1.0))
     for least in (0.0, 5.0):  # whether or not the domain ends on the cheap side
-        with pytest.raises(CalibrationError, match="no costliest"):
+        with pytest.raises(CalibrationError, match="none is the costliest"):
             calibrate(lambda x, least=least: PureDP(epsilon=x / (1 + x) if x > least else math.nan), Budget(epsilon=1.0 + 1e-9))
 
 

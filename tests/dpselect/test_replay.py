@@ -172,7 +172,7 @@ def test_what_cannot_be_replayed_is_refused() -> None:
     ):
         with pytest.raises(dps.InvalidRequest, match=words):
             replayed(pipeline)  # type: ignore[arg-type]
-    with pytest.raises(dps.InvalidRequest, match="no column"):
+    with pytest.raises(dps.InvalidRequest, match="not a column"):
         verify.replay(visits, pd.DataFrame({"a": [1]}), user="who", salt="s")
     for users in (0, True, 2.5):
         with pytest.raises(dps.InvalidRequest, match="users"):

@@ -126,7 +126,7 @@ def test_a_curve_that_forgets_a_bound_is_refused_by_name() -> None:
     forgetful = {"kind": "forgetful", "__annotations__": {"kind": Literal["forgetful"]}, "__module__": __name__}
     with pytest.raises(TypeError, match="Forgetful lacks _rdp, core_epsilon, delta0, rho"):
         type(acc.Curve)("Forgetful", (acc.Curve,), dict(forgetful))
-    with pytest.raises(acc.InvalidCurve, match="'forgetful' is no curve"):
+    with pytest.raises(acc.InvalidCurve, match="'forgetful' is not a curve"):
         acc.Curve.from_json('{"kind": "forgetful"}')
     exact = acc.GaussianDP(mu=0.5)
     parts = {"_rdp": lambda _, orders: exact.rdp(orders), "rho": exact.rho, "delta0": 0.0, "core_epsilon": math.inf}

@@ -23,7 +23,7 @@ from accounting.conversion.pld.hull import RenyiLoss
 from accounting.conversion.pld.loss import TINY, Floats, Loss, Losses, Pmf, grid_of
 from accounting.conversion.pld.normal import Normal
 
-# Most runs of all steps together: beyond, the rounding of the powers is no longer small against the law of the sum.
+# Most runs of all steps together: beyond, the rounding of the powers is not small against the law of the sum.
 _MOST_RUNS = 10**10
 # Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
 _LEAST_SCALE = 1e-100

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accounting.conversion.pld.loss import MOST_CELLS, TINY, Floats, Loss, Pmf, grid_of
 
 _ULP = 2.0**-52
-_NOTHING = 1e-250  # an infinite loss this likely is no reason for a wider grid
+_NOTHING = 1e-250  # an infinite loss this likely does not call for a wider grid
 _ORDERS = 1 + np.geomspace(1.0101e-2, 1e6, 160)
 _BLOCK = 4096
 _POINTS = 1000  # of the hull of a Renyi bound, from loss 0 on
@@ -89,7 +89,7 @@ class RenyiLoss(Loss):
         return min(MOST_REACH, self._beyond(TINY))
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        # A hull over every so many grid points is a bound too, a little above; for one step it is worth no more.
+        # A hull over every n-th grid point is a bound too, a little above; for one step it is worth no more.
         far = min(MOST_REACH, self._beyond(tail))
         stride = max(1, math.floor(far / interval / _POINTS))
         reach = math.ceil(far / interval / stride)
@@ -107,7 +107,7 @@ class RenyiLoss(Loss):
     def profile(self, y: Floats) -> Floats:
         size = np.abs(y)
         blocks = [self._smallest(size[start : start + _BLOCK]) for start in range(0, len(y), _BLOCK)]
-        # One up: what underflows to 0 is no bound.
+        # One up: what underflows to 0 is not a bound.
         return either_way(y, np.nextafter(np.concatenate(blocks), 1.0) if blocks else size)
 
     def _smallest(self, y: Floats) -> Floats:

@@ -140,7 +140,7 @@ def _cells(total: Total) -> Iterator[str]:
 
 
 def _units(budget: Budget) -> str:
-    """What the columns count, in a sentence: two of them are no sum, and people add them up."""
+    """What the columns count, in a sentence: two of them are not sums, and readers add them up."""
     also = equivalent(budget, NOTHING)
     words = f"Spent, left: {unit_in_words(budget.measure)}. δ₀: failure probability. "
     if budget.measure == "release":

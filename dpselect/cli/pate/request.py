@@ -125,7 +125,7 @@ def _hopeless(request: PateRequest, ballots: Ballots, expected: pate.Outlook) ->
 
 
 def _rounds_that_work(request: PateRequest, ballots: Ballots) -> int:
-    """The most rounds, up to 1 in 100, of which the outlook is no longer poor; 0 if there are none."""
+    """The most rounds, up to 1 in 100, whose outlook is not poor; 0 for none."""
     member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels}
 
     def works(rounds: int) -> bool:

@@ -46,7 +46,7 @@ def plan(
     ] = None,
     unknown_domain: Annotated[
         bool | None,
-        Option("--unknown-domain/--public-domain", help="Whether there is no public catalogue of items. Default: there is one."),
+        Option("--unknown-domain/--public-domain", help="Whether a public catalogue of items is missing. Default: it exists."),
     ] = None,
     order: Annotated[
         bool | None, Option("--order/--set", help="Whether the order of the items is needed or their set suffices. Default: set.")
@@ -55,7 +55,7 @@ def plan(
         Relation | None, Option(help="What neighbouring logs differ by, as for topk. Default: add_remove.")
     ] = None,
     max_items_per_user: Annotated[
-        int | None, Option(min=1, help="Each user is counted for at most so many items, as for topk.")
+        int | None, Option(min=1, help="Each user is counted for at most this many items, as for topk.")
     ] = None,
     groups: Annotated[
         int | None, Option(min=1, help="How many groups there are, of each of which the top k is released.")
@@ -65,7 +65,7 @@ def plan(
         float | None, Option(min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1.")
     ] = None,
     max_groups_per_user: Annotated[
-        int | None, Option(min=1, help="Each user is kept in at most so many groups, as for topk.")
+        int | None, Option(min=1, help="Each user is kept in at most this many groups, as for topk.")
     ] = None,
     charged: Annotated[
         Charged | None, Option(help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger].")

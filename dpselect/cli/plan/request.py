@@ -162,7 +162,7 @@ def _shape(stated: PlanTable) -> Shape:
     if stated.shape.partition(":")[0] in ("zipf", "uniform"):
         return _made_up(stated, _exponent(stated.shape))
     if not os.access(stated.shape, os.F_OK) and (":" in stated.shape or Path(stated.shape).suffix == ""):
-        raise InvalidRequest(f"--shape={stated.shape!r} is no shape: it must be {_KNOWN}")
+        raise InvalidRequest(f"--shape={stated.shape!r} is not a shape: it must be {_KNOWN}")
     return _published(stated, Path(stated.shape))
 
 

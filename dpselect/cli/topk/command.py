@@ -37,13 +37,13 @@ def topk(
         ),
     ],
     user: Annotated[
-        str | None, Option(metavar="COLUMN", help="Column of users: its name, or its number from 1 if there is no header.")
+        str | None, Option(metavar="COLUMN", help="Column of users: its name, or its number from 1 without a header.")
     ] = None,
     item: Annotated[
         list[str] | None,
         Option(
             metavar="COLUMN",
-            help="Column of items: its name, or its number from 1 if there is no header. Several (country,city, or repeated) "
+            help="Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) "
             "make up one item.",
         ),
     ] = None,
@@ -83,7 +83,7 @@ def topk(
         Option(
             rich_help_panel=options.QUESTION,
             min=1,
-            help="How many of the most popular items compete if there is no catalogue. Default: max(1000, 10 k).",
+            help="How many of the most popular items compete without a catalogue. Default: max(1000, 10 k).",
         ),
     ] = None,
     rho: options.Rho = None,
@@ -131,7 +131,7 @@ def topk(
         Option(
             rich_help_panel=options.USERS,
             min=1,
-            help="Keep at most so many items of each user (in each group), chosen by a salted hash.",
+            help="Keep at most this many items of each user (in each group), chosen by a salted hash.",
         ),
     ] = None,
     clip: Annotated[
@@ -173,7 +173,7 @@ def topk(
         Option(
             rich_help_panel=options.GROUPS,
             min=1,
-            help="Keep at most so many groups of each user, chosen by a salted hash; it is paid for.",
+            help="Keep at most this many groups of each user, chosen by a salted hash; it is paid for.",
         ),
     ] = None,
     time: options.Time = None,
@@ -291,7 +291,9 @@ def topk(
     buckets: Annotated[
         int | None,
         Option(
-            rich_help_panel=options.READING, min=1, help="Read the log in so many parts: more need less memory. Default: by size."
+            rich_help_panel=options.READING,
+            min=1,
+            help="Read the log in this many parts: more need less memory. Default: by size.",
         ),
     ] = None,
     memory_limit: Annotated[

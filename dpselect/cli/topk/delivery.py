@@ -56,7 +56,7 @@ TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _
 
 @dataclass
 class Delivery:
-    """Where one answer goes; `failure` is why there is no file."""
+    """Where one answer goes; `failure` says why the file is missing."""
 
     output: Path | None
     json: bool
@@ -85,7 +85,7 @@ class Delivery:
     def recorded(self, question: Question) -> str | None:
         """The answer that the file holds, if the question's key has paid for it: a retry costs nothing and draws nothing.
 
-        A table that an interruption has lost is written. None if there is no such file, or it holds another answer.
+        A table that an interruption has lost is written. None if the file is missing or holds another answer.
         """
         return recorded(self.record, question.payment, question.as_data, self._restore)
 

@@ -69,7 +69,7 @@ def _kind_of(field: str, column: object, types: Iterable[str] | None, what: str)
     """The one kind that all values of a column have, from the JSON types that occur in it (None: every value is null)."""
     found = {(_VALUES if field == "value" else _KINDS).get(name) for name in types or ()}
     if None in found and field == "value":
-        raise EventLogError(f"{field}={column!r} of {what} holds what is no number: booleans, lists or objects")
+        raise EventLogError(f"{field}={column!r} of {what} holds booleans, lists or objects where numbers belong")
     if None in found:
         raise EventLogError(
             f"{field}={column!r} of {what} holds values that are neither text nor whole numbers of at most 64 bits "

@@ -84,15 +84,15 @@ def cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, da
 
 def _require_times(engine: Engine, aside: Path, given: Given, what: str) -> None:
     if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {parquet_in(aside)}", what=what)[0][0]:
-        value = "" if given.asked.value is None else f", or value={given.asked.value!r} something that is no finite number"
-        raise EventLogError(f"time={given.asked.time!r} of {what} holds something that is no time{value}: see events.read")
+        value = "" if given.asked.value is None else f", or value={given.asked.value!r} something that is not a finite number"
+        raise EventLogError(f"time={given.asked.time!r} of {what} holds something that is not a time{value}: see events.read")
 
 
 def _require_values(engine: Engine, folder: Path, given: Given, what: str) -> None:
     if given.asked.value is None or not any(folder.glob("*/*.parquet")):
         return
     if engine.run(f"SELECT bool_or({_MALFORMED}) FROM {parquet_in(folder, '*/*.parquet')}", what=what)[0][0]:
-        raise EventLogError(f"value={given.asked.value!r} of {what} holds something that is no finite number: clean it")
+        raise EventLogError(f"value={given.asked.value!r} of {what} holds something that is not a finite number: clean it")
 
 
 def _settled(engine: Engine, log: Rows, given: Given, folder: Path) -> Kinds:

@@ -264,7 +264,7 @@ class RowDraw:
     scale: float
 
     def classes(self, candidates: int) -> int:
-        """How many classes a row of so many candidates has."""
+        """How many classes a row of that many candidates has."""
         return (candidates - self.k) * (self.k if self.gamma < 1 else 1) + 1
 
 

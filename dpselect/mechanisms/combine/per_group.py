@@ -37,7 +37,7 @@ class GroupedScores(Rounds):
 
     Raises:
         InvalidScores: no groups, names that are neither int nor str, what is no Scores, groups that differ in form, a bound
-            that is no integer >= 1, or a presence that is not of these groups.
+            that is not an integer >= 1, or a presence that is not of these groups.
 
     Example:
         >>> import dpselect as dps
@@ -157,7 +157,9 @@ class GroupedScores(Rounds):
         return joint
 
     def only(self, mechanism: Any) -> NoReturn:
-        raise InvalidRequest("scores of groups are no scores of one: the mechanism selects for every group")
+        raise InvalidRequest(
+            "grouped scores are selected from as a whole: pass the Scores of one group to the mechanism of one group"
+        )
 
     def settled(self, mechanism: Any) -> Any:
         return mechanism

@@ -115,7 +115,7 @@ class RepeatAndSelect(Mechanism):
         """Run `function` and release the best run: the highest score, the first of several; None if a Poisson law gave no run.
 
         The price is `curve`, and nothing here charges it: `Session.best_of` does. A run fails if it raises, returns no pair, or
-        its score is no number or NaN; all runs are made nevertheless. A run that shall lose returns a score of -inf.
+        its score is NaN or not a number; all runs are made nevertheless. A run that should lose returns -inf.
 
         Args:
             function: called without arguments, a private number of times.
@@ -139,7 +139,7 @@ class RepeatAndSelect(Mechanism):
             raise RunFailed(
                 "a run failed: it raised, returned no (score, result), or its score was NaN. Nothing is released, and what was "
                 "charged stays charged, as this answer was paid for. Which run and why is private: try the function on made-up "
-                "data, return -inf as the score of a run that shall lose, and do not charge a ledger in it"
+                "data, return -inf as the score of a run that should lose, and do not charge a ledger in it"
             )
         return released if isinstance(released, Best) else None
 

@@ -36,7 +36,7 @@ Flags = NDArray[np.bool_]
 _REASON = "fewer than c answers exceeded the noisy threshold"
 _MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further
 _UP = 1 + 2**-50
-_LARGEST = 2.0**53  # beyond it a float64 is no longer every integer
+_LARGEST = 2.0**53  # beyond it float64 skips integers
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 # Beyond this many units the density of the noise is below exp(-60).
 _REACH: dict[NoiseName, float] = {"laplace": 60.0, "exponential": 60.0, "gaussian": 11.0}

@@ -18,7 +18,7 @@ from dpselect.sensitivity import Sensitivity
 Rank = Annotated[Count, Field(le=10_000_000)]
 """How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds time and memory."""
 
-_LARGEST = 2**53  # beyond it a float64 is no longer every integer
+_LARGEST = 2**53  # beyond it float64 skips integers
 _SUMMED = 2.0**32  # numbers up to it, on a grid of 2^-20, have sums that float64 holds exactly
 _GRID = 2.0**20
 

@@ -118,7 +118,7 @@ class StableTopKFixed(Mechanism):
         return 2 * math.sqrt(self.rho / picks)
 
     def pick_scale(self, picks: int) -> float:
-        """Scale of the Gumbel noise of each of so many picks, in counts, rounded up."""
+        """Scale of the Gumbel noise of each of the picks, in counts, rounded up."""
         return ratio_up(self.covers.range, self._pick_epsilon(picks))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:

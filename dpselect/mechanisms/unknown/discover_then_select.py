@@ -20,7 +20,7 @@ from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
 _REASON = "fewer items than requested were discovered"
-_ANSWERS = ("top_k", "one_item", "queries")  # of the others an outcome is no item
+_ANSWERS = ("top_k", "one_item", "queries")  # the outcome of any other is not an item
 
 
 @final

@@ -188,7 +188,7 @@ class SparseHistogram(Mechanism):
 
 @lru_cache(maxsize=64)
 def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) -> tuple[float, ...]:
-    """What none of so many draws exceeds but with chance delta, noise units; for each number of draws."""
+    """What none of that many draws exceeds but with chance delta, noise units; for each number of draws."""
     with precision(_BITS):
         kept = (-arb(delta)).log1p()
         return tuple(float(by_name(noise).isf_ball(-(kept / number).expm1()).upper()) for number in items)
@@ -229,7 +229,7 @@ class _Law:
         self._cell = np.searchsorted(bars, ends[:-1] + self._length / 2)
 
     def outcomes(self, most: int) -> Iterator[tuple[Places, Places, float]]:
-        """Every order of at most so many with the cells of their scores, none of which rises, and its chance.
+        """Every order of at most that many with the cells of their scores, none of which rises, and its chance.
 
         The rest lies below 0, or below the last where it is full.
         """

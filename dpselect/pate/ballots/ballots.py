@@ -214,7 +214,7 @@ class Ballots(Rounds[Mechanism]):
             raise InvalidRequest("ballots are sliced by consecutive rounds: ballots[i:j], for one round ballots[i:i + 1]")
         start, stop, _ = rounds.indices(self.rounds)
         if stop <= start:
-            raise InvalidRequest(f"there is no round from {start} up to {stop}: these ballots have {self.rounds}")
+            raise InvalidRequest(f"the rounds from {start} up to {stop} do not exist: these ballots have {self.rounds}")
         part = self._tally.between(start, stop)
         votes = None if self._votes is None else self._votes.between(start, stop)
         return self._of(votes, part, self.teachers, self._missing, self.names)

@@ -212,7 +212,7 @@ def threshold_costs(order: float, threshold: float, sigma: float, teachers: int,
     for step in (-1, 0, 1):
         there = np.roll(here[0], step), np.roll(here[1], step)
         costs.append(np.maximum(_divergence(order, here, there, behind), _divergence(order, there, here, behind)))
-    costs[0][-1] = costs[2][0] = 0.0  # there is no count beyond the ends
+    costs[0][-1] = costs[2][0] = 0.0  # no count lies beyond the ends
     return np.maximum.reduce(costs)
 
 

@@ -44,7 +44,7 @@ def data_dependent(
         orders: Renyi orders, each above 1.
 
     Raises:
-        InvalidMechanism: there is no data-dependent bound for the mechanism.
+        InvalidMechanism: the mechanism has no data-dependent bound.
         RelationMismatch: its relation is not replace_one.
         InvalidBallots, InvalidRequest: as `Mechanism.select_many`.
         InvalidArgument: no orders, or one that is not a finite number above 1.

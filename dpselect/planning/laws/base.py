@@ -116,7 +116,7 @@ class Runs:
     places: bool = True
 
     def within(self, work: float) -> Runs:
-        """Fewer runs, but at least 100, where one run takes so many elementary steps that all would take minutes."""
+        """Fewer runs, but at least 100, where the elementary steps of all runs would take minutes."""
         return replace(self, count=min(self.count, max(100, int(_WORK / work))))
 
     def generator(self) -> np.random.Generator:
@@ -125,7 +125,7 @@ class Runs:
 
 
 def chunks(rounds: int, width: int) -> Iterator[int]:
-    """Numbers of runs whose draws, so many each, fit the cache."""
+    """Numbers of runs whose draws, `width` per run, fit the cache."""
     step = max(1, _CHUNK // max(1, width))
     return (min(step, rounds - start) for start in range(0, rounds, step))
 

@@ -98,7 +98,7 @@ def discovered(mechanism: mechanisms.DiscoverThenSelect, levels: Levels, runs: R
 
 
 def _near(levels: Levels, find: mechanisms.SparseHistogram, candidates: int) -> int:
-    """How many levels may be among so many that are discovered; a thousandth of an item is left out on average."""
+    """How many levels may be among those that are discovered; a thousandth of an item is left out on average."""
     noise, scale = by_name(find.noise), np.hypot(find.scale, _spread(levels))
     last = min(candidates, levels.size)
     bar = float(levels.value(last)) - find.scale * float(noise.isf(_MISSED / last))  # some item of the best so low, hardly ever
@@ -216,7 +216,7 @@ class Race:
 
 
 def _relevant(levels: Levels, noise: Noise, scale: float, picks: int) -> int:
-    """How many of the highest levels can matter for so many picks, but for a probability of 1e-9."""
+    """How many of the highest levels can matter for the picks, but for a probability of 1e-9."""
     floor = float(noise.quantile(_LOWEST / picks)) if noise.lower == -np.inf else noise.lower
     lead = (float(levels.value(picks)) - levels.values) / scale + floor
     chances = picks * levels.multiplicities * noise.sf(lead)

@@ -206,7 +206,7 @@ def _log(chances: Floats) -> Floats:
 
 
 def _others_at_most(chances: Floats, members: Floats, most: int) -> Floats:
-    """(points, levels) chance that at most so many others are above, but one member of each level: refined normal."""
+    """(points, levels) chance that at most this many others are above, but one member of each level: refined normal."""
     spread = chances * (1 - chances)
     skew = spread * (1 - 2 * chances)
     mean = (chances @ members)[:, None] - chances

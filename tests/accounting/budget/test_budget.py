@@ -343,7 +343,7 @@ def test_a_refusal_says_which_part_is_short_and_by_how_much() -> None:
     with pytest.raises(acc.BudgetExceeded, match=r"0\.500001 of pure epsilon is needed and 0\.5 is left .* add noise"):
         close.charge(acc.PureDP(epsilon=0.5 + 1e-10))
     delta = acc.PrivacyFilter(acc.Budget(rho=5.0, delta=1e-6))
-    with pytest.raises(acc.BudgetExceeded, match=r"failure .*delta.* noise is no help.*; of rho there is enough"):
+    with pytest.raises(acc.BudgetExceeded, match=r"failure .*delta.* noise does not help.*; of rho there is enough"):
         delta.charge(acc.Approximate(curve=acc.ZCDP(rho=0.1), delta0=2e-6))
     assert "of failure probability (delta0) is needed and 1e-06 is left" in shortfall(
         Budget(rho=5.0, delta=1e-6), NOTHING, Price(1, 2 * 10**12)

@@ -137,7 +137,7 @@ X25519 = X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.P
 @pytest.mark.parametrize("text", ["", "key", KEY.to_pem()[:60], X25519, "\0"])
 def test_what_is_no_key_is_refused(text: str) -> None:
     """Another kind of key, or a file that was cut, is refused in words that do not repeat it."""
-    with pytest.raises(InvalidEntry, match="no unencrypted Ed25519") as refused:
+    with pytest.raises(InvalidEntry, match="not an unencrypted Ed25519") as refused:
         SigningKey.from_pem(text)
     assert refused.value.__cause__ is None
     with pytest.raises(InvalidEntry):

@@ -267,7 +267,7 @@ def test_types(session: Any) -> None:
     for more, message in (
         ({"time": "c"}, "time='c' of this Spark table is of type double"),
         ({"time": "a"}, "holds numbers: say with time_unit="),
-        ({"time": "d", "user": "a"}, "holds something that is no time"),
+        ({"time": "d", "user": "a"}, "holds something that is not a time"),
         ({"group": "x", "max_groups_per_user": 1, "time": "a", "time_unit": "s"}, "not a column"),
     ):
         with pytest.raises(dps.EventLogError, match=message):

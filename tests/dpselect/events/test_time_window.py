@@ -102,8 +102,8 @@ def test_an_empty_window_is_released_as_any_other(form: str, tmp_path: Path) -> 
     [
         ([{"u": 1, "i": 7}, {"u": 2, "i": 7.5}], {}, "neither text nor whole numbers"),
         ([{"u": 1, "i": 7}, {"u": "x", "i": 7}], {}, "holds numbers and text"),
-        ([{"u": 1, "i": 7, "v": 1}, {"u": 1, "i": 7, "v": SECRET}], {"value": "v", "value_clip": 5}, "no finite number"),
-        ([{"u": 1, "i": 7, "v": 1}, {"i": 7, "v": "nan"}], {"value": "v", "value_clip": 5}, "no finite number"),
+        ([{"u": 1, "i": 7, "v": 1}, {"u": 1, "i": 7, "v": SECRET}], {"value": "v", "value_clip": 5}, "not a finite number"),
+        ([{"u": 1, "i": 7, "v": 1}, {"i": 7, "v": "nan"}], {"value": "v", "value_clip": 5}, "not a finite number"),
         ([{"u": 1, "i": None}, {"u": 1, "i": None}], {}, "no event with both"),
         ([{"u": 1, "i": 7}, {"u": 1}], {}, None),
     ],
@@ -131,7 +131,7 @@ def test_a_refusal_does_not_depend_on_the_window(
 @pytest.mark.parametrize("time", [SECRET, "2024-13-01", "20240101", "2024-01-01 10:00 Europe/Berlin", "1704067200", "infinity"])
 def test_what_is_no_time_is_refused(time: str) -> None:
     """A zone by name, digits, or anything else: one error that shows the rule and not the row."""
-    with pytest.raises(EventLogError, match=r"time='t' of .* is no time") as caught:
+    with pytest.raises(EventLogError, match=r"time='t' of .* is not a time") as caught:
         seen(frame(["2024-01-01", time]), since="2024-01-01")
     assert time not in str(caught.value)
 
@@ -142,11 +142,11 @@ def test_what_is_no_time_is_refused(time: str) -> None:
         ({}, "needs since= or until="),
         ({"time": None, "since": "2024-01-01"}, "about the column time="),
         ({"since": "2024-01-02", "until": "2024-01-02"}, "must be before"),
-        ({"since": "yesterday"}, "since='yesterday' is no date"),
-        ({"since": 5}, "since=5 is no date"),
+        ({"since": "yesterday"}, "since='yesterday' is not a date"),
+        ({"since": 5}, "since=5 is not a date"),
         ({"since": "2024-01-01", "time_zone": "Mars/Base"}, "time_zone='Mars/Base' is not known"),
         ({"since": "2024-01-01", "time_unit": "h"}, "time_unit='h' must be one of"),
-        ({"since": "2024-01-01", "time_unit": "s"}, "holds times: leave it out|no time"),
+        ({"since": "2024-01-01", "time_unit": "s"}, "holds times: leave it out|not a time"),
         ({"since": "2024-01-01", "time": "i"}, "same column"),
     ],
 )

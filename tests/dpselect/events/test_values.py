@@ -133,8 +133,8 @@ def test_nothing_is_shown_or_pickled() -> None:
         ({"value": "prise"}, "not a column"),
         ({"value": "who"}, "same column"),
         ({"value": "when"}, "values must be numbers"),
-        ({"value": "odd"}, "no finite number"),
-        ({"value": "word"}, "no finite number"),
+        ({"value": "odd"}, "not a finite number"),
+        ({"value": "word"}, "not a finite number"),
         ({"value": "none"}, "no event with a user and a value"),
     ],
 )

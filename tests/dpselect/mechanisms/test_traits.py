@@ -90,7 +90,7 @@ def test_a_class_whose_kind_has_no_default_is_refused_when_it_is_made() -> None:
 )
 def test_a_trait_that_names_no_field_is_refused(change: dict[str, Any], words: str) -> None:
     """A mistyped field name fails when the class is made, with the fields that there are."""
-    with pytest.raises(TypeError, match=f"{words}, which is no field: its fields are kind, epsilon, sensitivity"):
+    with pytest.raises(TypeError, match=f"{words}, which is not a field: its fields are kind, epsilon, sensitivity"):
 
         class Mistyped(dps.PermuteAndFlip):  # type: ignore[misc]
             kind: Literal["mistyped"] = "mistyped"  # type: ignore[assignment]

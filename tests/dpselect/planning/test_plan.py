@@ -200,7 +200,7 @@ def test_a_planned_mechanism_is_found_by_name(whole: ReleasePlan) -> None:
     assert whole.named("limited_domain").mechanisms[0].takes_observed
     with pytest.raises(InvalidRequest, match="one item"):
         whole.named("permute_and_flip")
-    with pytest.raises(InvalidRequest, match="no such mechanism"):
+    with pytest.raises(InvalidRequest, match="unknown mechanism"):
         whole.named("magic")
 
 

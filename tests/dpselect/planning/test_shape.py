@@ -73,7 +73,7 @@ def test_a_csv_of_counts(tmp_path: Path) -> None:
     assert Shape.from_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
     with pytest.raises(InvalidRequest, match="--i-declare-public"):
         Shape.from_csv(path, "visitors")
-    with pytest.raises(InvalidRequest, match=r"no column 'users'.*place, visitors"):
+    with pytest.raises(InvalidRequest, match=r"column 'users' is missing.*place, visitors"):
         Shape.from_csv(path, "users", public=True)
     with pytest.raises(InvalidRequest, match="no column is named"):
         Shape.from_csv(path, public=True)

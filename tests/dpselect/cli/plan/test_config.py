@@ -41,7 +41,7 @@ def test_a_file_reads_back_as_written(config: Config, tmp_path: Path) -> None:
     [
         ("[plan]\nreleases = 0", r"\[plan\] releases=0 is refused.*>= 1"),
         ("[plan]\nreleses = 3", r"\[plan\] has no key 'releses'.*releases"),
-        ("[bugdet]\nepsilon = 1", "no table 'bugdet'.*budget"),
+        ("[bugdet]\nepsilon = 1", "unknown table 'bugdet'.*budget"),
         ("[budget]\neps = 1", r"\[budget\] has no key 'eps'"),
         ("[budget]\nepsilon = 1\nrho = 1", r"\[budget\].*not both"),
         ("[budget]\nepsilon = -1", r"\[budget\] epsilon=-1"),

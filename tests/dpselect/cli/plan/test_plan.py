@@ -238,7 +238,7 @@ def test_counts_in_a_file_must_be_declared_public(run: Run, folder: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--shape", "pareto"), "is no shape"),
+        (("--shape", "pareto"), "is not a shape"),
         (("--shape", "zipf:x", "--items", 9, "--users", 9), "comes the exponent"),
         (("--shape", "zipf:-1", "--items", 9, "--users", 9), "exponent=-1.0"),
         (("--shape", "zipf:1", "--items", 9), "needs --items and --users"),
@@ -253,7 +253,7 @@ def test_counts_in_a_file_must_be_declared_public(run: Run, folder: Path) -> Non
         ((*MADE_UP, "--config", "absent.toml"), "cannot be read"),
         (("--shape", "absent.csv", "--i-declare-public"), "cannot be read"),
         (("--shape", "x.csv", "--users", 3), "--users does not go with a file"),
-        (("--shape", "ZIPF:1.1", "--items", 9, "--users", 9), "is no shape"),
+        (("--shape", "ZIPF:1.1", "--items", 9, "--users", 9), "is not a shape"),
         (("--shape", "zipf:1", "--items", 9, "--users", 10**17), "users=100000000000000000 is more than"),
         ((*MADE_UP, "--choose", "joint_top_k"), "give --write FILE too"),
         ((*MADE_UP, "--releases", 10**17), "releases=100000000000000000 is more than"),

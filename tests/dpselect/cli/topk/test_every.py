@@ -69,7 +69,7 @@ def test_a_malformed_value_refuses_every_period(every: Every, tmp_path: Path) ->
     for since, until in (("2024-05-01", "2024-05-02"), ("2024-05-02", "2024-05-03"), ("2024-05-04", "2024-05-05")):
         refused = every(since=since, until=until, value="v", value_clip="5")
         assert refused.exit_code == 1
-        assert "no finite number" in " ".join(refused.stderr.split())
+        assert "not a finite number" in " ".join(refused.stderr.split())
         assert "SECRET" not in refused.stderr
     assert not spent(tmp_path)
 
@@ -200,7 +200,7 @@ def test_what_is_no_time_stops_before_any_charge(every: Every, tmp_path: Path) -
         log.write("1,zoo,SECRET42,1\n")
     result = every()
     assert result.exit_code == 1
-    assert "is no time" in result.stderr
+    assert "is not a time" in result.stderr
     assert "SECRET42" not in result.stderr
     assert spent(tmp_path) == {}
 
