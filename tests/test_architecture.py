@@ -114,10 +114,6 @@ def test_two_files_have_one_name_only_for_one_idea() -> None:
     assert {name for name in names if names.count(name) > 1} <= TWICE
 
 
-# Classes of one name that are two things: what is still owed. This list only shrinks.
-HOMONYMS = {"Bound", "Charge", "Counted", "Head", "Part", "Point", "Race", "Replay", "Share", "Table", "Tally"}
-
-
 def test_a_class_name_stands_for_one_thing() -> None:
     """No two public classes share a name, unless one is the base of the other."""
     bases: dict[str, dict[str, set[str]]] = {}
@@ -126,5 +122,4 @@ def test_a_class_name_stands_for_one_thing() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 bases.setdefault(node.name, {})[module] = {ast.unparse(base).split(".")[-1].split("[")[0] for base in node.bases}
     shared = {name for name, found in bases.items() if sum(name not in base for base in found.values()) > 1}
-    assert shared <= HOMONYMS
-    assert set(bases) >= HOMONYMS, "these are gone: take them off the list"
+    assert shared == set()

@@ -34,7 +34,7 @@ from .quota import Quota as Quota
 from .quota import Quotas as Quotas
 from .quota import Scope as Scope
 from .quota import Standing as Standing
-from .sums import Share as Share
+from .sums import LabelCost as LabelCost
 from .sums import Summary as Summary
 from .verification import Problem as Problem
 from .verification import Verification as Verification

@@ -1,6 +1,6 @@
 """Quotas: limits within a dataset's budget, for a person, a team, a purpose or a stretch of the data's time.
 
-A `Quota`, what replaced it (`Revision`), where its accounts stand as the entries say (`Replay`), and its declaration (`Quotas`).
+A `Quota`, its `Revision`s, where its accounts stand as the entries say (`AccountReplay`), and all of a dataset (`Quotas`).
 A charge passes the quotas in `ledger`, in the same transaction as the budget.
 """
 
@@ -218,7 +218,7 @@ class _Account:
 
 
 @dataclass
-class Replay:
+class AccountReplay:
     """The accounts of all revisions, derived anew from a dataset's entries in order.
 
     Memory grows with the accounts, not with the entries.
@@ -278,9 +278,9 @@ def _moved(limit: Budget, entry: Entry, first: Entry) -> Price:
     return price_in(limit, first.curve or "", first.count)
 
 
-def replay(connection: Connection, declared: Declared, wanted: list[Revision]) -> Replay:
+def replay(connection: Connection, declared: Declared, wanted: list[Revision]) -> AccountReplay:
     """What the entries make of these revisions; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
-    book, opened = Replay(declared.dataset, wanted), Openings()
+    book, opened = AccountReplay(declared.dataset, wanted), Openings()
     for entry in chain.from_iterable(blocks(connection, declared)) if wanted else ():
         for problem in book.follow(entry, opened.of(entry)):
             raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")

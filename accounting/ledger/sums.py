@@ -168,7 +168,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Point:
+class SpendingPoint:
     """An entry on the course of spending."""
 
     seq: int
@@ -177,7 +177,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Share:
+class LabelCost:
     """What one label was charged and did not get back: runs, nats of the budget's unit, failure probability."""
 
     label: str | None
@@ -202,8 +202,8 @@ class Summary:
     head: str
     totals: tuple[Total, ...]
     curves: dict[str, Curve] | None
-    points: tuple[Point, ...]
-    shares: tuple[Share, ...]
+    points: tuple[SpendingPoint, ...]
+    shares: tuple[LabelCost, ...]
 
 
 def summarise(connection: Connection, declared: Declared) -> Summary:
@@ -230,16 +230,16 @@ def _sums(declared: Declared, kind: str) -> Select[Any]:
     return select(sums).where(sums.c.dataset_id == declared.id, sums.c.kind == kind)
 
 
-def _points(connection: Connection, declared: Declared) -> tuple[Point, ...]:
+def _points(connection: Connection, declared: Declared) -> tuple[SpendingPoint, ...]:
     step = max(1, -(-declared.seq // MOST_POINTS))
     wanted = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
     columns = (entries.c.seq, entries.c.at, entries.c.spent_main, entries.c.spent_failure)
     mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted) & (entries.c.action != "quota")
     rows = connection.execute(select(*columns).where(mine).order_by(entries.c.seq))
-    return tuple(Point(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows)
+    return tuple(SpendingPoint(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows)
 
 
-def _shares(connection: Connection, declared: Declared) -> tuple[Share, ...]:
+def _shares(connection: Connection, declared: Declared) -> tuple[LabelCost, ...]:
     rows = connection.execute(_sums(declared, "label").order_by(sums.c.main.desc(), sums.c.digest).limit(MOST_LABELS))
     unit, chance = float(MAIN_UNIT), float(FAILURE_UNIT)
-    return tuple(Share(at.content, had.runs, had.main * unit, had.failure * chance) for at, had in map(read_sum, rows))
+    return tuple(LabelCost(at.content, had.runs, had.main * unit, had.failure * chance) for at, had in map(read_sum, rows))

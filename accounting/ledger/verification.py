@@ -22,7 +22,7 @@ from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Heads, Trust
 from accounting.ledger.lifecycle import SLACK, Openings, doubt, returned
 from accounting.ledger.model import ACTIONS, Dataset, Entry
-from accounting.ledger.quota import Replay, Revision, revisions
+from accounting.ledger.quota import AccountReplay, Revision, revisions
 from accounting.ledger.statements import BLOCK, Declared, Held, all_held, all_totals, entries_after
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import digest
@@ -329,7 +329,7 @@ def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) 
     chain = Chain(declared.dataset, digest(text))
     if chain.head != declared.genesis or declared.dataset.name != name:
         yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
-    book = Replay(declared.dataset, snapshot.quotas or [])
+    book = AccountReplay(declared.dataset, snapshot.quotas or [])
     sums = snapshot.sums or Check()
     yield from _entries(store, declared, chain, kept, book, sums)
     counted.entries += chain.entries
@@ -345,7 +345,7 @@ def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) 
         yield Problem(name, None, "total", "the sums by curve and label are not those of the entries: they were edited")
 
 
-def _entries(store: Store, declared: Declared, chain: Chain, kept: _Kept, book: Replay, sums: Check) -> Iterator[Problem]:
+def _entries(store: Store, declared: Declared, chain: Chain, kept: _Kept, book: AccountReplay, sums: Check) -> Iterator[Problem]:
     hashes, latest = kept.hashes.get(chain.dataset.name, {}), kept.latest(chain.dataset.name)
     yield from _at_head(chain, hashes)
     for entry in stream(store, declared):

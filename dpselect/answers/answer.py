@@ -38,7 +38,7 @@ _LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
 
 @final
 @dataclass(frozen=True)
-class Charge:
+class PaidCharge:
     """What paid for an answer: an entry of a dataset of the ledger, and its key."""
 
     dataset: str
@@ -66,7 +66,7 @@ class Answer:
     selection: Selection
     choice: Choice
     salt: str | None
-    charge: Charge | None = None
+    charge: PaidCharge | None = None
     left: str | None = None
     learnt: LearnThenSelect | None = None
 
@@ -374,16 +374,16 @@ def _percent(share: float, *, up: bool = False) -> str:
     return f"{(math.ceil(hundredths - 1e-6) if up else math.floor(hundredths + 1e-6)) / 100:g} %"
 
 
-def charge_under(session: dps.Session, key: str) -> Charge | None:
+def charge_under(session: dps.Session, key: str) -> PaidCharge | None:
     """The charge that was made under a key."""
     receipt = session.ledger.find(session.dataset.name, key)
     return None if receipt is None else charge_of(receipt)
 
 
-def charge_of(receipt: acc.ledger.Receipt) -> Charge:
+def charge_of(receipt: acc.ledger.Receipt) -> PaidCharge:
     """What an answer says about its charge."""
     periods = [entry.period for entry in receipt.entries if entry.period]
-    return Charge(receipt.dataset, periods, receipt.key, receipt.seq)
+    return PaidCharge(receipt.dataset, periods, receipt.key, receipt.seq)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ ROUTES: dict[Route, str] = {
 
 
 @dataclass(frozen=True)
-class Point:
+class ProvenEpsilon:
     """(epsilon, delta)-differential privacy, and what proved it; epsilon is None if nothing is proved at this delta."""
 
     delta: float
@@ -42,7 +42,7 @@ class Promise:
     pure_epsilon: float | None
     rho: float | None
     delta0: float
-    points: tuple[Point, ...]
+    points: tuple[ProvenEpsilon, ...]
 
 
 def promise(mechanism: Mechanism | LearnThenSelect, budget: Budget) -> Promise:
@@ -82,7 +82,7 @@ def promise_in_words(stated: Promise) -> str:
     return f"{start} {change} changes the probability of any outcome by a factor of at most {factor}{slack}."
 
 
-def route_in_words(point: Point) -> str:
+def route_in_words(point: ProvenEpsilon) -> str:
     """Which bound gave the smallest epsilon."""
     if point.epsilon is None:
         return "no bound at this delta"
@@ -99,8 +99,8 @@ def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:
     return (budget.delta, 2 * budget.delta) if delta0 and budget.delta < 0.5 else (budget.delta,)
 
 
-def _point(delta: float, bound: Bound) -> Point:
-    return Point(delta, finite(bound.value), bound.route, bound.order)
+def _point(delta: float, bound: Bound) -> ProvenEpsilon:
+    return ProvenEpsilon(delta, finite(bound.value), bound.route, bound.order)
 
 
 def _strongest(stated: Promise) -> tuple[float | None, float]:

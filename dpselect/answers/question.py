@@ -22,7 +22,7 @@ from dpselect.choose.defaults import (
     default_groups,
     default_mechanism,
 )
-from dpselect.choose.request import Share, TopKRequest
+from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
 from dpselect.events.reading import Reading
@@ -310,7 +310,7 @@ def _request(question: Question, whole: Budget | None) -> TopKRequest:
         noise=release.noise,
         releases=release.releases,
         counts=COUNTS if release.with_counts else None,
-        share=None if whole is None or release.everything else Share.of(release.budget, release.releases, whole),
+        share=None if whole is None or release.everything else BudgetShare.of(release.budget, release.releases, whole),
     )
 
 

@@ -14,7 +14,7 @@ import accounting as acc
 import dpselect
 from accounting import Budget, OutputError
 from accounting.files import PRIVATE, new_file, read_text
-from dpselect.answers.answer import Answer, Charge, cautions, charge_of
+from dpselect.answers.answer import Answer, PaidCharge, cautions, charge_of
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
 from dpselect.answers.question import Payment, Question
 from dpselect.choose.counts import interval
@@ -248,4 +248,4 @@ def restored(content: str, question: Question) -> Answer:
         choice = replace(choice, crowd=Crowd(learnt["users"], (found[0], found[1], found[2], found[3], found[4])))
         paid = LearnThenSelect.model_validate(learnt["paid"])
     selection = Selection.from_json(json.dumps(held["selection"]))
-    return Answer(question, selection, choice, how["salt"], Charge(**held["ledger"]), learnt=paid)
+    return Answer(question, selection, choice, how["salt"], PaidCharge(**held["ledger"]), learnt=paid)

@@ -10,8 +10,8 @@ from pydantic.fields import FieldInfo
 
 from accounting import AccountingError, Budget, CalibrationError, Curve, RelationMismatch, calibrate
 from dpselect import mechanisms
-from dpselect.choose.counts import Counted, takes_its_own, without_counts
-from dpselect.choose.request import Share, TopKRequest
+from dpselect.choose.counts import CountNoise, takes_its_own, without_counts
+from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.base import MECHANISMS
@@ -34,7 +34,7 @@ def calibrated(
     bracket: Bracket = (1e-6, 1e6),
     *,
     charges: int | None = None,
-    share: Share | None = None,
+    share: BudgetShare | None = None,
 ) -> Mechanism:
     """The member of `family` with the least noise that `budget` still pays for, one release and all of it.
 
@@ -90,7 +90,7 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     _require_complete(member, set(settings))
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     bracket, best = knob.bracket(request.sensitivity.range), None
-    counted = None if request.counts is None else Counted.of(request, budget)
+    counted = None if request.counts is None else CountNoise.of(request, budget)
     for split in _splits(member, budget, request):
         family = _family(member, {**settings, **split}, request, counted)
         if best is None or _may_beat(best, family, budget, split):
@@ -220,7 +220,7 @@ def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest) -> li
     return [{failure: each} for each in dict.fromkeys(min(each, most) for each in tried) if each > 0]
 
 
-def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequest, counted: Counted | None) -> Family:
+def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequest, counted: CountNoise | None) -> Family:
     knob = knob_of(member).field
 
     def family(parameter: float) -> Mechanism:

@@ -29,7 +29,7 @@ _UP = Context(prec=6, rounding=ROUND_CEILING)
 
 @final
 @dataclass(frozen=True)
-class Counted:
+class CountNoise:
     """Fresh noise for the counts of the items that a selection releases.
 
     Attributes:

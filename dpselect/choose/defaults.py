@@ -21,7 +21,7 @@ from dpselect.choose.calibration import calibrated, fitted, knob_of
 from dpselect.choose.counts import without_counts
 from dpselect.choose.forecast import Crowd, Floats, Norm, Ranking
 from dpselect.choose.learning import LEARN, Learning, LearnThenSelect
-from dpselect.choose.request import Share, TopKRequest
+from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     CanonicalTopK,
@@ -579,7 +579,7 @@ class _Split:
     most: int
     discovery: Mechanism | None
     request: TopKRequest
-    share: Share | None
+    share: BudgetShare | None
 
     @classmethod
     def of(cls, budget: Budget, request: TopKRequest, most: int, *, discover: bool) -> _Split:

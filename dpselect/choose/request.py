@@ -20,7 +20,7 @@ _NEAR = Fraction(1, 10**12)  # a float that is an n-th but for its rounding is o
 
 @final
 @dataclass(frozen=True)
-class Share:
+class BudgetShare:
     """The part of a ledger's budget that one charge states, and takes at most.
 
     Attributes:
@@ -84,7 +84,7 @@ class TopKRequest(Frozen):
     kbar: Count | None = Field(default=None, description="an integer >= k, or None")
     noise: NoiseName | None = Field(default=None, description="the name of a noise, or None")
     releases: Count = Field(default=1, description="an integer >= 1")
-    share: SkipValidation[Share | None] = Field(default=None, description="a Share, or None")
+    share: SkipValidation[BudgetShare | None] = Field(default=None, description="a BudgetShare, or None")
     counts: Probability | None = Field(default=None, description="a share in (0, 1), or None")
 
     @property

@@ -35,14 +35,14 @@ def _flag(value: object) -> object:
 Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
-class Table(Frozen):
+class ConfigTable(Frozen):
     """A table of the file: closed, and without null, which TOML does not have."""
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
 
 
 @final
-class DataTable(Table):
+class DataTable(ConfigTable):
     """[data]: what log is read, and how; the options of `topk` of the same names."""
 
     user: str | None = Field(default=None, description="column of users: its name, or its number from 1 as text")
@@ -64,7 +64,7 @@ class DataTable(Table):
 
 
 @final
-class ReleaseTable(Table):
+class ReleaseTable(ConfigTable):
     """[release]: what every release is. `plan --write` fills in the mechanism."""
 
     k: Count | None = Field(default=None, description="an integer >= 1: how many items")
@@ -86,7 +86,7 @@ class ReleaseTable(Table):
 
 
 @final
-class Expectation(Table):
+class Expectation(ConfigTable):
     """[release.expected]: what a plan expects of one release; it decides nothing."""
 
     recall: Real = Field(description="the expected share of right items")
@@ -97,7 +97,7 @@ class Expectation(Table):
 
 
 @final
-class LedgerTable(Table):
+class LedgerTable(ConfigTable):
     """[ledger]: what every release is charged to."""
 
     url: str = Field(description="sqlite:///FILE or postgresql://USER@HOST/NAME")
@@ -109,7 +109,7 @@ class LedgerTable(Table):
 
 
 @final
-class PlanTable(Table):
+class PlanTable(ConfigTable):
     """[plan]: what is planned for; the options of `plan` of the same names."""
 
     releases: Count | None = Field(default=None, description="an integer >= 1: how many releases share the budget")
@@ -146,7 +146,7 @@ class PlanTable(Table):
 
 
 @final
-class Config(Table):
+class Config(ConfigTable):
     """The whole file. Every table and every key may be left out.
 
     Args:

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 import dpselect as dps
 from accounting import Budget, OutputError, Relation
-from dpselect.answers.answer import Charge, charge_under, session_of, told
+from dpselect.answers.answer import PaidCharge, charge_under, session_of, told
 from dpselect.answers.promise import promise, promise_in_words, relation_in_words, rounded_up
 from dpselect.answers.question import UNASKED, Payment
 from dpselect.answers.record import RECORDED, UNRECORDED, recorded, rescued, write_private
@@ -36,7 +36,7 @@ class _Answer:
     column: str
     rule: Rule
     salt: str | None
-    charge: Charge | None
+    charge: PaidCharge | None
     asked: dict[str, Any]
 
     def as_data(self) -> dict[str, Any]:

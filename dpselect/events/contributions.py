@@ -42,7 +42,7 @@ MOST_EXACT = 1 << 53  # whole numbers up to here are floats
 
 @final
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ContributionLimit:
     """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt); or that many groups, likewise.
 
     What is kept of one user does not depend on any other user, so neighbouring logs stay neighbours.
@@ -73,7 +73,7 @@ class Bound:
         return f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <= {self.limit}", [self.salt]
 
 
-def bounds(items: int | None, groups: int | None, salt: str | None) -> tuple[Bound | None, Bound | None]:
+def bounds(items: int | None, groups: int | None, salt: str | None) -> tuple[ContributionLimit | None, ContributionLimit | None]:
     """The bounds asked for, under one salt, a fresh one unless it is given; None where there is none."""
     if salt is not None and not isinstance(salt, str):
         raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
@@ -85,12 +85,12 @@ def bounds(items: int | None, groups: int | None, salt: str | None) -> tuple[Bou
     return _bound("max_items_per_user", items, fresh), _bound("max_groups_per_user", groups, fresh)
 
 
-def _bound(field: str, limit: int | None, salt: str) -> Bound | None:
+def _bound(field: str, limit: int | None, salt: str) -> ContributionLimit | None:
     if limit is None:
         return None
     if type(limit) is not int or not 1 <= limit <= _MOST_KEPT:
         raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
-    return Bound(limit, salt)
+    return ContributionLimit(limit, salt)
 
 
 @final
@@ -243,10 +243,10 @@ class Contributions:
     listed: the only groups that are looked at, likewise; None for all.
     """
 
-    bound: Bound | None
+    bound: ContributionLimit | None
     clips: tuple[Measure, ...]
     within: list[Label] | None = None
-    groups: Bound | None = None
+    groups: ContributionLimit | None = None
     listed: list[Label] | None = None
 
     @property

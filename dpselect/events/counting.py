@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.events.catalogue import named, typed
-from dpselect.events.contributions import PRESENT, Bound, Contributions
+from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions
 from dpselect.events.doors.base import Kind, Kinds
 from dpselect.events.engine import Engine
 from dpselect.events.private import reported
@@ -25,7 +25,7 @@ _RANKED_AT_ONCE = 2_000_000  # pairs; about 150 bytes each
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
-class Counted:
+class ItemCounts:
     """Items in the order of their labels, how many users each kept, and how many pairs there were before the bound.
 
     clipped: (clips, m) sums of users' weights, in units of 2^-20.
@@ -66,16 +66,18 @@ def among(allowed: Contributions, reading: Reading, kinds: Kinds) -> Contributio
     return replace(allowed, within=names, listed=listed)
 
 
-def count(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> Counted | CountedGroups:
+def count(
+    engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None
+) -> ItemCounts | CountedGroups:
     """Count the pairs of the log under these bounds. May be asked again and again, with others."""
     pairs = _tally(engine, staged, allowed, progress)
     if allowed.groups is not None:
         return _cells(engine, allowed, pairs, staged)
     labels, sums = _totals(engine, "totals", allowed, staged)
-    return Counted(labels, sums[0], sums[1:], pairs)
+    return ItemCounts(labels, sums[0], sums[1:], pairs)
 
 
-def counted_at_once(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> Counted:
+def counted_at_once(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> ItemCounts:
     """The counts of a log that `prepared` has counted, with no bound and no clip."""
     item, listed = "CAST(i AS HUGEINT) AS i" if staged.kinds["item"] == "digits" else "i", ""
     if allowed.within is not None:
@@ -84,7 +86,7 @@ def counted_at_once(engine: Engine, staged: Staged, allowed: Contributions, prog
     found = f"SELECT * FROM (SELECT {item}, n FROM totals WHERE apart = 0){listed}"
     labels, sums = _totals(engine, f"({found})", allowed, staged)
     told(progress, 1, 1)
-    return Counted(labels, sums[0], sums[1:], int(sums[0].sum()))
+    return ItemCounts(labels, sums[0], sums[1:], int(sums[0].sum()))
 
 
 def held(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> Tally:
@@ -179,7 +181,7 @@ def _add(engine: Engine, pairs: str, allowed: Contributions, staged: Staged) -> 
     return found
 
 
-def _add_ranked(engine: Engine, pairs: str, allowed: Contributions, bound: Bound, staged: Staged) -> None:
+def _add_ranked(engine: Engine, pairs: str, allowed: Contributions, bound: ContributionLimit, staged: Staged) -> None:
     """Add what is kept of owners beyond the bound, who alone are ranked: in parts, since that takes memory."""
     owner, beyond = allowed.owner, f"SEMI JOIN (SELECT {allowed.owner} FROM held WHERE t > {bound.limit}) USING ({allowed.owner})"
     many = _number(engine, f"SELECT sum(t) FROM held WHERE t > {bound.limit}", staged.what)
@@ -207,7 +209,7 @@ def _number(engine: Engine, sql: str, what: str) -> int:
     return int(engine.run(sql, what=what)[0][0] or 0)
 
 
-def _keep_groups(engine: Engine, bound: Bound, what: str) -> None:
+def _keep_groups(engine: Engine, bound: ContributionLimit, what: str) -> None:
     """Leave the pairs of the groups that each user keeps, and add these to what is present."""
     engine.run("CREATE OR REPLACE TEMP TABLE present AS SELECT DISTINCT u, g FROM part", what=what)
     engine.run("CREATE OR REPLACE TEMP TABLE attended AS SELECT u, count(*) AS t FROM present GROUP BY u", what=what)
@@ -219,7 +221,7 @@ def _keep_groups(engine: Engine, bound: Bound, what: str) -> None:
     engine.run(f"INSERT INTO presence SELECT g, sum(w) FROM present JOIN ({weights}) USING (u) GROUP BY g", what=what)
 
 
-def _exceeds(engine: Engine, weighed: str, bound: Bound, what: str) -> bool:
+def _exceeds(engine: Engine, weighed: str, bound: ContributionLimit, what: str) -> bool:
     return bool(engine.run(f"SELECT coalesce(max(t), 0) FROM {weighed}", what=what)[0][0] > bound.limit)
 
 

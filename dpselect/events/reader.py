@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
 from dpselect.events.contributions import Contributions
-from dpselect.events.counting import Counted, CountedGroups, among, count, counted_at_once, per_user
+from dpselect.events.counting import CountedGroups, ItemCounts, among, count, counted_at_once, per_user
 from dpselect.events.doors.base import Column
 from dpselect.events.engine import opened
 from dpselect.events.private import ReadReport, reported
@@ -106,7 +106,7 @@ def read(
     return _read(staged, counted, allowed)
 
 
-def _read(staged: Staged, counted: Counted | CountedGroups, allowed: Contributions) -> EventCounts | GroupCounts:
+def _read(staged: Staged, counted: ItemCounts | CountedGroups, allowed: Contributions) -> EventCounts | GroupCounts:
     report = reported(staged.rows, staged.without, staged.left_out, counted.pairs, int(counted.counts.sum()))
     return _result(report, counted, allowed, integers=staged.kinds["item"] == "int")
 
@@ -157,7 +157,7 @@ def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions,
 
 
 def _result(
-    report: ReadReport, counted: Counted | CountedGroups, allowed: Contributions, *, integers: bool
+    report: ReadReport, counted: ItemCounts | CountedGroups, allowed: Contributions, *, integers: bool
 ) -> EventCounts | GroupCounts:
     if isinstance(counted, CountedGroups):
         return _grouped(report, counted, allowed, integers=integers)

@@ -17,7 +17,7 @@ from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Contributions
-from dpselect.events.counting import Counted, CountedGroups, among
+from dpselect.events.counting import CountedGroups, ItemCounts, among
 from dpselect.events.doors.base import SHORT, Given
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import T, guarded
@@ -180,7 +180,7 @@ def _tallied(cluster: Cluster, given: Given, reading: Reading) -> tuple[Tally, C
     return held, asked
 
 
-def count(source: object, reading: Reading) -> tuple[Tally, Contributions, Counted | CountedGroups]:
+def count(source: object, reading: Reading) -> tuple[Tally, Contributions, ItemCounts | CountedGroups]:
     """`tally`, and all counts in this process; the table is closed."""
     held, asked = tally(source, reading)
     try:
@@ -189,7 +189,7 @@ def count(source: object, reading: Reading) -> tuple[Tally, Contributions, Count
         held.close()
 
 
-def _collected(tally: Tally, allowed: Contributions) -> Counted | CountedGroups:
+def _collected(tally: Tally, allowed: Contributions) -> ItemCounts | CountedGroups:
     if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
         raise EventLogError(f"{WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
     names = ["n", *allowed.sums] if allowed.groups is None else ["present", "n", *allowed.sums]
@@ -197,7 +197,7 @@ def _collected(tally: Tally, allowed: Contributions) -> Counted | CountedGroups:
     sums = np.array([row[: len(names)] for row in rows], dtype=np.int64).reshape(len(rows), len(names)).T
     sums = np.ascontiguousarray(sums)
     if allowed.groups is None:
-        return Counted([row[-1] for row in rows], sums[0], sums[1:], tally.report.pairs)
+        return ItemCounts([row[-1] for row in rows], sums[0], sums[1:], tally.report.pairs)
     groups, items = (sorted({row[at] for row in rows}) for at in (-2, -1))
     cells = [places(labels, [row[at] for row in rows]) for labels, at in ((groups, -2), (items, -1))]
     starts = np.searchsorted(cells[0], np.arange(len(groups) + 1))

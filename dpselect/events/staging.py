@@ -165,7 +165,9 @@ class _Figures:
 
 
 @contextmanager
-def split(source: object, reading: Reading, periods: Sequence[tuple[str, datetime, datetime]]) -> Iterator[dict[str, parts.Part]]:
+def split(
+    source: object, reading: Reading, periods: Sequence[tuple[str, datetime, datetime]]
+) -> Iterator[dict[str, parts.PeriodEvents]]:
     """The events of each period, from one pass over the log, to be read while the block lasts."""
     given = reading.given(source)
     with opened(reading.memory_limit) as engine:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
-from dpselect.events.contributions import Bound
+from dpselect.events.contributions import ContributionLimit
 from dpselect.events.doors.base import SHORT, Column
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import Engine, opened
@@ -130,7 +130,7 @@ def read_values(
     return UserValues(numbers, rule, None if chosen is None else chosen.salt, total, left_out)
 
 
-def _checked(rule: Rule, value: object, salt: str | None) -> Bound | None:
+def _checked(rule: Rule, value: object, salt: str | None) -> ContributionLimit | None:
     """What picks one of a user's numbers, where that is the rule."""
     if rule not in get_args(Rule):
         raise EventLogError(f"rule={rule!r} must be one of {', '.join(map(repr, get_args(Rule)))}")
@@ -138,10 +138,10 @@ def _checked(rule: Rule, value: object, salt: str | None) -> Bound | None:
         raise EventLogError(f"rule={rule!r} and value={value!r} contradict: 'events' counts rows, the others need a column")
     if salt is not None and (rule != "pick" or not isinstance(salt, str)):
         raise EventLogError(f"salt={salt!r} must be text, and is for rule='pick', which alone chooses: leave it out")
-    return Bound(1, secrets.token_hex(16) if salt is None else salt) if rule == "pick" else None
+    return ContributionLimit(1, secrets.token_hex(16) if salt is None else salt) if rule == "pick" else None
 
 
-def _bucket(engine: Engine, what: str, relation: str, chosen: Bound | None, rule: Rule) -> NDArray[np.float64]:
+def _bucket(engine: Engine, what: str, relation: str, chosen: ContributionLimit | None, rule: Rule) -> NDArray[np.float64]:
     parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) + 0.0 AS v"  # no negative zero
     engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=what)
     if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=what)[0][0]:

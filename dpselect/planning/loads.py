@@ -68,7 +68,7 @@ class Bounding:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Head:
+class PopularItems:
     """Who touches the most popular items of a log, which says what a second look at some of them sees.
 
     Attributes:
@@ -110,7 +110,7 @@ class Loads:
     sizes: Floats
     users: Floats
     touching: Floats | None = None
-    head: Head | None = None
+    head: PopularItems | None = None
 
     @classmethod
     def of_mean(cls, mean: float) -> Self:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from accounting.files import read_text
 from dpselect.errors import InvalidRequest
-from dpselect.planning.loads import Head, Loads, bin_of
+from dpselect.planning.loads import Loads, PopularItems, bin_of
 from dpselect.planning.score_levels import Floats, Indices
 from dpselect.scores import Scores
 
@@ -70,7 +70,10 @@ def _summed(item: Indices, loads: Floats, users: Floats, head: Mapping[str, np.n
     one_by_one = len(totals[:_HEAD])
     of = np.concatenate([np.arange(one_by_one), np.full(len(tail), -1)])
     known = Loads(
-        sizes, people / people.sum(), shares / shares.sum(axis=1, keepdims=True), Head(of, starts, head["u"].astype(np.int64))
+        sizes,
+        people / people.sum(),
+        shares / shares.sum(axis=1, keepdims=True),
+        PopularItems(of, starts, head["u"].astype(np.int64)),
     )
     counts = np.concatenate([totals[:_HEAD], -tail])
     return counts, np.concatenate([np.ones(one_by_one), members]).astype(np.int64), known, float(people.sum())

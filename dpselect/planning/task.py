@@ -11,7 +11,7 @@ from pydantic import Field
 
 from accounting import Budget
 from accounting.frozen import Count, Frozen, Real
-from dpselect.choose.counts import Counted
+from dpselect.choose.counts import CountNoise
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup
 from dpselect.planning.loads import Bounding, Loads
@@ -142,12 +142,12 @@ class Task:
         return self.shape.size if self.known else None
 
     @cached_property
-    def counted(self) -> Counted | None:
+    def counted(self) -> CountNoise | None:
         """The fresh noise of the counts; None without."""
         if self.counts is None:
             return None
         parts = [(part.releases * self.charges // self.releases, part.k) for part in self.parts]
-        return Counted.within(self.budget, self.counts, parts, self.sensitivity, separately=self.charged == "separately")
+        return CountNoise.within(self.budget, self.counts, parts, self.sensitivity, separately=self.charged == "separately")
 
     def released(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism, with counts of what it selects and for every group where that is asked for: what is charged and run."""

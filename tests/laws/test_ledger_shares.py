@@ -11,7 +11,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.choose.calibration import fitted
 from dpselect.choose.defaults import Menu, default_group_choice
-from dpselect.choose.request import Share, TopKRequest
+from dpselect.choose.request import BudgetShare, TopKRequest
 
 BUDGETS = [
     acc.Budget(epsilon=1.0, delta=1e-6),
@@ -31,7 +31,7 @@ def part(budget: acc.Budget, n: int) -> acc.Budget:
     return acc.Budget(epsilon=budget.epsilon / n, delta=budget.delta / n)
 
 
-def requests(share: Share | None, *, public: bool) -> list[TopKRequest]:
+def requests(share: BudgetShare | None, *, public: bool) -> list[TopKRequest]:
     """The smallest menu first; the one with counts takes four fifths of the time."""
     candidates: Any = 200 if public else None
     few = TopKRequest(k=5, candidates=candidates, share=share, sensitivity=dps.Sensitivity.of_counts(items_per_user=3))
@@ -58,7 +58,7 @@ def test_so_do_all_numbers_to_a_hundred(n: int) -> None:
 
 def _holds(budget: acc.Budget, n: int, menus: int = 3) -> None:
     stated, seen = part(budget, n), 0
-    share = Share.of(stated, 1, budget)
+    share = BudgetShare.of(stated, 1, budget)
     assert (share is None) == (n == 1)
     for public in (True, False) if budget.delta else (True,):
         for request in requests(share, public=public)[:menus]:
@@ -75,7 +75,7 @@ def test_so_do_releases_for_every_group(n: int) -> None:
     """The discovery of groups and all groups of one user together take one share."""
     budget = BUDGETS[0]
     stated = part(budget, n)
-    request = TopKRequest(k=3, share=Share.of(stated, 1, budget))
+    request = TopKRequest(k=3, share=BudgetShare.of(stated, 1, budget))
     chosen = default_group_choice(stated, request, 2, discover=True)
     assert stated.admits(chosen.mechanism.curve)
     assert budget.how_many(chosen.mechanism.curve) >= n
@@ -87,7 +87,7 @@ def test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure(delta: float) 
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     for epsilon in (0.25, 0.3):
         stated = acc.Budget(epsilon=epsilon, delta=delta)
-        mechanism = fitted("limited_domain", stated, TopKRequest(k=5, share=Share.of(stated, 1, budget)))
+        mechanism = fitted("limited_domain", stated, TopKRequest(k=5, share=BudgetShare.of(stated, 1, budget)))
         price = budget.price(mechanism.curve)
         assert price.failure <= epsilon * budget.capacity.failure
         assert price.main <= epsilon * budget.capacity.main
@@ -98,16 +98,16 @@ def test_a_share_that_would_be_five_percent_too_large_is_seen() -> None:
     """The mutant of the law: mechanisms fitted to 1.05 of the share fit n - 1 times where the ledger's share binds."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     stated = part(budget, 4)
-    share = Share.of(stated, 1, budget)
+    share = BudgetShare.of(stated, 1, budget)
     assert share is not None
-    wide = Share(budget, share.part * 105 / 100)
+    wide = BudgetShare(budget, share.part * 105 / 100)
     mechanism = fitted("limited_domain", acc.Budget(epsilon=0.5, delta=5e-7), TopKRequest(k=5, share=wide))
     assert budget.how_many(mechanism.curve) < 4
 
 
 def test_a_share_of_another_currency_goes_by_delta() -> None:
     """Epsilon of a release and rho of a ledger do not compare: their deltas do."""
-    share = Share.of(acc.Budget(epsilon=1.0, delta=1e-7), 1, acc.Budget(rho=0.1, delta=1e-6))
+    share = BudgetShare.of(acc.Budget(epsilon=1.0, delta=1e-7), 1, acc.Budget(rho=0.1, delta=1e-6))
     assert share is not None
     assert float(share.part) == pytest.approx(0.1)
-    assert Share.of(acc.Budget(epsilon=2.0), 1, acc.Budget(epsilon=1.0)) is None
+    assert BudgetShare.of(acc.Budget(epsilon=2.0), 1, acc.Budget(epsilon=1.0)) is None

@@ -16,7 +16,7 @@ import dpselect as dps
 from dpselect import pate, verify
 from dpselect.noise import by_name
 from dpselect.pate.voting import draws
-from dpselect.pate.voting.draws import Coins, Race
+from dpselect.pate.voting.draws import Coins, RaceLevel
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.sampling.thresholds import exceeds
 from dpselect.scores import Scores
@@ -177,7 +177,7 @@ def test_races_follow_the_law(level: float, sigma: float, monkeypatch: pytest.Mo
     """Winners have their probabilities whatever level decides who takes part."""
     counts = np.array([5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1], dtype=np.int32)
     monkeypatch.setattr(draws, "_LEVELS", np.array([level]))
-    drawn = Race.of(counts[None], sigma).run(np.tile(counts, (30_000, 1)), ExactSampler(np.random.default_rng(6)))
+    drawn = RaceLevel.of(counts[None], sigma).run(np.tile(counts, (30_000, 1)), ExactSampler(np.random.default_rng(6)))
     mechanism = pate.GNMax(sigma=sigma, labels=len(counts))
     law = mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))
     assert misfit(drawn.tolist(), law) > FALSE_ALARM
@@ -189,7 +189,7 @@ def test_a_race_that_64_bits_leave_open_is_decided_by_more(monkeypatch: pytest.M
     counts[:, 3:] = 0
     monkeypatch.setattr(draws, "leading_bits", lambda size, _: np.full(size, 7, dtype=np.uint16))
     monkeypatch.setattr(draws, "completed", lambda lead, _: np.full(len(lead), 7 << 48, dtype=np.uint64))
-    drawn = Race.of(counts, 1.0).run(counts, ExactSampler(np.random.default_rng(7)))
+    drawn = RaceLevel.of(counts, 1.0).run(counts, ExactSampler(np.random.default_rng(7)))
     assert misfit(drawn.tolist(), dict.fromkeys(range(3), 1 / 3)) > FALSE_ALARM
 
 

@@ -17,7 +17,7 @@ from dpselect.planning.compare import Progress
 from dpselect.planning.task import Charged
 
 _KNOWN = "zipf:EXPONENT, uniform, or the name of a CSV file with public counts"
-T = TypeVar("T", bound=config.Table)
+T = TypeVar("T", bound=config.ConfigTable)
 
 
 @dataclass(frozen=True)

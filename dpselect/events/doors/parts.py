@@ -23,7 +23,7 @@ _MALFORMED = "v IS NOT NULL AND NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), fa
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
-class Part(NotPickled):
+class PeriodEvents(NotPickled):
     """The events of one period, on disk while the block that made it lasts. It may hold none. **Private**."""
 
     relation: str
@@ -36,7 +36,7 @@ class Part(NotPickled):
 
 
 def accepts(given: Given) -> bool:
-    return isinstance(given.source, Part)
+    return isinstance(given.source, PeriodEvents)
 
 
 def rows(engine: Engine, given: Given) -> Rows:  # noqa: ARG001 - a door's signature
@@ -45,7 +45,7 @@ def rows(engine: Engine, given: Given) -> Rows:  # noqa: ARG001 - a door's signa
     return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True)
 
 
-def cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, datetime, datetime]]) -> dict[str, Part]:
+def cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, datetime, datetime]]) -> dict[str, PeriodEvents]:
     """The parts of a log, by the names of their periods, which follow each other without a gap; what is outside is in none."""
     assert given.window is not None, "a log is cut by time"
     assert all(instant(one[2]) == instant(other[1]) for one, other in pairwise(periods)), (
@@ -110,7 +110,7 @@ def _settled(engine: Engine, log: Rows, given: Given, folder: Path) -> Kinds:
     return {role: kind for role, kind in kinds.items() if role != "time"}
 
 
-def _part(folder: Path, nothing: str, kinds: Kinds, what: str) -> Part:
+def _part(folder: Path, nothing: str, kinds: Kinds, what: str) -> PeriodEvents:
     files = list(folder.glob("*.parquet"))
     size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
-    return Part(parquet_in(folder) if files else nothing, size, what, kinds)
+    return PeriodEvents(parquet_in(folder) if files else nothing, size, what, kinds)

@@ -13,8 +13,8 @@ from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots.votes import (
     Counts,
-    Tally,
     Votes,
+    VoteTally,
     as_array,
     cut_of,
     read,
@@ -59,7 +59,7 @@ class Ballots(Rounds[Mechanism]):
     __slots__ = ("_missing", "_tally", "_votes", "labels", "names", "teachers")
 
     _missing: Missing
-    _tally: Tally
+    _tally: VoteTally
     _votes: Votes | None
     labels: int
     names: tuple[Label, ...] | None
@@ -229,12 +229,14 @@ class Ballots(Rounds[Mechanism]):
         raise TypeError("Ballots hold private votes and are not pickled: pass the source they are read from instead")
 
     @classmethod
-    def _of(cls, votes: Votes | None, found: Tally, teachers: int, missing: Missing, names: Sequence[Label] | None) -> Self:
+    def _of(cls, votes: Votes | None, found: VoteTally, teachers: int, missing: Missing, names: Sequence[Label] | None) -> Self:
         made = cls.__new__(cls)
         made._fill(votes, found, teachers, missing, names)
         return made
 
-    def _fill(self, votes: Votes | None, found: Tally, teachers: int, missing: Missing, names: Sequence[Label] | None) -> None:
+    def _fill(
+        self, votes: Votes | None, found: VoteTally, teachers: int, missing: Missing, names: Sequence[Label] | None
+    ) -> None:
         if missing not in ("refuse", "allow"):
             raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
         if missing == "refuse" and not np.all(found.counts.any(axis=1)):

@@ -168,7 +168,7 @@ def as_array(data: Any) -> NDArray[np.generic]:
         ) from None
 
 
-def read(votes: Any, teachers: int | None) -> tuple[Votes | None, Tally, int]:
+def read(votes: Any, teachers: int | None) -> tuple[Votes | None, VoteTally, int]:
     """Single votes, None if these are counts; what is known of them; and the number of teachers."""
     source = single(votes)
     if source is None:
@@ -303,7 +303,7 @@ def _order_of(priority: Sequence[int], labels: int) -> Order:
 
 @final
 @dataclass(frozen=True, repr=False)
-class Tally:
+class VoteTally:
     """Counts of votes, and what is known of their ballots. All of it is private.
 
     Attributes:
@@ -318,14 +318,14 @@ class Tally:
     empty: Flags | None = None
     cut: Counts | None = None
 
-    def between(self, start: int, stop: int) -> Tally:
+    def between(self, start: int, stop: int) -> VoteTally:
         """What is known of some rounds."""
         rows = slice(start, stop)
         known = (None if one is None else one[rows] for one in (self.most, self.empty, self.cut))
-        return Tally(self.counts[rows], *known)  # type: ignore[arg-type]  # each of its own kind
+        return VoteTally(self.counts[rows], *known)  # type: ignore[arg-type]  # each of its own kind
 
 
-def tally(votes: Votes, cut: Cut | None = None) -> Tally:
+def tally(votes: Votes, cut: Cut | None = None) -> VoteTally:
     """Add up votes, cut first if there is a rule."""
     counts = np.empty((votes.rounds, votes.labels), dtype=np.int32)
     most, least, lost = np.zeros((3, votes.rounds), dtype=np.int32)
@@ -335,7 +335,7 @@ def tally(votes: Votes, cut: Cut | None = None) -> Tally:
         counts[rows] = kept.sum(axis=1, dtype=np.int32)
         sizes = _sizes(kept)
         most[rows], least[rows] = sizes.max(axis=1), sizes.min(axis=1)
-    return Tally(counts, most, least == 0, None if cut is None else lost)
+    return VoteTally(counts, most, least == 0, None if cut is None else lost)
 
 
 def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
@@ -344,7 +344,7 @@ def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
     return np.add.reduce(block.view(np.uint8), axis=2, dtype=np.uint8 if narrow else np.int32)
 
 
-def _counted(matrix: Any, teachers: int) -> Tally:
+def _counted(matrix: Any, teachers: int) -> VoteTally:
     """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one."""
     rows = rows_of(matrix)
     if rows.ndim != 2 or 0 in rows.shape:
@@ -355,7 +355,7 @@ def _counted(matrix: Any, teachers: int) -> Tally:
     step = max(1, _COUNTS // rows.shape[1])
     for start in range(0, rows.shape[0], step):
         counts[start : start + step] = _whole(unpacked(rows[start : start + step]), teachers)
-    return Tally(counts)
+    return VoteTally(counts)
 
 
 def _whole(block: NDArray[Any], teachers: int) -> Counts:

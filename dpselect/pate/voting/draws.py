@@ -104,13 +104,13 @@ def winners(matrix: Numbers, sigma: float, source: Sampler) -> Places:
     plain = not source.exact or source.constant_work or matrix.shape[1] < _FEWEST
     if plain or matrix.dtype.kind != "i" or int(matrix.max()) > _LARGEST:
         return np.concatenate([source.top_k_rows(wide(block), _GAUSSIAN, sigma, 1)[:, 0] for block in blocks(matrix)])
-    race = Race.of(matrix, sigma)
+    race = RaceLevel.of(matrix, sigma)
     return np.concatenate([race.run(block, source) for block in blocks(matrix)])
 
 
 @final
 @dataclass(frozen=True)
-class Race:
+class RaceLevel:
     """A level that some label of a typical round exceeds and most labels do not; it decides how fast a race is run, not who wins.
 
     Only the noise of labels that can win is computed.

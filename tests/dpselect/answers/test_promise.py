@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.conversion.bounds import Route
-from dpselect.answers.promise import ROUTES, Point, Promise, promise, promise_in_words, rounded_up, route_in_words
+from dpselect.answers.promise import ROUTES, Promise, ProvenEpsilon, promise, promise_in_words, rounded_up, route_in_words
 
 
 def stated(**changes: Any) -> Promise:
@@ -50,7 +50,7 @@ def test_where_epsilon_is_stated(budget: acc.Budget, deltas: list[float]) -> Non
 
 def test_words_follow_the_strongest_number() -> None:
     """A pure guarantee is told without delta, an approximate one with it, and factors are rounded up."""
-    point = Point(1e-6, 0.5, "rdp", 12.0)
+    point = ProvenEpsilon(1e-6, 0.5, "rdp", 12.0)
     assert "e^1 = 2.72." in promise_in_words(stated(pure_epsilon=1.0, points=(point,)))
     assert "e^0.5 = 1.65, up to a probability of 1e-06." in promise_in_words(stated(points=(point,)))
     assert "e^700." in promise_in_words(stated(pure_epsilon=700.0))

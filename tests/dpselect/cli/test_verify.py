@@ -72,12 +72,12 @@ def test_the_text_says_whom_it_is_for(run: Any, tmp_path: Path) -> None:
 
 def test_a_reader_that_keeps_one_more_is_found_by_name(run: Any, visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status 1, the field, and the first offender by the salted name that the data's keeper can look up."""
-    ranked = contributions.Bound.ranked
+    ranked = contributions.ContributionLimit.ranked
 
-    def more(self: contributions.Bound, *columns: str, **named: str) -> Any:
+    def more(self: contributions.ContributionLimit, *columns: str, **named: str) -> Any:
         return ranked(dataclasses.replace(self, limit=self.limit + 1), *columns, **named)
 
-    monkeypatch.setattr(contributions.Bound, "ranked", more)
+    monkeypatch.setattr(contributions.ContributionLimit, "ranked", more)
     result = asked(run, visits, "--max-items-per-user", 2, "--json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)

@@ -18,7 +18,7 @@ from event_oracle import rank
 import dpselect as dps
 from dpselect import events
 from dpselect.events import counting
-from dpselect.events.contributions import Bound, Clip
+from dpselect.events.contributions import Clip, ContributionLimit
 
 ONE = 1 << 20
 COLUMNS: dict[str, Any] = {"user": "u", "item": "i", "group": "g"}
@@ -184,14 +184,14 @@ def test_one_user_changes_what_is_declared_in_each_of_so_many_groups(relation: A
 @pytest.mark.parametrize("mutant", ["one more is kept", "5 % more weight", "5 % more presence", "one group more"])
 def test_a_reader_that_keeps_a_little_more_is_convicted(monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
     """Off by one, or by 5 %, and the law above fails."""
-    kept, weight = Bound.kept, Clip.weight
+    kept, weight = ContributionLimit.kept, Clip.weight
 
-    def more(self: Bound, pairs: str, weighed: str, owner: str = "u", chosen: str = "i") -> Any:
+    def more(self: ContributionLimit, pairs: str, weighed: str, owner: str = "u", chosen: str = "i") -> Any:
         extra = mutant == "one more is kept" or chosen == "g"
         return kept(dataclasses.replace(self, limit=self.limit + extra), pairs, weighed, owner, chosen)
 
     if mutant.startswith("one"):
-        monkeypatch.setattr(Bound, "kept", more)
+        monkeypatch.setattr(ContributionLimit, "kept", more)
     elif mutant == "5 % more weight":
         monkeypatch.setattr(Clip, "weight", lambda self: weight(dataclasses.replace(self, clip=1.05 * self.clip)))
     else:

@@ -21,7 +21,7 @@ from dpselect.pate.ballots import votes as reading
 from dpselect.pate.ballots.votes import Cut, flags
 from dpselect.pate.budgets import adaptive_epsilon
 from dpselect.pate.voting import draws
-from dpselect.pate.voting.draws import Coins, Race, completed
+from dpselect.pate.voting.draws import Coins, RaceLevel, completed
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.verify.exhaustive import hockey_stick
 
@@ -243,7 +243,7 @@ def test_no_part_shows_counts_in_its_repr() -> None:
     parts = [
         ballots._tally,
         Coins.of(ballots.counts, 3.0, 1.0),
-        Race.of(ballots.counts, 1.0),
+        RaceLevel.of(ballots.counts, 1.0),
         Cut(1, "", None, np.full((1, 1, 2), 0.4321), 0),
     ]
     assert all("4321" not in repr(part) and "1234" not in repr(part) and "edges" not in repr(part) for part in parts)
@@ -304,7 +304,7 @@ def test_races_are_won_by_the_largest_noisy_count(shift: tuple[int, int] | None,
     """Bits at random, around the edge, or all beyond it: the winner is the largest of count + sigma * isf(V), left out or not."""
     rng = np.random.default_rng(8)
     counts = rng.integers(0, 30, (400, 17), dtype=np.int32)
-    race = Race.of(counts, sigma)
+    race = RaceLevel.of(counts, sigma)
     behind = (counts.max(axis=1, keepdims=True) - counts).ravel()
     leading = rng.integers(0, 2**16, counts.size)
     if shift is not None:
@@ -315,10 +315,10 @@ def test_races_are_won_by_the_largest_noisy_count(shift: tuple[int, int] | None,
         drawn["words"] = completed(some, source)
         return drawn["words"].copy()
 
-    decide = Race._decide
+    decide = RaceLevel._decide
     monkeypatch.setattr(draws, "leading_bits", lambda *_: leading.astype(np.uint16))
     monkeypatch.setattr(draws, "completed", draw)
-    monkeypatch.setattr(Race, "_decide", lambda self, *rest: (drawn.update(cells=rest[2]), decide(self, *rest))[1])
+    monkeypatch.setattr(RaceLevel, "_decide", lambda self, *rest: (drawn.update(cells=rest[2]), decide(self, *rest))[1])
     won = race.run(counts, ExactSampler(rng))
     # What was left out is given the most that its 16 bits allow: no winner is below it.
     value = leading / 2.0**16
