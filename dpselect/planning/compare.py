@@ -30,7 +30,7 @@ _LESS_NOISE = 0.85  # more than the best price ever saves over that by Renyi div
 _CLIPS_SPLIT = 3  # clips of one family for which every split of delta is tried
 _IN_FULL = 6  # at most this many are worked out in full
 _BEHIND = 0.01  # of a share of 1: what is this far behind with that much less noise is settled
-SAMPLES = 4  # of users
+_SAMPLES = 4  # of users
 _HEADS = (0.0, 5.0, 15.0, 30.0, 60.0)  # ranks for which the head of a made-up shape may be flat: in public logs 5 to 60
 _MADE_UP = 0.15  # of recall: what is further behind on a made-up shape is settled
 _GRACE = 0.02  # of recall in the worst case: this much of it may be given up for a better one on average
@@ -225,7 +225,7 @@ def tested(planned: Sequence[PlannedMechanism], task: Task, judge: Judge) -> lis
         return list(planned)
     bar = max(one.quality.recall.value for one in planned) - (_MADE_UP if task.shape.made_up else CLOSE)
     close = [one for one in planned if one.quality.recall.value >= bar]
-    shape, seeds = task.shape, () if task.groups is not None else range(SAMPLES)  # a sample of each group is another thing
+    shape, seeds = task.shape, () if task.groups is not None else range(_SAMPLES)  # a sample of each group is another thing
     samples = _possible(task, (shape.varied(np.random.default_rng([judge.seed, 2, seed])) for seed in seeds))
     around = _possible(task, (shape.tilted(0.2), shape.tilted(-0.2), shape.thinned(0.5), shape.heavier(2.0)))
     if shape.made_up:
@@ -234,8 +234,11 @@ def tested(planned: Sequence[PlannedMechanism], task: Task, judge: Judge) -> lis
         tasks = _possible(task, uneven)
         found = [_forecast(one, tasks, around, judge) for one in close]
         # The best on average over uneven shapes, unless it gives up more than .02 of the worst case.
-        floor = max(one.worst_recall or 0.0 for one in found) - _GRACE
-        found.sort(key=lambda one: ((one.worst_recall or 0.0) < floor, -round(one.fresh_recall or 0.0, 3), not one.ordered))
+        # All to a thousandth, as tables show it: no row is better in every column than one above it.
+        worst = {one.name: round(one.worst_recall or 0.0, 3) for one in found}
+        floor = max(worst.values()) - _GRACE
+        mean = {one.name: round(one.fresh_recall or 0.0, 3) for one in found}
+        found.sort(key=lambda one: (worst[one.name] < floor, -mean[one.name], not one.ordered, -worst[one.name]))
         return [*found, *(one for one in planned if one.quality.recall.value < bar)]
     found = [_tested(one, samples, around, judge) for one in close]
     # Equals to a thousandth: the one that tells the order as well; then, as sorting is stable, in the order of the shape itself.

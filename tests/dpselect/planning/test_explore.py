@@ -12,11 +12,11 @@ import pytest
 
 import accounting as acc
 from dpselect.errors import InvalidRequest
-from dpselect.planning import ReleasePlan, Shape, plan
-from dpselect.planning.compare import SAMPLES
-from dpselect.planning.explore import Chart, explore
-from dpselect.planning.page.document import page, write_page
+from dpselect.planning import ReleasePlan, Shape, compare, plan
+from dpselect.planning.explore import Chart, Line, Point, explore
+from dpselect.planning.page.document import _BOTTOM, _HEIGHT, _TOP, _figure, _releases, class_name, page, write_page
 from dpselect.planning.plotting import plot_chart, plot_plan, save_figures
+from dpselect.planning.task import Task
 
 SHAPE = Shape.zipf(1.1, 500, 20_000)
 
@@ -96,9 +96,69 @@ def test_the_page_needs_no_network(found: ReleasePlan, charts: tuple[Chart, ...]
     assert not re.search(r"https?://|<script|<img|<link|@import|url\(", text)
     assert text.count('class="chart"') == 4
     for name in (*(one.name for one in found.ranked), *(other.name for other in found.unsuited)):
-        assert name in text
+        assert class_name(name) in text
+    assert "JointTopK" in text
     assert "default-src 'none'" in text
-    assert f"the mean of {SAMPLES} samples" in text
+    assert "99 % right" in text
+    assert text.count('class="right"') + text.count('class="wrong"') in (10, 20)
+
+
+def _cells(text: str) -> list[list[str]]:
+    """The rows of the ranking, as they are read."""
+    rows = re.findall(
+        r'<tr role="row"><td.*?</tr>', text.partition("best first")[2].partition("Not planned, and why")[0], re.DOTALL
+    )
+    cells = (re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in rows)
+    return [[re.sub(r"<[^>]*>", "", cell).strip() for cell in row] for row in cells]
+
+
+def _read(cell: str) -> float:
+    """A cell as what is better is greater; what was not worked out is behind all."""
+    return {"yes": 1.0, "no": 0.5, "clearly behind": -1.0, "over 99.9 %": 99.99}.get(cell) or float(cell.partition(" ")[0])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [(0.9804, 0.95, False), (0.9796, 0.96, True), (0.9803, 0.951, False), (0.99, 0.2, True), (0.9, 0.96, True)],
+        [(0.98, 0.9401, True), (0.98, 0.9599, True), (0.981, 0.94, True), (0.97, 0.96, False), (0.97, 0.96, True)],
+    ],
+)
+def test_no_row_is_better_than_one_above_it(
+    found: ReleasePlan, values: list[tuple[float, float, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the columns that a made-up shape's ranking shows, a row is never as good in all and better in one as a row above."""
+    (base, *_), names = found.ranked, [f"oneshot_top_k, {number}" for number in range(len(values))]
+
+    given = [base.model_copy(update={"name": name, "ordered": told}) for name, (_, _, told) in zip(names, values, strict=True)]
+    told = {
+        name: {"fresh_recall": mean, "worst_recall": worst, "forecast": (worst, mean)}
+        for name, (mean, worst, _) in zip(names, values, strict=True)
+    }
+    monkeypatch.setattr(compare, "_forecast", lambda one, *_: one.model_copy(update=told[one.name]))
+    monkeypatch.setattr(compare, "_possible", lambda *_: [])
+    task = Task(found.budget, found.parts, SHAPE, "public", False, found.sensitivity, "together")
+    ordered = compare.tested(given, task, compare.Judge(200, 0, 0.95, "recall"))
+    rows = _cells("".join(page(found.model_copy(update={"ranked": tuple(ordered)}), ())))
+    shown = [[_read(cell) for cell in row[2:5]] for row in rows]
+    assert len(shown) == len(values)
+    assert not any(a != b and all(x <= y for x, y in zip(a, b, strict=True)) for n, a in enumerate(shown) for b in shown[n + 1 :])
+
+
+def test_releases_are_read_off_between_the_points() -> None:
+    """The most releases that still find so much; "or more" at the end, and none where the first point is below."""
+    line = [Point(x=x, y=y, low=y, high=y) for x, y in ((3, 0.999), (30, 0.97), (300, 0.87))]
+    assert [_releases(line, found) for found in (0.99, 0.97, 0.92, 0.5, 0.9999)] == ["6", "30", "94", "300 or more", "none"]
+
+
+def test_where_most_is_found_wrong_items_are_drawn(charts: tuple[Chart, ...]) -> None:
+    """99 % and 99.9 % are a third of the axis apart; a share of one is drawn on the lowest line."""
+    points = tuple(Point(x=x, y=y, low=y, high=y) for x, y in ((1, 0.99), (2, 0.999), (4, 1.0)))
+    drawn = _figure(charts[0].model_copy(update={"lines": (Line(name="n", points=points),), "planned": 2}))
+    high, low, floor = (float(y) for _, y, _ in drawn["lines"][0]["dots"])
+    assert drawn["chart"].title.startswith("Wrong items per 1,000")
+    assert low - high == pytest.approx((_HEIGHT - _TOP - _BOTTOM) / 4, abs=0.11)
+    assert floor == _HEIGHT - _BOTTOM
 
 
 def test_the_page_is_well_formed(found: ReleasePlan, charts: tuple[Chart, ...]) -> None:
