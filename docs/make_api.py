@@ -14,6 +14,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).with_name("api.md")
 THEOREMS = Path(__file__).parents[1] / "accounting" / "page" / "theorems.json"
+_THEOREM = re.compile(r"^#{2,4} ([A-Z]\d+)\. (.+)\n((?:(?!#{1,4} ).*\n?)*)", re.MULTILINE)
 PACKAGES = (
     "dpselect",
     "dpselect.continual",
@@ -51,13 +52,19 @@ def _fields(value: object) -> str:
 
 
 def theorems() -> str:
-    """Titles and pages of all theorems by name, as JSON with one name on a line."""
+    """Title, page and statement of all theorems by name, as JSON with one name on a line."""
     found: dict[str, list[list[str]]] = {}
     for path in (PAGE.with_name("theorems.md"), *sorted((PAGE.parent / "theorems").glob("*.md"))):
-        for name, title in re.findall(r"^#{2,4} ([A-Z]\d+)\. (.+)$", path.read_text(), re.MULTILINE):
-            found.setdefault(name, []).append([title, str(path.relative_to(PAGE.parent))])
+        for name, title, words in _THEOREM.findall(path.read_text()):
+            found.setdefault(name, []).append([title, str(path.relative_to(PAGE.parent)), _statement(words)])
     lines = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found, key=lambda key: (key[0], int(key[1:]))))
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _statement(words: str) -> str:
+    """What a theorem says before its first proof, a paragraph on a line."""
+    paragraphs = words.partition("*Proof")[0].split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from accounting.budget.budget import Budget
@@ -50,11 +50,15 @@ def section(
     wanted = sorted({*deltas, *_own_deltas(dataset.budget)}, reverse=True)
     return {
         **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
-        **{"promise": _promise(dataset), "quota_heads": ["Quota", "Limit", "Account", "Spent", "Left", "Part"]},
+        **{"promise": _promise(dataset), "quota_heads": ["Quota", "Limit", "Account", "Used"]},
         "quotas": [_quota(one) for one in quotas],
-        "tiles": None if windowed else _tiles(dataset.budget, total),
+        "gauge": _gauge(dataset, summary.totals, latest),
+        **{
+            "cards": [] if windowed else list(_cards(dataset.budget, total)),
+            "standing": [] if windowed else list(_standings(dataset, total)),
+        },
         **{"figure": spending(summary), "window": dataset.window},
-        "period_heads": ["Period", f"Spent ({unit})", "Left", "Part", "ε so far (odometer)"],
+        **{"period_heads": ["Period", "Used", "ε so far"], "audit_heads": ["Period", f"Spent ({unit})", "Left"]},
         "periods": [_period(total) for total in reversed(summary.totals[-MOST_PERIODS:])] if windowed else [],
         "all_periods": len(summary.totals),
         "guarantees": [_guarantee(dataset.budget, summary.curves, delta) for delta in wanted],
@@ -63,7 +67,8 @@ def section(
         "curves": _by_curve(summary.curves or {}, proofs),
         "label_heads": ["Label", "Runs", f"Cost ({unit})"],
         "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares_of] if len(shares_of) > 1 else [],
-        **{"latest": [_line(entry, proofs) for entry in latest], "entries": summary.entries},
+        "entry_heads": ["No.", "Time (UTC)", "Step", "What", "Runs", "Cost", "Spent after", "Label", "By", "Key"],
+        **{"unit": unit, "latest": [_line(entry, proofs) for entry in latest], "entries": summary.entries},
     }
 
 
@@ -95,11 +100,9 @@ def _promise(dataset: Dataset) -> str:
     )
 
 
-def _quota(one: Standing) -> tuple[str, str, str, str, str, str]:
-    unit, left = unit_of(one.limit.measure), rounded_down(one.remaining.main)
-    spent = f"{main_up(one.spent.main)} {unit}"
-    part = percent_up(max(shares(one.limit, one.spent)))
-    return f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.limit), one.account, spent, left, part
+def _quota(one: Standing) -> tuple[str, str, str, str]:
+    used = percent_up(max(shares(one.limit, one.spent)))
+    return f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.limit), one.account, used
 
 
 def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Total]]) -> str:
@@ -138,31 +141,71 @@ def budget_in_words(budget: Budget) -> str:
     return f"ε = {plain(budget.limit)}" + (f", δ = {plain(budget.delta)}" if budget.delta else "") + release
 
 
-def _tiles(budget: Budget, total: Total | None) -> list[dict[str, Any]]:
+def _gauge(dataset: Dataset, totals: Sequence[Total], latest: Sequence[Entry]) -> dict[str, Any]:
+    """How much is used, of the fullest period where there are several, and how many more like the last charge fit."""
+    budget = dataset.budget
+    total = max(totals, key=lambda one: max(shares(budget, one.spent)), default=None)
     spent = total.spent if total is not None else budget.capacity.times(0)
-    left, (main, failure), unit = budget.remaining(spent), shares(budget, spent), unit_of(budget.measure)
-    of = f"of {main_up(budget.capacity.main)} {unit}"
-    also = equivalent(budget, spent)
-    if also.mu_left is not None:
-        of += f"; one Gaussian release with μ ≤ {rounded_down(also.mu_left)} fits"
-    tiles: list[dict[str, Any]] = [
-        {"name": "Spent", "value": main_up(spent.main), "unit": unit, "share": filled(main)},
-        {"name": "Left", "value": rounded_down(left.main), "unit": of, "share": None},
-    ]
-    if also.epsilon is not None and also.epsilon_left is not None:
-        within = f"nats, whenever one looks, but with probability {plain(also.delta)}; the rest adds at most "
-        within += rounded_down(also.epsilon_left)
-        tiles.append({"name": "ε so far (odometer)", "value": rounded_up(also.epsilon), "unit": within, "share": None})
+    main, failure = shares(budget, spent)
+    period = f" in the fullest {dataset.window}, {total.period}" if total is not None and dataset.window != "whole" else ""
+    used = max(main, failure)
+    words = f"{percent_up(used)} used{period}"
+    last = next((entry for entry in latest if entry.action in ("charge", "reserve") and (entry.main or entry.failure)), None)
+    if used >= 1:
+        words += "; nothing more fits" if main >= 1 else "; only what never fails still fits"
+    elif last is not None:
+        left = budget.capacity.minus(spent)
+        fits = [
+            (rest // cost, of) for rest, cost, of in zip(left, (last.main, last.failure), _parts(budget), strict=True) if cost
+        ]
+        many, first = min(fits)
+        words += f", about {many:,} more like the last; runs out first: {first}"
+    return {"share": filled(used, "The budget"), "words": words}
+
+
+def _parts(budget: Budget) -> tuple[str, str]:
+    measure = {"mu^2": "μ²", "release": "releases", "rho": "ρ"}.get(str(budget.measure), "ε")
+    return measure, "failure probability"
+
+
+def _cards(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
+    """Where the dataset stands, in per cent and in epsilon."""
+    spent = total.spent if total is not None else budget.capacity.times(0)
+    (main, failure), also, (of, _) = shares(budget, spent), equivalent(budget, spent), _parts(budget)
+    yield {"name": f"Used of {of}", "value": percent_up(main), "unit": f"of {budget_in_words(budget)}", "share": filled(main)}
+    if also.epsilon is not None:
+        within = f"nats, whenever one looks, but with probability {plain(also.delta)}; it begins at a start-up cost"
+        within = within if also.delta else "nats, whenever one looks"
+        yield {"name": "ε so far (odometer)", "value": f"≤ {rounded_up(also.epsilon)}", "unit": within, "share": None}
+    if also.epsilon_left is not None:
+        yield {
+            "name": "ε left",
+            "value": rounded_down(also.epsilon_left),
+            "unit": "nats: the rest adds at most this",
+            "share": None,
+        }
     if budget.capacity.failure:
-        name, of = "Failure probability spent", f"of {failure_up(budget.capacity.failure)}"
-        tiles.append({"name": name, "value": failure_up(spent.failure), "unit": of, "share": filled(failure)})
-    return tiles
+        yield {"name": "Used of failure probability", "value": percent_up(failure), "unit": "", "share": filled(failure)}
 
 
-def _period(total: Total) -> tuple[str, str, str, Filled, str]:
-    share, epsilon = shares(total.budget, total.spent)[0], total.equivalent.epsilon
-    left, so_far = rounded_down(total.remaining.main), "none" if epsilon is None else f"≤ {rounded_up(epsilon)}"
-    return total.period, main_up(total.spent.main), left, filled(share, total.period), so_far
+def _standings(dataset: Dataset, total: Total | None) -> Iterator[tuple[str, str, str, str]]:
+    """Both parts of the budget in their own units, rounded against the spender: for auditors."""
+    budget = dataset.budget
+    spent = total.spent if total is not None else budget.capacity.times(0)
+    left, unit = budget.remaining(spent), unit_of(budget.measure)
+    yield unit[0].upper() + unit[1:], main_up(spent.main), rounded_down(left.main), main_up(budget.capacity.main)
+    if budget.capacity.failure:
+        whole = failure_up(budget.capacity.failure)
+        yield "Failure probability", failure_up(spent.failure), rounded_down(left.failure), whole
+    if (mu := equivalent(budget, spent).mu_left) is not None:
+        yield "One Gaussian release (GDP)", "", f"μ ≤ {rounded_down(mu)}", ""
+
+
+def _period(total: Total) -> tuple[str, Filled, str, str, str]:
+    """The period, its bar and epsilon, and for auditors what is spent and left of the main part."""
+    share, epsilon = max(shares(total.budget, total.spent)), total.equivalent.epsilon
+    so_far = "none" if epsilon is None else f"≤ {rounded_up(epsilon)}"
+    return total.period, filled(share, total.period), so_far, main_up(total.spent.main), rounded_down(total.remaining.main)
 
 
 def _own_deltas(budget: Budget) -> tuple[float, ...]:

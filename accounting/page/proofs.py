@@ -22,11 +22,17 @@ _NAME = re.compile(r"[A-Z]\d+")
 _MOST = 6
 
 
+class _Place(NamedTuple):
+    title: str
+    page: str
+    statement: str
+
+
 class Theorem(NamedTuple):
-    """A cited statement: its name, its titles and pages below `docs` (two where two pages use the name)."""
+    """A cited statement: its name, and title, page below `docs` and words (two of each where two pages use the name)."""
 
     name: str
-    places: list[tuple[str, str]]
+    places: list[_Place]
 
 
 @cache
@@ -72,6 +78,6 @@ def stated(names: Iterable[str]) -> list[Theorem]:
 
 
 @cache
-def _known() -> dict[str, list[tuple[str, str]]]:
+def _known() -> dict[str, list[_Place]]:
     found = json.loads(asset("accounting.page", "theorems.json"))
-    return {name: [(title, page) for title, page in places] for name, places in found.items()}
+    return {name: [_Place(*place) for place in places] for name, places in found.items()}

@@ -40,6 +40,12 @@
   form.addEventListener("reset", () => setTimeout(apply));
   window.addEventListener("beforeprint", () => { for (const one of blocks) one.block.open = true; });
   window.addEventListener("afterprint", apply);
+  const aim = () => {  // a citation opens the statement that it leads to
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (target instanceof HTMLDetailsElement) target.open = true;
+  };
+  window.addEventListener("hashchange", aim);
+  aim();
   form.hidden = false;
   apply();
 })();

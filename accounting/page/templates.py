@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 from accounting.conversion.bounds import Bounded, best_epsilon
 from accounting.page.wording import plain, rounded_up
@@ -32,7 +34,7 @@ def template(package: str, name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(plural=_plural, source=_source, figure=_figure)
+    environment.filters.update(plural=_plural, source=_source, figure=_figure, stated=_stated)
     return environment.get_template(name)
 
 
@@ -45,6 +47,18 @@ def _figure(value: object) -> str:
     if value is None:
         return ""
     return f"{value:,.10g}" if isinstance(value, float) else str(value)
+
+
+def _stated(markdown: str) -> Markup:
+    """A theorem's words: code and emphasis as such, of a link its text."""
+    text = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", markdown)
+    parts = re.split(r"`([^`]+)`", text)
+    shown = (f"<code>{escape(part)}</code>" if place % 2 else _emphasised(part) for place, part in enumerate(parts))
+    return Markup("".join(shown))
+
+
+def _emphasised(words: str) -> str:
+    return re.sub(r"\*{1,2}([^*]+)\*{1,2}", r"<em>\1</em>", str(escape(words)))
 
 
 def _source(content: str) -> str:

@@ -134,6 +134,7 @@ def test_rows_become_cards_on_a_phone(report: Path) -> None:
 def test_everything_is_reached_by_keyboard(report: Path) -> None:
     """The controls and the scrolling regions take the focus, in the order of the page."""
     script = """
+      document.querySelectorAll("details").forEach((e) => { e.open = true; });
       const stops = [...document.querySelectorAll("input, select, button, summary, [tabindex]")].filter((e) => e.tabIndex >= 0);
       const reached = stops.every((e) => { e.focus(); return document.activeElement === e; });
       return reached && stops.slice(0, 4).map((e) => e.id).join(",");

@@ -81,7 +81,7 @@ def test_the_page_says_what_the_ledger_says(filled: Ledger) -> None:
     total = filled.total("check-ins")
     spent = (60 * acc.BoundedRange(epsilon=0.3) + acc.ZCDP(rho=0.01)).rho
     assert total.spent.main == pytest.approx(spent * 1e12)
-    assert f'<p class="number">{spent:.4g}</p>' in text or f'<p class="number">{spent + 5e-5:.4g}</p>' in text
+    assert f"<div>{spent:.4g}</div>" in text or f"<div>{spent + 5e-5:.4g}</div>" in text
     bound = acc.best_epsilon(60 * acc.BoundedRange(epsilon=0.3) + acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), 1e-5)
     assert bound.order is not None
     assert f"<div>{bound.order:.4g}</div>" in text
@@ -160,7 +160,50 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
     ids = {f"#{attributes['id']}" for _, attributes in tree.tags if "id" in attributes}
     assert {"#theorem-C1", "#theorem-C2"} <= links <= ids
     assert re.search(r"bounded range: .{1,40}0\.3</bdi></div></td><td[^>]*><div><bdi>60</bdi></div>", text)
-    assert "<dt>C2</dt><dd>BoundedRange, <code>theorems.md</code>" in text
+    (c2,) = re.findall(r'<details id="theorem-C2".*?</details>', text, re.DOTALL)
+    assert "BoundedRange" in c2
+    assert "If <code>ln P/Q</code> takes values in an interval" in c2
+    assert "<code>docs/theorems.md</code>, C2" in c2
+
+
+@pytest.mark.parametrize(
+    ("curve", "words"),
+    [
+        (
+            acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=3e-7),
+            "60.0 % used, about 1 more like the last; runs out first: fail",
+        ),
+        (
+            acc.Approximate(curve=acc.PureDP(epsilon=0.2), delta0=1e-7),
+            "40.0 % used, about 3 more like the last; runs out first: ε",
+        ),
+        (acc.Approximate(curve=acc.PureDP(epsilon=0.5), delta0=1e-8), "100 % used; nothing more fits"),
+        (acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=5e-7), "100 % used; only what never fails still fits"),
+    ],
+)
+def test_one_gauge_says_how_much_is_used_and_what_runs_out(sqlite_url: str, curve: acc.Curve, words: str) -> None:
+    """After two charges: the fuller part, how many more like the last the ledger admits, and which part refuses the next."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), "add_remove")
+        for _ in range(2):
+            ledger.charge("clicks", curve, relation="add_remove")
+        text = page(ledger)
+        assert text.count('class="gauge"') == 1
+        assert words in text
+        stated = re.search(r"about (\d+) more", words)
+        for _ in range(int(stated[1]) if stated else 0):
+            ledger.charge("clicks", curve, relation="add_remove")
+        with pytest.raises(acc.BudgetExceeded):
+            ledger.charge("clicks", curve, relation="add_remove")
+
+
+def test_nats_and_orders_are_for_auditors(filled: Ledger) -> None:
+    """Above the fold of a dataset stand per cent and epsilon alone."""
+    top, fold, _ = page(filled).partition('<details class="auditors">')
+    assert fold
+    assert "Rényi" not in top
+    assert "nats of" not in top
+    assert "Used of \N{GREEK SMALL LETTER RHO}" in top
 
 
 def _colours(css: str) -> dict[str, str]:
