@@ -246,6 +246,8 @@ class AccountReplay:
             return
         try:
             new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, who_of(first), [entry.period])]
+            if not new:
+                return  # the quota is not this charge's, and its budget need not be able to pay for it
             price, unsure = _moved(limit, entry, first), doubt(limit, entry, first)
         except (AccountingError, ValueError) as error:  # a period that is none, in an entry that was edited
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"

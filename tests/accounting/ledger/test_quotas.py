@@ -73,6 +73,15 @@ def test_a_quota_allows_nothing_that_the_budget_does_not(ledger: Ledger) -> None
     assert "quota" not in str(refused.value)
 
 
+def test_a_quota_need_not_be_able_to_pay_for_what_others_charge(sqlite_url: str) -> None:
+    """One team's limit in pure epsilon leaves another's charge with a delta alone, and verify finds nothing wrong."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove")
+        ledger.quotas("clicks").declare(limited(by="team", of="interns"))
+        charge(ledger, curve=acc.Approximate(curve=TENTH, delta0=1e-8), team="staff")
+        assert ledger.verify().ok
+
+
 def test_who_is_limited_is_named(ledger: Ledger) -> None:
     """Where each team has a limit, a charge that names none is refused: leaving the name out is no way around it."""
     ledger.quotas("clicks").declare(limited(by="team"))
