@@ -46,6 +46,7 @@ class Bounded(Protocol):
     def table_orders(self) -> tuple[float, ...]: ...
     def rdp(self, orders: Floats) -> Floats: ...
     def profile(self, epsilon: float) -> float | None: ...
+    def inverse(self, delta: float) -> float | None: ...
     def losses(self) -> Losses | None: ...
 
 
@@ -130,7 +131,8 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
         if (losses := _composable(curve)) is not None:
             yield _pld_epsilon(losses, delta)
     if (profile := _closed_form(curve)) is not None:
-        yield Bound(renyi.invert_profile(profile, delta), "profile")
+        value = curve.inverse(delta)
+        yield Bound(renyi.invert_profile(profile, delta) if value is None else value, "profile")
 
 
 def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:

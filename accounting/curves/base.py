@@ -78,6 +78,10 @@ class Curve(Frozen, ABC):
         """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included; None if there is none."""
         return None
 
+    def inverse(self, delta: float) -> float | None:
+        """The epsilon at which `profile` is `delta`, where there is a quicker way to it than by trying; None otherwise."""
+        return None
+
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         """A pessimistic dp-accounting privacy loss distribution on a grid of `interval` nats; None if there is none."""
         return None

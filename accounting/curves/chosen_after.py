@@ -8,7 +8,7 @@ from typing import Literal, Self, final
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from accounting.conversion.bounds import best_delta
+from accounting.conversion.bounds import best_delta, best_epsilon
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.decimal_sum import decimal_sum
 from accounting.relation import Relation
@@ -80,6 +80,12 @@ class ChosenAfter(Curve):
             return None
         left = math.nextafter(epsilon - self.first.core_epsilon, -math.inf)
         return 1.0 if left < 0 else max(_profile(curve, left) for curve in self.options)
+
+    def inverse(self, delta: float) -> float | None:
+        if math.isinf(self.first.core_epsilon):
+            return None
+        dearest = max(best_epsilon(curve, delta, thorough=True).value for curve in self.options)
+        return decimal_sum([(1, self.first.core_epsilon), (1, dearest)])
 
 
 def _profile(curve: Curve, epsilon: float) -> float:

@@ -93,9 +93,9 @@ def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
     """The numbers of users that chose the mechanism, and what paid for them and for it."""
     crowd = answer.choice.crowd
     assert crowd is not None, "it was chosen by them"
-    drawn = {"users": paid.learning.count, "items_per_user": paid.learning.quantiles}
+    drawn = {"users": paid.learning.users, "items_per_user": paid.learning.items}
     found = {"users": crowd.users, "items_per_user": dict(zip(map(str, SHARES), crowd.quantiles, strict=True))}
-    declared = [name for name, part in drawn.items() if part is None]
+    declared = [name for name, part in drawn.items() if not part]
     return {**found, "declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
 
 

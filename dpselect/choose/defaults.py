@@ -19,7 +19,7 @@ from accounting import AccountingError, Approximate, Budget, ChosenAfter, Compos
 from accounting.arguments import checked_integer, shown
 from dpselect.choose.calibration import calibrated, fitted, knob_of
 from dpselect.choose.counts import without_counts
-from dpselect.choose.forecast import Crowd, Floats, Norm, Ranking
+from dpselect.choose.forecast import EXPONENTS, Crowd, Floats, Norm, Ranking
 from dpselect.choose.learning import LEARN, Learning, LearnThenSelect
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import InvalidRequest
@@ -167,8 +167,8 @@ class Menu:
 
     def best(self, crowd: Crowd) -> Choice:
         """What finds most of the top k among such users; of those that are alike the first."""
-        ranking = Ranking.of(crowd, self.request.k, self.request.candidates)
-        found = [expected(choice, ranking) for choice in self.choices]
+        shapes = [Ranking.of(crowd, self.request.k, self.request.candidates, exponent) for exponent in EXPONENTS]
+        found = [float(np.mean([expected(choice, shape) for shape in shapes])) for choice in self.choices]
         first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
         return replace(self.choices[first], crowd=crowd)
 
@@ -218,8 +218,7 @@ class Informed:
         items_per_user: float | None = None,
         **ways: Any,
     ) -> Self | None:
-        """None where nothing is to be learnt: all is declared, one thing only can be chosen, or the relation is replace_one,
-        under which a number per user has no quantiles that are proved.
+        """None where nothing is to be learnt: all is declared, or one thing only can be chosen.
 
         Args:
             share: of epsilon, for learning; of rho its square.
@@ -232,11 +231,12 @@ class Informed:
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share < 1:
             raise InvalidRequest(f"learn={shown(share)} must be a share of epsilon in [0, 1): 0.03 is usual, 0 learns nothing")
         wanted = {"users": users is None, "items": items_per_user is None}
-        if share == 0 or not any(wanted.values()) or request.sensitivity.relation != "add_remove":
+        if share == 0 or not any(wanted.values()):
             return None
         require_ways(request, ways.get("limit"), ways.get("clip"), items_per_user)
         shared = _sharing(request, 1 - share)
-        learning = Learning.of(share * _epsilon(budget) / max(1, request.releases), **wanted)
+        epsilon = share * _epsilon(budget) / max(1, request.releases)
+        learning = Learning(epsilon=epsilon, relation=request.sensitivity.relation, **wanted)
         menu = Menu.of(_rest(budget, learning.curve, request.releases), shared, **ways)
         item = LearnThenSelect(learning=learning, options=menu.curves)
         if len(menu.choices) < 2 or not _covered(budget, item.curve, request):
@@ -364,7 +364,7 @@ def _changed(mechanism: Any, **settings: Any) -> Mechanism:
 
 
 def expected(choice: Choice, ranking: Ranking) -> float:
-    """The share of the true top k that a choice should find, in users of the standard shape."""
+    """The share of the true top k that a choice should find, in users of a standard shape."""
     mechanism, limit = without_counts(choice.mechanism), choice.max_items_per_user
     values, scatter = ranking.seen(choice.clip, choice.norm, limit)
     k = ranking.k

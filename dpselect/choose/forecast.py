@@ -1,23 +1,26 @@
 """The share of the true top k that a mechanism should find among users who are known by a few numbers, in a millisecond.
 
-Counts are taken to follow one standard shape, and places to be taken where they are on average: the score that k noisy scores
-are expected to exceed is the one to beat. It chooses between mechanisms; what to expect of the chosen one, a plan says.
+Counts are taken to follow one of a few standard shapes, and places to be taken where they are on average: the score that k
+noisy scores are expected to exceed is the one to beat. It chooses between mechanisms; what to expect of the chosen one, a
+plan says.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal, Self, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from accounting.arguments import shown
 from dpselect.errors import InvalidRequest
-from dpselect.noise import by_name
+from dpselect.noise import NoiseName, by_name
 
 Floats = NDArray[np.float64]
 Norm = Literal["l1", "l2"]
@@ -26,14 +29,15 @@ Quantiles = tuple[float, float, float, float, float]
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Of the users: the quantiles of items per user that stand for a log."""
 
-# The standard shape: item i has a count in proportion to i^-_EXPONENT, of one item for every _PAIRS that users touch.
-# Beyond the last quantile items per user follow Pareto's law. A count's share that a clip leaves scatters from item to item
-# by _UNEVEN of how much it scatters from user to user. The exponent is the one of .5, .55, ... .8 whose choices lose least on
-# six logs (docs/choosing.md), the others are means over these.
-_EXPONENT, _PAIRS = 0.6, 10.0
-_TAIL, _UNEVEN = 0.41, 0.17
+# The standard shapes: item i has a count in proportion to i^-exponent, of one item for every _PAIRS that users touch. Beyond the
+# last quantile items per user follow Pareto's law. A count's share that a clip leaves scatters from item to item by _UNEVEN of
+# how much it scatters from user to user. One exponent alone loses up to two thirds of a top 10 on a log of another one;
+# among a few sets of exponents and values of _UNEVEN these lose least on six logs, and no more on five held out
+# (docs/choosing.md). _PAIRS and _TAIL are means over logs.
+EXPONENTS = (0.5, 0.6, 0.7, 0.8)
+_PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
 _SINGLE, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
-_HALVINGS = 40
+_HALVINGS = 30
 
 
 @final
@@ -92,10 +96,15 @@ def _rounded(value: float) -> str:
     return f"{float(f'{value:.2g}'):,.0f}"
 
 
+def _tail(noise: NoiseName) -> Callable[[Floats], Floats]:
+    """P(noise > z), for forecasts: that of Gaussian noise as quickly as floats go, not to the last bit."""
+    return (lambda z: np.asarray(scipy.special.ndtr(-z))) if noise == "gaussian" else by_name(noise).sf
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The standard shape of a log: counts of items in blocks of ranks, the k best first.
+    """A standard shape of a log: counts of items in blocks of ranks, the k best first.
 
     Attributes:
         crowd: whose log.
@@ -110,7 +119,7 @@ class Ranking:
     members: Floats
 
     @classmethod
-    def of(cls, crowd: Crowd, k: int, items: int | None) -> Self:
+    def of(cls, crowd: Crowd, k: int, items: int | None, exponent: float) -> Self:
         """For a catalogue of that many items; None for an unknown domain."""
         pairs = crowd.users * crowd.mean
         size = max(items or math.ceil(pairs / _PAIRS), k + 1)
@@ -119,7 +128,7 @@ class Ranking:
             edges.append(min(float(size), math.ceil(edges[-1] * _STEP)))
         ends = np.unique([*edges, float(k)])
         members, middle = np.diff(ends), (ends[1:] + ends[:-1] + 1) / 2
-        shares = middle**-_EXPONENT
+        shares = middle**-exponent
         counts = pairs * shares / float(shares @ members)
         # A user touches an item once: chances, not expected numbers.
         return cls(crowd, k, -crowd.users * np.expm1(-counts / crowd.users), members)
@@ -162,19 +171,21 @@ class Ranking:
 
     # -- who is among the best ------------------------------------------------------------------------------------------
 
-    def above(self, values: Floats, scales: Floats, noise: str, most: int, floor: float, present: Floats | None = None) -> Floats:
+    def above(
+        self, values: Floats, scales: Floats, noise: NoiseName, most: int, floor: float, present: Floats | None = None
+    ) -> Floats:
         """(blocks,) the chance that an item's noisy score exceeds `floor` and is one of the `most` largest.
 
         `present`: the chance that it competes at all.
         """
-        law, weight = by_name(noise), self.members * (1.0 if present is None else present)  # type: ignore[arg-type]
+        tail, weight = _tail(noise), self.members * (1.0 if present is None else present)
         reach = 45.0 * float(scales.max())
         low, high = max(floor, float(values.min()) - reach), float(values.max()) + reach
-        if float(law.sf((low - values) / scales) @ weight) > most:
+        if float(tail((low - values) / scales) @ weight) > most:
             for _ in range(_HALVINGS):
                 middle = (low + high) / 2
-                low, high = (middle, high) if float(law.sf((middle - values) / scales) @ weight) > most else (low, middle)
-        return np.asarray(law.sf((low - values) / scales))
+                low, high = (middle, high) if float(tail((middle - values) / scales) @ weight) > most else (low, middle)
+        return tail((low - values) / scales)
 
     def recall(self, chances: Floats) -> float:
         """The share of the k best that is found, from the (blocks,) chances to be released."""

@@ -15,6 +15,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect.choose.defaults import ASSUMED, Informed
 from dpselect.choose.forecast import Crowd
+from dpselect.choose.learning import Learning, LearnThenSelect
+from dpselect.noise import by_name
 from dpselect.verify.exhaustive import hockey_stick, renyi
 
 ORDERS = (1.5, 2.0, 4.0, 16.0, 64.0)
@@ -116,39 +118,87 @@ def _with_failure(curve: acc.Curve, delta: float) -> acc.Curve:
     return acc.Approximate(curve=curve, delta0=delta) if delta else curve
 
 
-# -- real mechanisms on small logs: how users are clipped is chosen by a learnt quantile -----------------------------------
+# -- real mechanisms on small logs: how users are clipped is chosen by the learnt histogram ----------------------------------
+
+LEARNING = Learning(epsilon=0.4)
+CLIPS = {0: 1.0, 1: 1.41, 2: 1.8}  # by the fullest of three cells: a user with one item, with two or three, with more
 
 
-def released(log: Sequence[User], learning: dps.JointQuantiles, ways: Mapping[int, tuple[float, dps.Mechanism]]) -> Law:
-    """The exact law of (learnt median of items per user, winner of three items), users clipped by what was learnt."""
-    counts = np.bincount([len(user) for user in log], minlength=learning.candidates) if log else np.zeros(learning.candidates)
-    learnt = learning.probabilities(dps.Scores(counts.astype(np.int64), sensitivity=learning.covers))
+def seen(log: Sequence[User], learning: Learning) -> Law:
+    """The exact law of the first two noisy cells, each told to one of ten bins, that of all beyond included."""
+    cells = np.bincount([min(int(np.log2(len(user))), 1) for user in log], minlength=2) if log else np.zeros(2)
+    ends = np.concatenate([[-math.inf], np.arange(-3.0, 6.0), [math.inf]])
+    tails = by_name("laplace").cdf
+    one, two = (np.diff(tails((ends - cell) / learning.histogram.scale)) for cell in cells)
+    return {(i, j): float(p * q) for i, p in enumerate(one) for j, q in enumerate(two)}
 
-    def then(place: tuple[int, ...]) -> Law:
-        clip, mechanism = ways[place[0]]
+
+def released(log: Sequence[User], learning: Learning, ways: Mapping[int, tuple[float, dps.Mechanism]]) -> Law:
+    """The exact law of (learnt cells, winner of three items), users clipped by what was learnt."""
+    answers: dict[int, Law] = {}
+    for way, (clip, mechanism) in ways.items():
         scores = np.zeros(3)
         for user in log:
             scores[list(user)] += min(1.0, clip / math.sqrt(len(user)))
-        return mechanism.probabilities(dps.Scores(scores, sensitivity=mechanism.covers))
+        answers[way] = mechanism.probabilities(dps.Scores(scores, sensitivity=mechanism.covers))
+    return joint(seen(log, learning), lambda y: answers[2 if y[0] < 2 else int(y[1] > y[0])])
 
-    return joint(learnt, then)
+
+def ways_under(relation: acc.Relation, factor: float = 1.0) -> dict[int, tuple[float, dps.Mechanism]]:
+    """One noisy vector of clipped counts, or a selection from whole ones, `factor` times as loud."""
+    found: dict[int, tuple[float, dps.Mechanism]] = {}
+    for way, clip in CLIPS.items():
+        bounds = dps.Sensitivity.of_clipped(clip, relation=relation, items_per_user=3)
+        found[way] = clip, dps.OneshotTopK(k=1, noise="gaussian", scale=2.0 * clip * factor, sensitivity=bounds)
+    whole = dps.Sensitivity.of_counts(relation)
+    found[2] = 1.8, dps.ExponentialMechanism(epsilon=0.7 / factor, sensitivity=whole)
+    return found
+
+
+def charged(learning: Learning, ways: Mapping[int, tuple[float, dps.Mechanism]]) -> acc.Curve:
+    """For both."""
+    return LearnThenSelect(learning=learning, options=tuple({one.curve for _, one in ways.values()})).curve
+
+
+USERS = [user for size in (1, 2, 3) for user in itertools.combinations(range(3), size)]
 
 
 @pytest.mark.parametrize("log", [[], [(0,), (0, 1)], [(0, 1, 2), (1,), (2,), (0, 2)]], ids=len)
 def test_learnt_clips_on_small_logs(log: list[User]) -> None:
-    """(median, answer) of a log and of the same log with any one user more obey the curve that is charged for both."""
-    learning = dps.JointQuantiles(quantiles=(0.5,), low=0, high=3, step=1, epsilon=0.4, spread=1)
-    clips = {0: 1.0, 1: 1.0, 2: 1.41, 3: 1.74}
-    ways: dict[int, tuple[float, dps.Mechanism]] = {}
-    for place, clip in clips.items():
-        seen = dps.Sensitivity.of_clipped(clip, items_per_user=3)
-        ways[place] = clip, dps.OneshotTopK(k=1, noise="gaussian", scale=2.0 * clip, sensitivity=seen)
-    ways[3] = 1.8, dps.ExponentialMechanism(epsilon=0.7)
-    curve = acc.ChosenAfter(first=learning.curve, options=tuple({mechanism.curve for _, mechanism in ways.values()}))
-    for size in (1, 2, 3):
-        for user in itertools.combinations(range(3), size):
-            pair = released(log, learning, ways), released([*log, user], learning, ways)
-            assert excess(curve, pair) <= 1e-6  # of the quadrature
+    """(cells, answer) of a log, the empty one too, and of the same log with any one user more obey the curve of both."""
+    ways = ways_under("add_remove")
+    for user in USERS:
+        pair = released(log, LEARNING, ways), released([*log, user], LEARNING, ways)
+        assert excess(charged(LEARNING, ways), pair) <= 1e-6  # of the quadrature
+
+
+def test_learnt_clips_where_users_are_replaced() -> None:
+    """Likewise of any user for any other: two cells move, and both are paid for."""
+    learning, ways = Learning(epsilon=0.4, relation="replace_one"), ways_under("replace_one")
+    for one, other in itertools.combinations(USERS, 2):
+        pair = released([(0,), one], learning, ways), released([(0,), other], learning, ways)
+        assert excess(charged(learning, ways), pair) <= 1e-6
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_histogram_attains_its_price(relation: acc.Relation) -> None:
+    """A user more, or one of another cell, attains epsilon; a histogram with 5 % less noise is told from that."""
+    learning = Learning(epsilon=0.4, relation=relation)
+    logs = ([], [(0,)]) if relation == "add_remove" else ([(0, 1)], [(0,)])
+    loud = Learning(epsilon=0.42, relation=relation)
+    assert excess(learning.curve, (seen(logs[0], learning), seen(logs[1], learning))) == pytest.approx(0, abs=1e-9)
+    assert excess(learning.curve, (seen(logs[0], loud), seen(logs[1], loud))) > 1e-4
+
+
+def test_nothing_is_lost_on_an_empty_log() -> None:
+    """With little or much noise, users or none, the numbers are finite and within bounds: what was charged for is drawn."""
+    rng = np.random.default_rng(5)
+    for epsilon, relation in itertools.product((1e-4, 0.03, 40.0), ("add_remove", "replace_one")):
+        learning = Learning(epsilon=epsilon, relation=relation)
+        for items in ([], [1.0], [2.0**40]) * 20:
+            found = learning.learn(items, ASSUMED, rng=rng)
+            assert 1 <= found.users < math.inf
+            assert 1 <= found.quantiles[0] <= found.quantiles[4] <= 1024
 
 
 # -- the split of the budget -----------------------------------------------------------------------------------------------
@@ -209,14 +259,12 @@ def test_nothing_is_learnt_of_what_is_declared() -> None:
     assert both is not None
     assert users is not None
     assert items is not None
-    assert users.item.learning.count is None
-    assert users.item.learning.quantiles is not None
-    assert items.item.learning.quantiles is None
-    assert items.item.learning.count is not None
+    assert not users.item.learning.users
+    assert users.item.learning.items
+    assert not items.item.learning.items
+    assert items.item.learning.users
     assert Informed.of(budget, request, users=9e3, items_per_user=4.0) is None
     assert Informed.of(budget, request, share=0) is None
-    replaced = dps.TopKRequest(k=5, candidates=500, sensitivity=dps.Sensitivity.of_counts("replace_one"))
-    assert Informed.of(budget, replaced) is None
     assert users.item.learning.learn([3] * 100, ASSUMED).users == ASSUMED.users
     assert items.item.learning.learn([3] * 100, ASSUMED).quantiles == ASSUMED.quantiles
 
