@@ -263,6 +263,9 @@ class _Pool:
             return None
         return self._joint_gaussian.profile(epsilon)
 
+    def inverse(self, delta: float) -> float | None:  # noqa: ARG002 - a sum has no profile
+        return None
+
     def losses(self) -> None:
         """So many different parts are not composed as losses."""
         return

@@ -79,7 +79,7 @@ def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
     ("k", "arguments", "kind", "clip"),
     [
         (10, {"users": 1e5, "items_per_user": 40.0}, "limited_domain", None),
-        (10, {"users": 3e4, "items_per_user": 3.0}, "limited_domain", None),
+        (10, {"users": 3e4, "items_per_user": 5.0}, "limited_domain", None),
         (100, {"users": 3e3, "items_per_user": 3.0}, "sparse_histogram", 1.0),
         (100, {"users": 1e5, "items_per_user": 15.0}, "discover_then_select", 1.0),
         (10, {"max_items_per_user": 1}, "sparse_histogram", None),
