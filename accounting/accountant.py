@@ -263,7 +263,7 @@ class _Pool:
             return None
         return self._joint_gaussian.profile(epsilon)
 
-    def inverse(self, delta: float) -> float | None:  # noqa: ARG002 - a sum has no profile
+    def inverse(self, delta: float) -> float | None:
         return None
 
     def losses(self) -> None:
