@@ -6,7 +6,7 @@ import itertools
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,12 +61,22 @@ def postgres_url(postgres: str) -> str:
 
 
 @pytest.fixture
-def copied_url(postgres: str, template: str) -> str:
-    """The URL of a PostgreSQL ledger without datasets, a copy of the template but for its name."""
-    url = _database(postgres, f"ledger{next(_NUMBERS)}", template)
-    with _engine(url).connect() as connection:
-        connection.execute(text("UPDATE dpledger_meta SET ledger_id = :own"), {"own": uuid.uuid4().hex})
-    return url
+def new_ledger(postgres: str, template: str) -> Callable[[], str]:
+    """A function that makes a PostgreSQL ledger without datasets, a copy of the template but for its name; it gives the URL."""
+
+    def copied() -> str:
+        url = _database(postgres, f"ledger{next(_NUMBERS)}", template)
+        with _engine(url).connect() as connection:
+            connection.execute(text("UPDATE dpledger_meta SET ledger_id = :own"), {"own": uuid.uuid4().hex})
+        return url
+
+    return copied
+
+
+@pytest.fixture
+def copied_url(new_ledger: Callable[[], str]) -> str:
+    """The URL of such a ledger."""
+    return new_ledger()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
