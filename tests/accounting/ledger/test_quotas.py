@@ -267,6 +267,20 @@ def test_a_reservation_lapses_and_makes_room(url: str) -> None:
         assert ledger.verify().ok
 
 
+def test_what_lapses_in_one_dataset_is_of_no_concern_to_another(url: str) -> None:
+    """Reservations under one key in two datasets: the time of one, and the commit of one, are not the other's."""
+    now = [datetime(2024, 1, 1, tzinfo=UTC)]
+    with Ledger.open(url, clock=lambda: now[0]) as ledger:
+        for name in ("clicks", "visits"):
+            ledger.create_dataset(name, acc.Budget(epsilon=1.0), "add_remove")
+        for name, key, seconds in (("clicks", "a", None), ("visits", "a", 60), ("clicks", "b", 60), ("visits", "b", 60)):
+            ledger.reserve(name, TENTH, relation="add_remove", key=key, expires_in=seconds)
+        ledger.commit("visits", "b")
+        now[0] += timedelta(seconds=60)
+        assert [one.key for one in ledger.expire("clicks")] == ["b"]
+        assert [one.key for one in ledger.expire("visits")] == ["a"]
+
+
 def test_periods_that_can_be_read_once_are_charged_after_a_lapse(url: str) -> None:
     """The second attempt, after what has lapsed was given back, is for the same periods, also where an iterator gave them."""
     now = [datetime(2024, 1, 1, tzinfo=UTC)]
