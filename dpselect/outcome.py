@@ -32,12 +32,14 @@ class Outcome:
         values: the noisy score of every item, in the order of `items` and on the mechanism's public grid (score units); None if
             none is released.
         groups: the group of every item, where a selection was released for each of many groups.
+        lost: what a clip took away from all values together, with noise; None where that is not released.
     """
 
     items: tuple[int | str, ...]
     ordered: bool
     values: tuple[float, ...] | None = None
     groups: tuple[int | str, ...] | None = None
+    lost: float | None = None
 
     @property
     def chosen(self) -> tuple[Hashable, ...] | frozenset[Hashable]:

@@ -38,6 +38,7 @@ class Selection(Frozen):
         values: noisy scores, where the mechanism releases them (and charges for them); score units.
         labels: the candidates' names, where the scores carry them.
         groups: the group of every item, where a selection was released for each of many groups; `by_group` splits it.
+        lost: what a clip on users' counts took away from all values together, with noise, where it is released; score units.
 
     Of candidates read off private data a position tells how many other items there are, so a selection of them holds `labels`
     and no positions: its `indices` raise `DomainMismatch`.
@@ -58,6 +59,7 @@ class Selection(Frozen):
     values: tuple[float, ...] | None = None
     labels: tuple[Label, ...] | None = None
     groups: tuple[Label, ...] | None = None
+    lost: float | None = None
 
     @model_validator(mode="after")
     def _names_what_it_selects(self) -> Self:
@@ -105,7 +107,7 @@ class Selection(Frozen):
     @property
     def outcome(self) -> Outcome:
         """What was released, as laws and audits compare it."""
-        return Outcome(self.indices if self.labels is None else self.labels, self.ordered, self.values, self.groups)
+        return Outcome(self.indices if self.labels is None else self.labels, self.ordered, self.values, self.groups, self.lost)
 
     def to_json(self) -> str:
         """JSON of what was released; `Selection.from_json` reads it back to an equal selection."""

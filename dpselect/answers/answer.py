@@ -17,6 +17,7 @@ from dpselect.answers.promise import Promise, promise, promise_in_words
 from dpselect.answers.question import Payment, Question, choose, choose_later
 from dpselect.choose.counts import interval
 from dpselect.choose.defaults import Choice, Informed
+from dpselect.choose.forecast import Norm
 from dpselect.choose.learning import LearnThenSelect
 from dpselect.choose.second_look import SecondLook
 from dpselect.errors import InvalidRequest, Note, printable
@@ -95,7 +96,23 @@ class Answer:
         """What the values are in, users or the column that was summed up; None where they are shares of users, cut by a clip."""
         if self.question.reading.value is not None:
             return str(self.question.reading.value)
-        return "users" if self.choice.clip is None else None
+        return "users" if self.choice.clip is None or self._recounted else None
+
+    @property
+    def _recounted(self) -> bool:
+        """Whether values are counts of a second look."""
+        return isinstance(self.mechanism, dps.WithValues) and self.mechanism.clip is not None
+
+    @property
+    def lost(self) -> str | None:
+        """What the clip on users' counts took away from all of them together, in words; None where that is not released."""
+        if self.selection.lost is None or not isinstance(self.mechanism, dps.WithValues):
+            return None
+        around, told = self.mechanism.lost_margin(), max(0.0, self.selection.lost)
+        return (
+            f"each user counts for at most a norm of {self.mechanism.clip:g} among these items; that takes about {told:,.0f} "
+            f"(+- {around:,.0f}) from all {len(self.selection)} counts together"
+        )
 
     @property
     def guarantee(self) -> Promise:
@@ -112,7 +129,8 @@ class Answer:
 
     def lines(self) -> list[str]:
         """What is promised and what it cost, in words, and what to beware of."""
-        return [promise_in_words(self.guarantee), *cautions(self.question), *([] if self.left is None else [self.left])]
+        told = [line for line in (self.lost, self.left) if line is not None]
+        return [promise_in_words(self.guarantee), *cautions(self.question), *told]
 
     def __repr__(self) -> str:
         held = self.selection.columns()
@@ -257,22 +275,41 @@ def _read(
     counts = _counted(question, source, reading.model_copy(update=bounded), progress, stack)
     relation = question.relation
     scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
-    if choice.again is None or not isinstance(scores, Scores | HeldScores):
+    second = _second_look(question, choice, source, reading)
+    if second is None or not isinstance(scores, Scores | HeldScores):
         return scores, counts.salt
-    clip = choice.again
-
-    def look(labels: Sequence[Label]) -> Scores:
-        """Users are clipped anew within the items that the first step discovered."""
-        again = {"max_items_per_user": None, "salt": None, "clip": clip, "clip_norm": choice.norm, "within": labels}
-        counted = events.read(source, reading.model_copy(update=again)).scores(relation=relation, clip=clip)
-        assert isinstance(counted, Scores), "groups are looked at once"
-        return counted
-
-    second = SecondLook(look, Sensitivity.of_clipped(clip, choice.norm, relation))
     if isinstance(scores, HeldScores):
         return scores.with_second(second), counts.salt
-    whole: Any = {"sensitivity": scores.sensitivity, "labels": scores.labels, "domain": scores.domain}
-    return Scores(scores.values, **whole, second=second), counts.salt
+    whole: Any = {"sensitivity": scores.sensitivity, "labels": scores.labels, "domain": scores.domain, "sums": scores.sums}
+    return Scores(scores.values, **whole, kind=scores.kind, second=second), counts.salt
+
+
+def _second_look(question: Question, choice: Choice, source: Any, reading: events.Reading) -> SecondLook[Scores] | None:
+    """How users are clipped anew within released items, to select or to count; None where that is not wanted."""
+    relation = question.relation
+    valued = choice.mechanism if isinstance(choice.mechanism, dps.WithValues) else None
+    counted = None if valued is None else valued.clip
+    if choice.again is None and counted is None:
+        return None
+
+    def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
+        again = {"max_items_per_user": None, "salt": None, "clip": clip, "clip_norm": norm, "within": labels}
+        found = events.read(source, reading.model_copy(update=again))
+        assert isinstance(found, EventCounts), "groups are looked at once"
+        return found
+
+    def select(labels: Sequence[Label]) -> Scores:
+        return read(labels, choice.again, choice.norm).scores(relation=relation, clip=choice.again)
+
+    def count(labels: Sequence[Label]) -> tuple[Scores, float]:
+        assert valued is not None
+        found = read(labels, counted, valued.norm)
+        clipped = found.scores(relation=relation, clip=counted)
+        return clipped, float(found.counts.sum() - clipped.values.sum())
+
+    if choice.again is None:
+        return SecondLook(select, Sensitivity.of_counts(relation), count)
+    return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), None if counted is None else count)
 
 
 def _of_parquet(reading: events.Reading) -> events.Reading:

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from accounting import Budget, Relation
 from dpselect.choose.calibration import fitted
-from dpselect.choose.counts import COUNTS
+from dpselect.choose.counts import COUNTS, COUNTS_AGAIN, Counted, without_counts
 from dpselect.choose.defaults import (
     WHOLE_COUNTS,
     Choice,
     Informed,
+    declared,
     default_choice,
     default_group_choice,
     default_groups,
     default_mechanism,
+    with_counts,
 )
+from dpselect.choose.forecast import Ranking
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
@@ -57,6 +60,7 @@ class Release:
         learn: the share of epsilon by which the default learns what is not declared of these two; 0 for none.
         as_set: whether a set of items will do, for the default: it then considers mechanisms that do not release the order.
         with_counts: whether noisy counts of the items are released too.
+        min_users: the fewest distinct users of an item that is shown, whatever the noise; None for no such rule.
         releases: how many such releases share the budget.
         planned: a mechanism that a plan chose; its noise is not chosen again.
         everything: lets the release take more of the ledger's budget than the part that it states.
@@ -77,6 +81,7 @@ class Release:
     learn: float = 0.0
     as_set: bool = False
     with_counts: bool = False
+    min_users: int | None = None
     releases: int = 1
     planned: Mechanism | None = None
     everything: bool = False
@@ -129,8 +134,9 @@ class Question:
     def __post_init__(self) -> None:
         _require_bounds(self.reading)
         _require_sums(self.reading, self.release)
-        if self.reading.clip is not None and self.release.with_counts:
+        if self.reading.clip is not None and self.release.with_counts and not self.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
+        _require_floor(self)
         if self.release.pay != "curve" and self.payment is None:
             raise InvalidRequest("pay_for_what_came_out= needs ledger= and dataset=: without them nothing adds prices up")
         _require_learnable(self)
@@ -140,6 +146,12 @@ class Question:
         if self.engine == "spark" and (foreign or not isinstance(self.source, str)):
             without = ", ".join(f"{name}=" for name in foreign) or "several files"
             raise InvalidRequest(f"engine='spark' reads one table or path, without {without}")
+
+    @property
+    def recounted(self) -> bool:
+        """Whether counts beside the items come from a second look at the log. They are the scores that chose in groups, where
+        the log is read once, and where several periods are read at the price of one, which is that of whole counts."""
+        return self.release.with_counts and self.reading.group is None and not whole_counts_alone(self)
 
     @property
     def exchanged(self) -> bool:
@@ -217,6 +229,20 @@ def _require_learnable(question: Question) -> None:
             raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
 
 
+def _require_floor(question: Question) -> None:
+    release = question.release
+    if release.min_users is None:
+        return
+    if release.planned is not None or question.reading.value is not None:
+        other = "value= sums up a column" if release.planned is None else "the mechanism in the file was planned without it"
+        raise InvalidRequest(f"min_users= is about distinct users, and {other}: leave one of them out")
+    if release.budget.delta == 0:
+        raise InvalidRequest(
+            f"min_users={release.min_users} needs a delta, for a public list of items too: whether an item has so many users may "
+            "rest on one of them. Choose far less than 1 / users, for example 1e-6"
+        )
+
+
 def _require_sums(reading: Reading, release: Release) -> None:
     if reading.value is None:
         return
@@ -282,13 +308,17 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
             release.budget, asked, reading.max_groups_per_user, kind=release.mechanism, discover=discover
         )
         return Choice(found, limit, clip, _norm(question))
-    if reading.value is None and release.mechanism is None and not _whole_counts_alone(question):
+    if reading.value is None and release.mechanism is None and not whole_counts_alone(question):
         return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     kind = release.mechanism
-    if kind is None and release.domain is None:
-        kind = LimitedDomain.__name__ if reading.value is None else SparseHistogram.__name__
+    if kind is None and (release.domain is None or release.min_users is not None):
+        shown_by_rank = reading.value is None and release.min_users is None
+        kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
     found = default_mechanism(release.budget, asked) if kind is None else fitted(kind, release.budget, asked)
+    if question.recounted:
+        ranking = Ranking.of(declared(release.users, release.items_per_user), release.k, asked.candidates)
+        found = with_counts(without_counts(found), Counted.of(asked, release.budget), ranking)
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 
@@ -306,15 +336,17 @@ def _request(question: Question, whole: Budget | None) -> TopKRequest:
         k=release.k,
         sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),
         candidates=None if release.domain is None else len(release.domain),
+        min_users=release.min_users,
         kbar=release.kbar,
         noise=release.noise,
         releases=release.releases,
-        counts=COUNTS if release.with_counts else None,
+        counts=(COUNTS_AGAIN if question.recounted else COUNTS) if release.with_counts else None,
+        recounted=question.recounted,
         share=None if whole is None or release.everything else BudgetShare.of(release.budget, release.releases, whole),
     )
 
 
-def _whole_counts_alone(question: Question) -> bool:
+def whole_counts_alone(question: Question) -> bool:
     """Whether the default may not bound users on its own: several periods are read together, for the price of one."""
     several = question.payment is not None and len(question.payment.period) > 1
     return several and not question.exchanged and question.release.relation == "add_remove"

@@ -42,6 +42,7 @@ def topk(
     relation: Relation = "add_remove",
     releases: int = 1,
     with_counts: bool = False,
+    min_users: int | None = None,
     mechanism: str | None = None,
     noise: NoiseName | None = None,
     kbar: int | None = None,
@@ -69,7 +70,8 @@ def topk(
         key: idempotency key. A second release under it is refused; with `output` and the same question its answer is given back.
         output: a new file, .json, that keeps the answer.
         use_everything: let the release take more of the dataset's budget than the part of it that it states.
-        relation, releases, with_counts, mechanism, noise, kbar, items_per_user, users, learn: as the command's options.
+        relation, releases, with_counts, min_users, mechanism, noise, kbar, items_per_user, users, learn: as the command's
+            options.
         as_set: whether a set of items will do: `--set`.
         engine: where counts stay until they are drawn from.
         progress: called while the log is read.
@@ -115,6 +117,7 @@ def topk(
             learn=learn,
             as_set=as_set,
             with_counts=with_counts,
+            min_users=min_users,
             releases=releases,
             everything=use_everything,
         ),

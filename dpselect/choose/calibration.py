@@ -164,7 +164,9 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
         **member.traits.usual(request.k),
         **({} if request.kbar is None else {"kbar": request.kbar}),
     }
-    if request.counts is not None and takes_its_own(member, public):
+    if request.min_users is not None:
+        public["floor"] = float(request.min_users - 1)
+    if request.counts is not None and not request.recounted and takes_its_own(member, public):
         public["values"] = True
     return {name: value for name, value in public.items() if name in fields and value is not None}
 
@@ -184,6 +186,10 @@ def _require_known_options(member: type[Mechanism], request: TopKRequest) -> Non
     for name in ("kbar", "noise"):
         if getattr(request, name) is not None and name not in fields:
             raise InvalidRequest(f"{member.__name__} has no {name}: leave it out, or choose another mechanism")
+    if request.min_users is not None and "floor" not in fields:
+        raise InvalidRequest(
+            f"{member.__name__} may release items of fewer users than min_users={request.min_users}: use sparse_histogram"
+        )
 
 
 def _require_complete(member: type[Mechanism], settings: set[str]) -> None:

@@ -9,17 +9,28 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal, Self, final
 
-from accounting import Budget, calibrate
+from accounting import Budget, Curve, GaussianDP, LaplaceDP, calibrate
 from accounting.curves import Composed
 from dpselect import mechanisms
+from dpselect.choose.forecast import Norm
 from dpselect.choose.request import TopKRequest
 from dpselect.mechanisms import Mechanism
-from dpselect.mechanisms.noise_curves import vector
+from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.traits import SCALE, fields_of
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Sensitivity, sqrt_up
 
 COUNTS = 0.2
 """The share of a budget for counts, where nobody says."""
+
+COUNTS_AGAIN = 0.1
+"""The same for counts of a second look, which are told almost unclipped."""
+
+CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
+"""Norms to which users are clipped: l2 norms; their squares are l1 norms."""
+
+_LOST = 0.1  # of the share of counts, what tells how much the clip takes away from all of them
+_WIDEST = 2.0**11  # that a log is read with
+_ROUNDING = 1 + 2.0**-40  # above that of the scales of one clip and another
 
 MOST_ITEMS = 1_000_000
 """Items of an unknown domain for which intervals hold all at once, where values show the noise that chose."""
@@ -34,22 +45,29 @@ class CountNoise:
 
     Attributes:
         noise: gaussian, or laplace where only pure epsilon adds up.
-        scale: of that noise, score units.
+        scale: of that noise, score units; where `one` is not None for users clipped to a norm of 1.
+        one: what a user of whom that norm is left may change, where counts come from a second look; None: they are the scores.
+        k: how many items at most.
     """
 
     noise: Literal["gaussian", "laplace"]
     scale: float
+    one: Sensitivity | None = None
+    k: int = 1
 
     @classmethod
     def of(cls, request: TopKRequest, budget: Budget) -> Self:
         """For the releases of a request, and its share of the budget."""
         assert request.counts is not None
-        parts, share = [(request.releases, request.k)], request.share
-        found = cls.within(budget, request.counts, parts, request.sensitivity, separately=request.releases > 1)
-        if share is None:
-            return found
-        part = cls.within(share.budget, request.counts, [(share.charges, request.k)], request.sensitivity, separately=True)
-        return max(found, part, key=lambda one: (one.noise == "laplace", one.scale))
+        parts, share, sensitivity, one = [(request.releases, request.k)], request.share, request.sensitivity, None
+        if request.recounted:
+            norm = "l1" if budget.measure == "epsilon" else "l2"
+            sensitivity = one = Sensitivity.of_clipped(1.0, norm, sensitivity.relation)
+        found = cls.within(budget, request.counts, parts, sensitivity, separately=request.releases > 1)
+        if share is not None:
+            part = cls.within(share.budget, request.counts, [(share.charges, request.k)], sensitivity, separately=True)
+            found = max(found, part, key=lambda each: (each.noise == "laplace", each.scale))
+        return cls(found.noise, found.scale, one, request.k)
 
     @classmethod
     def within(
@@ -82,10 +100,52 @@ class CountNoise:
         return cls(noise, float(_UP.create_decimal(Decimal(repr(scale)))))
 
     def beside(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism with its counts; as it is if it releases noisy scores of its own."""
+        """The mechanism with its counts; as it is if it releases noisy scores of its own, and these are the counts."""
+        if self.one is not None:
+            return self._around(mechanism, self.clips[0], self.scale / _ROUNDING)  # at no less than `price`
         if mechanism.releases_values:
             return mechanism
         return mechanisms.WithValues(mechanism=mechanism, noise=self.noise, scale=self.scale)
+
+    @property
+    def norm(self) -> Norm:
+        """That which the noise pays for."""
+        return "l2" if self.noise == "gaussian" else "l1"
+
+    @property
+    def clips(self) -> tuple[float, ...]:
+        """Norms of one user's counts among k items that may be chosen, rising; with the last one nothing is clipped."""
+        sizes = [size if self.norm == "l2" else float(f"{size**2:.3g}") for size in CLIPS]
+        whole = sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k)
+        return (*(size for size in sizes if size < whole), *([whole] if whole <= _WIDEST else []))
+
+    def around(self, mechanism: Mechanism, clip: float) -> Mechanism:
+        """The mechanism with counts of a second look at users clipped to this norm, at `price` whatever the norm."""
+        return self._around(mechanism, clip, self.scale * _ROUNDING)
+
+    def _around(self, mechanism: Mechanism, clip: float, scale: float) -> Mechanism:
+        assert self.one is not None
+        settings: dict[str, Any] = {"mechanism": mechanism, "noise": self.noise, "clip": clip}
+        unit = scale / _norm_of(self.one, self.norm, None)
+        found = mechanisms.WithValues(**settings, scale=self.scale)
+        size, told = _norm_of(found.counted, self.norm, self.k), found.most_lost > 0
+        part = _LOST if told else 0.0
+        power = 1.0 if self.norm == "l1" else 0.5  # Gaussian noise adds up in squares
+        settings["scale"] = unit * size / (1 - part) ** power
+        if told:
+            settings["lost_scale"] = unit * found.most_lost / part**power
+        return mechanisms.WithValues(**settings)
+
+    @property
+    def price(self) -> Curve:
+        """An upper bound on what the counts cost, with any of `clips`. Theorem W9."""
+        assert self.one is not None
+        ratio = ratio_up(_norm_of(self.one, self.norm, None), self.scale)
+        return GaussianDP(mu=ratio) if self.noise == "gaussian" else LaplaceDP(epsilon=ratio)
+
+
+def _norm_of(sensitivity: Sensitivity, norm: Norm, items: int | None) -> float:
+    return sensitivity.l2_of(items) if norm == "l2" else sensitivity.l1_of(items)
 
 
 def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:

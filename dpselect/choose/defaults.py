@@ -18,7 +18,7 @@ import numpy as np
 from accounting import AccountingError, Approximate, Budget, ChosenAfter, Composed, Curve, GaussianDP
 from accounting.arguments import checked_integer, shown
 from dpselect.choose.calibration import calibrated, fitted, knob_of
-from dpselect.choose.counts import without_counts
+from dpselect.choose.counts import CLIPS, CountNoise, without_counts
 from dpselect.choose.forecast import EXPONENTS, Crowd, Floats, Norm, Ranking
 from dpselect.choose.learning import LEARN, Learning, LearnThenSelect
 from dpselect.choose.request import BudgetShare, TopKRequest
@@ -42,7 +42,7 @@ GENEROUS = 300
 """Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
 
 WHOLE_COUNTS = (
-    "a clip goes with no counts: clipped scores are sums of shares. Leave out --clip (clip=) or --with-counts (counts=)"
+    "a clip goes with no counts of the same scores, which are sums of shares: leave out --clip (clip=) or --with-counts (counts=)"
 )
 
 ASSUMED = Crowd(5000.0, (4.0, 7.0, 14.0, 35.0, 70.0))
@@ -51,10 +51,10 @@ ASSUMED = Crowd(5000.0, (4.0, 7.0, 14.0, 35.0, 70.0))
 ASSUMED_IN_A_GROUP = Crowd(2000.0, (1.0, 1.0, 1.0, 2.0, 4.0))
 """The same within one group."""
 
-_CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)  # l2 norms; their squares for l1
 _SHARES, _TIMES = (0.7, 0.85, 0.95), (1.5, 3.0)  # of two steps: the discovery's part of mu squared, candidates over k
 _WIDTHS = (1, 2, 5)  # numbers of competitors tried, over k, beside the usual one
 _FEW = 2  # items per user, which a clip does not distort: one step does
+_LOSS = 2.0  # how much worse a user is whom the clip takes from a count, which is forecast roughly, than one of the noise
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
 # Standard deviations of the standard noises.
@@ -134,11 +134,13 @@ class Menu:
 
     Attributes:
         request: what is asked.
-        choices: at least one.
+        choices: at least one; without counts.
+        counted: the counts beside whichever is chosen, where they come from a second look; else None.
     """
 
     request: TopKRequest
     choices: tuple[Choice, ...]
+    counted: CountNoise | None = None
 
     @classmethod
     def of(
@@ -163,19 +165,23 @@ class Menu:
             refused(budget)
         if clip is None:
             found = [*_plain(budget, request, limit), *found, *([] if order else _sets(budget, request, limit))]
-        return cls(request, tuple(found or [Choice(default_mechanism(budget, request), limit)]))  # says why there is none
+        if not found:
+            found = [Choice(without_counts(default_mechanism(budget, request)), limit)]  # says why there is none
+        return cls(request, tuple(found), _counted(budget, request))
 
     def best(self, crowd: Crowd) -> Choice:
         """What finds most of the top k among such users; of those that are alike the first."""
-        shapes = [Ranking.of(crowd, self.request.k, self.request.candidates, exponent) for exponent in EXPONENTS]
+        shapes = _shapes(self.request, crowd)
         found = [float(np.mean([expected(choice, shape) for shape in shapes])) for choice in self.choices]
         first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
-        return replace(self.choices[first], crowd=crowd)
+        best = replace(self.choices[first], crowd=crowd)
+        return best if self.counted is None else replace(best, mechanism=with_counts(best.mechanism, self.counted, shapes))
 
     @property
     def curves(self) -> tuple[Curve, ...]:
         """Bounds of all choices: those of Gaussian noise are below one Gaussian curve."""
-        curves = [choice.mechanism.curve for choice in self.choices]
+        more = [] if self.counted is None else [self.counted.price]
+        curves = [sum(more, choice.mechanism.curve) for choice in self.choices]
         gaussian = [curve for curve in curves if _is_gaussian(curve)]
         others = {curve for curve in curves if not _is_gaussian(curve)}
         if not gaussian:
@@ -281,7 +287,7 @@ def require_ways(request: TopKRequest, limit: int | None, clip: float | None, it
             "--clip without a catalogue needs --max-items-per-user (max_items_per_user in the library), which may be generous "
             "(300 for example): what a user with any number of items brings in alone cannot be hidden"
         )
-    if clip is not None and request.counts is not None:
+    if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
 
 
@@ -297,9 +303,45 @@ def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
         InvalidRequest: an unknown domain and a budget without delta.
         RelationMismatch: an unknown domain under replace_one, and a sensitivity that bounds no user's contribution.
     """
-    if request.candidates is None:
-        return _least(_unknown(budget, request)) or fitted(LimitedDomain.__name__, budget, request)
-    return _least(_public(budget, request)) or fitted(OneshotTopK.__name__, budget, request)
+    observed, counted = _seen_alone(request), _counted(budget, request)
+    found = _least(_unknown(budget, request) if observed else _public(budget, request))
+    if found is not None:
+        return found if counted is None else counted.beside(found)
+    usual = (SparseHistogram if request.min_users else LimitedDomain) if observed else OneshotTopK
+    return fitted(usual.__name__, budget, request)
+
+
+def _seen_alone(request: TopKRequest) -> bool:
+    """Whether items are released by a threshold, which hides those that hardly anybody touched."""
+    return request.candidates is None or request.min_users is not None
+
+
+def _counted(budget: Budget, request: TopKRequest) -> CountNoise | None:
+    """Counts of a second look, where these are asked for."""
+    return CountNoise.of(request, budget) if request.recounted and request.counts is not None else None
+
+
+def recounted(mechanism: Mechanism, budget: Budget, request: TopKRequest, crowd: Crowd) -> Mechanism:
+    """A fitted mechanism with its counts clipped as suits such users."""
+    return with_counts(without_counts(mechanism), CountNoise.of(request, budget), _shapes(request, crowd))
+
+
+def with_counts(mechanism: Mechanism, counted: CountNoise, shapes: list[Ranking]) -> Mechanism:
+    """The mechanism with counts of a second look, clipped where what that takes, twice over, and the noise are least."""
+
+    def error(one: Mechanism, shape: Ranking) -> float:
+        settings: Any = one
+        best, lost = slice(0, shape.right), 1 - shape.counted(settings.clip, counted.norm)
+        weight = shape.members[best] / float(shape.members[best].sum())
+        return float(weight @ np.hypot(_LOSS * lost * shape.counts[best], _DEVIATION[counted.noise] * settings.scale))
+
+    tried = [counted.around(mechanism, clip) for clip in counted.clips]
+    return min(tried, key=lambda one: sum(error(one, shape) for shape in shapes))
+
+
+def _shapes(request: TopKRequest, crowd: Crowd) -> list[Ranking]:
+    """The standard shapes of a log of such users."""
+    return [Ranking.of(crowd, request.k, request.candidates, exponent) for exponent in EXPONENTS]
 
 
 # -- all that may be chosen, fitted to a budget ----------------------------------------------------------------------------
@@ -307,7 +349,7 @@ def default_mechanism(budget: Budget, request: TopKRequest) -> Mechanism:
 
 def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Iterator[Choice]:
     """On counts as they are, or as the declared bound leaves them."""
-    found = _unknown(budget, request) if request.candidates is None else _public(budget, request)
+    found = _unknown(budget, request) if _seen_alone(request) else _public(budget, request)
     for one in (mechanism for mechanism in found if mechanism is not None):
         yield Choice(one, limit)
         if isinstance(one, LimitedDomain) and request.kbar is None:
@@ -316,7 +358,7 @@ def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Iterator[
 
 def _sets(budget: Budget, request: TopKRequest, limit: int | None) -> Iterator[Choice]:
     """That release the set alone."""
-    if request.candidates is not None and request.noise is None and request.counts is None:
+    if request.candidates is not None and request.noise is None and (request.counts is None or request.recounted):
         found = _tried(CanonicalTopK, budget, request.model_copy(update={"noise": "gumbel"}), ordered=False)
         yield from () if found is None else (Choice(found, limit),)
 
@@ -326,18 +368,18 @@ def _clipped(
 ) -> Iterator[Choice]:
     """One noisy vector of clipped counts, with every clip, and two steps; none where the budget pays for no such vector."""
     noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
-    if request.kbar is not None or request.noise not in (None, noise) or request.counts is not None:
+    if request.kbar is not None or request.noise not in (None, noise) or (request.counts is not None and not request.recounted):
         return
-    most = limit or (GENEROUS if request.candidates is None else None)
-    first = _CLIPS[0] if clip is None else clip
+    most = limit or (GENEROUS if _seen_alone(request) else None)
+    first = CLIPS[0] if clip is None else clip
     bounds = partial(Sensitivity.of_clipped, norm=norm, relation=request.sensitivity.relation, items_per_user=most)
-    kind = SparseHistogram if request.candidates is None else OneshotTopK
+    kind = SparseHistogram if _seen_alone(request) else OneshotTopK
     asked = request.model_copy(update={"sensitivity": bounds(first), "noise": noise})
     found = _tried(kind, budget, asked)
     if not isinstance(found, SparseHistogram | OneshotTopK):
         return
     longest = math.inf if limit is None else float(limit if norm == "l1" else math.sqrt(limit))
-    steps = [size if norm == "l2" else float(f"{size**2:.3g}") for size in _CLIPS] if clip is None else [clip]
+    steps = [size if norm == "l2" else float(f"{size**2:.3g}") for size in CLIPS] if clip is None else [clip]
     for size in (one for one in steps if one <= max(longest, first)):
         scale = found.scale if size == first else found.scale * (size / first) * _ROUNDING
         yield Choice(_changed(found, scale=scale, sensitivity=bounds(size)), most, size, norm)
@@ -347,10 +389,10 @@ def _clipped(
 
 def _in_two_steps(found: SparseHistogram, k: int, most: int | None, longest: float) -> Iterator[Choice]:
     unit = found.scale / found.sensitivity.l2_of(None) * _ROUNDING
-    split = partial(two_steps, k, unit, found.delta, found.sensitivity)
+    split = partial(two_steps, k, unit, found.delta, found.sensitivity, floor=found.floor)
     for share in _SHARES:
         for times in _TIMES:
-            for again in (one for one in _CLIPS[:5] if one <= longest):
+            for again in (one for one in CLIPS[:5] if one <= longest):
                 mechanism = split(share=share, candidates=math.ceil(times * k), again=again)
                 yield Choice(mechanism, most, 1.0, "l2", again)
 
@@ -430,7 +472,7 @@ def refused(budget: Budget) -> NoReturn:
 
 
 def two_steps(
-    k: int, scale: float, delta: float, first: Sensitivity, *, share: float, candidates: int, again: float
+    k: int, scale: float, delta: float, first: Sensitivity, *, share: float, candidates: int, again: float, floor: float = 0.0
 ) -> DiscoverThenSelect:
     """A histogram that discovers `candidates` items, and a second look at users clipped within them to an l2 norm of `again`.
 
@@ -442,12 +484,13 @@ def two_steps(
         share: of the squared privacy parameter, what the discovery takes, in (0, 1).
         candidates: how many items compete in the second step, >= k.
         again: the second clip, > 0.
+        floor: as for `SparseHistogram`.
     """
     within = Sensitivity.of_clipped(again, "l2", first.relation)
     sizes = (first.l2_of(None) / math.sqrt(share), within.l2_of(None) / math.sqrt(1 - share))
     find, select = (scale * size * _ROUNDING for size in sizes)
     return DiscoverThenSelect(
-        discovery=SparseHistogram(k=candidates, scale=find, delta=delta, sensitivity=first),
+        discovery=SparseHistogram(k=candidates, scale=find, delta=delta, sensitivity=first, floor=floor),
         selection=OneshotTopK(k=k, noise="gaussian", scale=select, sensitivity=within, values=True),
         candidates=candidates,
     )
@@ -462,7 +505,7 @@ def _unknown(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
 
 
 def _public(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
-    once = budget.form == "approximate" and request.releases == 1
+    once = budget.form == "approximate" and request.releases == 1 and not request.recounted  # counts take a part of the budget
     without_delta = Budget(epsilon=budget.epsilon) if once else budget  # of many releases pure epsilons add up too fast
     asked = {noise: request.model_copy(update={"noise": noise}) for noise in _DEVIATION}
     found = [_tried(PeelingTopK, without_delta, asked["exponential"]), _tried(OneshotTopK, budget, asked["gumbel"])]
@@ -478,6 +521,7 @@ def _tried(kind: type[Mechanism], budget: Budget, request: TopKRequest, *, order
         found = fitted(kind.__name__, budget, request)
     except AccountingError:
         return None
+    found = without_counts(found) if request.recounted else found  # whichever is chosen gets them
     return found if found.ordered or not ordered else None
 
 

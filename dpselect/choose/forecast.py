@@ -38,6 +38,7 @@ EXPONENTS = (0.5, 0.6, 0.7, 0.8)
 _PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
 _SINGLE, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
 _HALVINGS = 30
+_FEW_BEST = 300  # of the k best that one user has
 
 
 @final
@@ -163,6 +164,20 @@ class Ranking:
         spread = math.sqrt(max(0.0, float(touching @ np.log(weight) ** 2) - float(touching @ np.log(weight)) ** 2))
         scatter = np.sqrt(self.counts * max(0.0, square - mean**2) + (_UNEVEN * spread * self.counts * mean) ** 2)
         return self.counts * mean, scatter
+
+    def counted(self, clip: float, norm: Norm) -> float:
+        """The share of the counts of the k best that is left where users are clipped among these alone.
+
+        Of a user's other items each is one of them with the same chance: how many are follows a geometric law with that mean.
+        """
+        sizes, users = self.crowd.loads
+        touching = sizes * users / float(sizes @ users)
+        stay = (others := (sizes - 1) * self._share_of_best(self.k)) / (1 + others)
+        more = np.arange(min(self.k, _FEW_BEST), dtype=np.float64)
+        law = (1 - stay[:, None]) * stay[:, None] ** more
+        law[:, -1] += 1 - law.sum(axis=1)
+        weight = np.minimum(1.0, clip / (np.sqrt(1 + more) if norm == "l2" else 1 + more))
+        return float(touching @ law @ weight)
 
     def _share_of_best(self, among: int) -> float:
         """Of all that users touch."""

@@ -72,6 +72,10 @@ class TopKRequest(Frozen):
         share: the part of a ledger's budget that the release may take, where it states a part of that; None for all.
         counts: the share of the budget, in (0, 1), that noisy counts of the released items get; None: no counts. Mechanisms whose
             own noisy scores are free (`SparseHistogram`, one-shot gaussian and laplace noise on bounded users) release those.
+        recounted: whether these counts come from a second look at the users of the released items, as `dpselect.topk` takes it:
+            `WithValues` with a clip. Else they are the scores that chose.
+        min_users: the fewest distinct users that an item must have to be released, whatever the noise; None for no such rule.
+            Only `SparseHistogram` can keep it, and what discovers by one.
 
     Raises:
         InvalidRequest: a value is outside its domain, or k exceeds candidates.
@@ -86,6 +90,9 @@ class TopKRequest(Frozen):
     releases: Count = Field(default=1, description="an integer >= 1")
     share: SkipValidation[BudgetShare | None] = Field(default=None, description="a BudgetShare, or None")
     counts: Probability | None = Field(default=None, description="a share in (0, 1), or None")
+
+    recounted: bool = Field(default=False, strict=True, description="true or false")
+    min_users: Count | None = Field(default=None, description="an integer >= 1, or None")
 
     @property
     def charges(self) -> int | None:

@@ -88,7 +88,8 @@ class HeldScores(Rounds):
         mechanism.covers.require(self.sensitivity)
         if self.domain == "observed":
             mechanism._check_observed()
-        first = mechanism.discovery if hasattr(mechanism, "continued") else mechanism
+        choosing = mechanism.mechanism if _looks_again(mechanism) else mechanism
+        first = choosing.discovery if hasattr(choosing, "continued") else choosing
         # Of items that are told by their counts neither their order nor the group that they belong to is known.
         if self._reads(first) is None and not (first.traits.ranks_counts and first.traits.of("groups", first)):
             raise InvalidRequest(
@@ -110,6 +111,9 @@ class HeldScores(Rounds):
 
     def release(self, mechanism: Any, source: Sampler) -> Selection:
         """One selection, with labels and without positions."""
+        if _looks_again(mechanism):
+            selection = self.release(mechanism.mechanism, source)
+            return cast(Selection, mechanism.valued(selection, self._local(selection.labels or ()), source))
         if not hasattr(mechanism, "continued"):
             return self._select(mechanism, source)
         found = self._select(mechanism.discovery, source).labels or ()
@@ -162,6 +166,11 @@ class HeldScores(Rounds):
 
     def __repr__(self) -> str:
         return f"HeldScores(<hidden>, domain={self.domain!r}, sensitivity={self.sensitivity!r})"
+
+
+def _looks_again(mechanism: Any) -> bool:
+    """Whether its values are counts of a second look: then what it selects can be drawn first."""
+    return getattr(mechanism, "mechanism", None) is not None and getattr(mechanism, "clip", None) is not None
 
 
 class _Options(Options, total=False):

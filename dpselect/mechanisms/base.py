@@ -163,7 +163,6 @@ class Mechanism(Frozen, Summable, ABC):
         """What `select_many` was given, in the form that this kind of mechanism reads."""
         return data
 
-    @final
     @property
     def rests_on_linf(self) -> bool:
         """Whether the price holds for any scores that move by at most linf each, however many: no l0, l1 or l2 is used, and no

@@ -58,6 +58,15 @@ def topk(
     ] = None,
     dataset: options.Payer = None,
     with_counts: options.WithCounts = False,
+    min_users: Annotated[
+        int | None,
+        Option(
+            rich_help_panel=options.QUESTION,
+            min=1,
+            metavar="N",
+            help="Never show an item with fewer than N distinct users, whatever the noise; needs --delta.",
+        ),
+    ] = None,
     value: options.Value = None,
     value_clip: Annotated[
         str | None,
@@ -360,6 +369,7 @@ def topk(
             "learn": learn,
             "as_set": as_set,
             "with_counts": with_counts,
+            "min_users": min_users,
             "everything": use_everything,
             "pay": "spent" if pay_for_what_came_out else "curve",
         },

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -11,6 +13,7 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Positive
+from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import AnyMechanism, Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
@@ -18,7 +21,7 @@ from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Sensitivity, fraction_up
 
 
 class Around(Mechanism, ABC):
@@ -63,10 +66,18 @@ class WithValues(Around):
     Guarantee: mechanism.curve plus GaussianDP(l2/scale), or what Theorem H10 says of laplace noise, with the norms of what a user
     changes among at most k scores. Theorem W1.
 
+    With a clip the values are counts of a second look at the log (`SecondLook`, `count=`), in which each user is scaled to that
+    norm among the selected items only, where few users have more than one or two: l2 for gaussian noise, l1 for laplace. What
+    the clip takes away from all of them together is one more value, `Selection.lost`. The price is that of such a norm, whatever
+    the scores that chose. Theorem W9.
+
     Args:
-        mechanism: what selects: a top k, or one item, by scores, without values of its own.
+        mechanism: what selects: a top k, or one item, by scores, without values of its own; with a clip its values are dropped.
         noise: "gaussian" or "laplace", of the values.
         scale: of that noise, in score units, > 0 (the standard deviation for gaussian).
+        clip: the norm of one user's counts among the selected items, > 0; None: values are the scores that chose. Scores without
+            a second look are taken as they are, if they are within the clip.
+        lost_scale: scale of the noise on what the clip takes away, score units, > 0; None: that is not released.
 
     Example:
         >>> import dpselect as dps
@@ -87,22 +98,64 @@ class WithValues(Around):
         domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
         values=True,
         zeros=lambda mechanism: mechanism.mechanism._counts_only,
-        groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
+        groups=lambda mechanism: mechanism.clip is None and mechanism.mechanism.traits.of("groups", mechanism.mechanism),
         reads=lambda mechanism: mechanism.mechanism.traits.of("reads", mechanism.mechanism),
     )
     mechanism: AnyMechanism = Field(description="a selection by scores that releases no values")
     noise: Literal["gaussian", "laplace"] = Field(description="gaussian or laplace")
     scale: Positive = Field(description="a finite scale > 0, in score units")
+    clip: Positive | None = Field(default=None, description="a finite norm > 0 in score units, or None")
+    lost_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None")
 
     @model_validator(mode="after")
     def _selects_by_scores(self) -> Self:
         name = type(self.mechanism).__name__
         if not self.mechanism.traits.ranks_counts:
             raise ValueError(f"mechanism={name} selects no items by their scores: values are those of a top k or of one item")
-        if self.mechanism.releases_values:
+        if self.mechanism.releases_values and self.clip is None:
             raise ValueError(f"mechanism={name} releases values of its own: configure it without, or use it as it is")
+        if self.clip is not None and self._most is None:
+            raise ValueError(f"clip={self.clip:g} needs a mechanism that states how many items it releases at most: give it k")
+        if self.lost_scale is not None and self.most_lost == 0:
+            raise ValueError("lost_scale is of what a clip takes away, and nothing is clipped here: leave it out")
         self._price()  # refuses values that nothing bounds
         return self
+
+    @property
+    def rests_on_linf(self) -> bool:
+        return super().rests_on_linf and self.clip is None
+
+    @property
+    def counted(self) -> Sensitivity:
+        """What one user may change in the scores whose values are released."""
+        return self.covers if self.clip is None else Sensitivity.of_clipped(self.clip, self.norm, self.covers.relation)
+
+    @property
+    def most_lost(self) -> float:
+        """The most that the clip takes away from one user's counts of the selected items, score units; rounded up. Theorem W9."""
+        if self.clip is None or self._most is None:
+            return 0.0
+        items, clip = self._most, Fraction(self.clip)
+        if clip >= items if self.norm == "l1" else clip**2 >= items:
+            return 0.0
+        kept = clip if self.norm == "l1" else clip * Fraction(math.nextafter(math.sqrt(items), 0))
+        return fraction_up(items * (1 + Fraction(1, 2**20)) - kept)  # weights are rounded down to multiples of 2^-20
+
+    @property
+    def norm(self) -> Literal["l1", "l2"]:
+        """That which the noise pays for."""
+        return "l2" if self.noise == "gaussian" else "l1"
+
+    @property
+    def _widest(self) -> float:
+        """The norm of what one user changes, as it is paid for."""
+        return self.counted.l2_of(self._most) if self.norm == "l2" else self.counted.l1_of(self._most)
+
+    @property
+    def _most(self) -> int | None:
+        """How many values there are at most."""
+        released = self.mechanism.most_released
+        return self.mechanism.most_candidates if released is None else released
 
     @property
     def curve(self) -> Curve:
@@ -124,8 +177,10 @@ class WithValues(Around):
 
     def _price(self) -> Curve:
         """What the values alone cost."""
-        released, there = self.mechanism.most_released, self.mechanism.most_candidates
-        return vector(self.noise, self.scale, self.covers, there if released is None else released)
+        values = vector(self.noise, self.scale, self.counted, self._most)
+        if self.lost_scale is None:
+            return values
+        return values + vector(self.noise, self.lost_scale, Sensitivity(linf=self.most_lost), 1)
 
     def margin(self, confidence: float = 0.95) -> float:
         """Half the width, score units, of an interval around each value that holds the score with this probability.
@@ -137,8 +192,44 @@ class WithValues(Around):
         """
         return half_width(self.noise, self.scale, confidence)
 
+    def lost_margin(self, confidence: float = 0.95) -> float:
+        """The same around what the clip takes away.
+
+        Raises:
+            InvalidRequest: `confidence` is not in (0, 1), or that is not released.
+        """
+        if self.lost_scale is None:
+            raise InvalidRequest(
+                "lost_margin is of what a clip takes away, and this mechanism does not release that: lost_scale="
+            )
+        return half_width(self.noise, self.lost_scale, confidence)
+
+    def _check_scores(self, scores: Scores) -> None:
+        super()._check_scores(scores)
+        if self.clip is None or (scores.second is not None and scores.second.counts):
+            return
+        one = scores.sensitivity
+        within = (one.l2_of(self._most) if self.norm == "l2" else one.l1_of(self._most)) <= self._widest
+        if not within or one.linf > self.counted.linf or self.lost_scale is not None:
+            raise InvalidRequest(
+                f"the values are counts of users clipped to {self.clip:g} among the items selected, and these scores have no "
+                "second look that counts: pass Scores(..., second=dpselect.SecondLook(..., count=...)), or let dpselect.topk "
+                "read the log, which looks twice by itself"
+            )
+
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return with_values(self.mechanism._select(scores, source), scores, self.noise, self.scale, source)
+        return self.valued(self.mechanism._select(scores, source), scores, source)
+
+    def valued(self, selection: Selection, scores: Scores, source: Sampler) -> Selection:
+        """What `mechanism` selected of scores that are checked, with values."""
+        if self.clip is None or scores.second is None or not scores.second.counts:
+            return with_values(selection, scores, self.noise, self.scale, source)
+        if len(selection) == 0:
+            return selection.model_copy(update={"values": ()})
+        counts, lost = scores.second.counted(selection.labels or (), self.counted)
+        values = noisy_values(counts.dense(), self.noise, self.scale, source)
+        told = None if self.lost_scale is None else noisy_values(np.array([lost]), self.noise, self.lost_scale, source)
+        return selection.model_copy(update={"values": tuple(values.tolist()), "lost": None if told is None else float(told[0])})
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         chosen = self.mechanism._select_many(matrix, source)
@@ -152,10 +243,12 @@ class WithValues(Around):
         """The exact probability of every (items, cells of their values), for the cells between `edges` (score units).
 
         Raises:
-            NoClosedForm: the domain is too large to enumerate, or the selection has no exact law.
+            NoClosedForm: the domain is too large to enumerate, the selection has no exact law, or values are of a second look.
             DpSelectError: as for `select`.
         """
         self.check(scores)
+        if self.clip is not None and scores.second is not None:
+            raise NoClosedForm("values of a second look depend on what it finds: ask for the law of scores without one")
         law = {(item,) if isinstance(item, int) else item: p for item, p in self._probabilities(scores).items()}
         enumerable(len(law) * (1.0 + np.size(edges)) ** max(map(len, law)))
         return cell_law(scores, law, self.noise, self.scale, edges)

@@ -86,6 +86,10 @@ class DiscoverThenSelect(Mechanism):
         return self.discovery.curve + self.selection.curve
 
     @property
+    def rests_on_linf(self) -> bool:
+        return super().rests_on_linf and self.selection.rests_on_linf
+
+    @property
     def again(self) -> float | None:
         """What a second look scales users to: the norm that `selection` pays for, l1 or l2 as of the discovery; None without."""
         one, norm = self.selection.covers, "l2" if self.discovery.covers.l1 is None else "l1"
