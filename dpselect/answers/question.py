@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from accounting import Budget, Relation
 from dpselect.choose.calibration import fitted
-from dpselect.choose.counts import COUNTS, COUNTS_AGAIN, Counted, without_counts
+from dpselect.choose.counts import COUNTS, COUNTS_AGAIN
 from dpselect.choose.defaults import (
     WHOLE_COUNTS,
     Choice,
@@ -22,9 +22,8 @@ from dpselect.choose.defaults import (
     default_group_choice,
     default_groups,
     default_mechanism,
-    with_counts,
+    recounted,
 )
-from dpselect.choose.forecast import Ranking
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
@@ -317,8 +316,7 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
     found = default_mechanism(release.budget, asked) if kind is None else fitted(kind, release.budget, asked)
     if question.recounted:
-        ranking = Ranking.of(declared(release.users, release.items_per_user), release.k, asked.candidates)
-        found = with_counts(without_counts(found), Counted.of(asked, release.budget), ranking)
+        found = recounted(found, release.budget, asked, declared(release.users, release.items_per_user))
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 

@@ -85,7 +85,9 @@ def as_data(answer: Answer) -> dict[str, Any]:
             "salt": answer.salt,
         },
         "ledger": None if answer.charge is None else asdict(answer.charge),
-        "notes": [note for note in (left_out(question), on_record(question), *cautions(question), answer.left) if note],
+        "notes": [
+            note for note in (left_out(question), on_record(question), *cautions(question), answer.lost, answer.left) if note
+        ],
     }
 
 
@@ -106,9 +108,10 @@ def _text(moment: object) -> str | None:
 def _selection(selection: Selection) -> dict[str, Any]:
     """All that was released; a position in the catalogue says nothing new."""
     released = selection.model_dump(mode="json")
-    named = {name: released.get(name) for name in type(selection).model_fields if name not in ("positions", "groups")}
+    named = {name: released.get(name) for name in type(selection).model_fields if name not in ("positions", "groups", "lost")}
     groups = {} if selection.groups is None else {"groups": list(selection.groups)}
-    return named | {"labels": list(selection.labels or ())} | groups
+    lost = {} if selection.lost is None else {"lost": selection.lost}
+    return named | {"labels": list(selection.labels or ())} | groups | lost
 
 
 def _guarantee(stated: Promise, budget: Budget) -> dict[str, Any]:

@@ -230,6 +230,24 @@ EDITS = [
     ),
     Edit(
         "dpselect/mechanisms/combine/with_values.py",
+        "return fraction_up(items *",
+        "return fraction_up(Fraction(19, 20) * items *",
+        "tests/laws/test_second_counts.py::test_what_a_clip_takes_away_is_bounded",
+    ),
+    Edit(
+        "dpselect/choose/counts.py",
+        "unit * found.most_lost / part**power",
+        "unit * found.most_lost / (2 * part) ** power",
+        "tests/laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip",
+    ),
+    Edit(
+        "dpselect/choose/counts.py",
+        "ratio = ratio_up(",
+        "ratio = 0.95 * ratio_up(",
+        "tests/laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip",
+    ),
+    Edit(
+        "dpselect/mechanisms/combine/with_values.py",
         "selecting + 2 * self._price()",
         "selecting + self._price()",
         "tests/laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users",

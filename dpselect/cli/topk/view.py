@@ -103,11 +103,11 @@ def _beside(selection: Selection, place: int) -> list[Text]:
 
 
 def _value(value: float, around: Interval | None, *, whole: bool) -> tuple[str, str]:
-    """A noisy score and the interval around it; counts in whole users, the interval rounded outward and never below 0."""
+    """A noisy score and the interval around it; counts in whole users, the interval rounded outward."""
     if not whole:
         ends = () if around is None else (value - around.half_width, value + around.half_width)
         return _short(value), " to ".join(map(_short, ends))
-    ends = () if around is None else (max(0, math.floor(value - around.half_width)), math.ceil(value + around.half_width))
+    ends = () if around is None else (math.floor(value - around.half_width), math.ceil(value + around.half_width))
     return f"{value:,.0f}", " to ".join(f"{end:,}" for end in ends)
 
 
@@ -191,6 +191,10 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         norm = "a Euclidean" if answer.choice.norm == "l2" else "an l1"
         size = f"{norm} norm of at most {answer.choice.clip:g}"
         yield "clipped", f"each user's counts scaled to {size}"
+    if question.release.min_users is not None:
+        yield "shown", f"no item with fewer than {question.release.min_users:,} distinct users, whatever the noise"
+    if answer.lost is not None:
+        yield "counts", answer.lost
     if (around := _interval(answer)) is not None:
         yield "intervals", f"{around.half_width:.6g} either way; {around.words()}"
         yield "order", "noisy values need not fall with the rank, which other noise may have decided"

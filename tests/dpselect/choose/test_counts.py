@@ -76,8 +76,8 @@ def test_a_vectors_counts_are_free(kind: str, request_: TopKRequest) -> None:
     assert 1 - 1e-6 <= more <= (1.016 if request_.noise == "gaussian" else 1 + 1e-6)
 
 
-def test_the_default_with_counts_clips_nobody() -> None:
-    """Sums of shares are no counts: the default is one on whole counts, and a stated clip is refused."""
+def test_counts_of_the_scores_that_chose_clip_nobody() -> None:
+    """Sums of shares are no counts: without a second look the default is one on whole counts, and a stated clip is refused."""
     request_ = TopKRequest(k=50, counts=0.2, releases=4)
     chosen = dps.default_choice(APPROXIMATE, request_)
     assert (chosen.clip, chosen.mechanism.releases_values) == (None, True)
@@ -221,17 +221,9 @@ def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
     for item, users in (("hit", 900), ("fair", 600)):  # wider than the interval, so that luck (1e-9) does not fail the test
         low, high = float(rows[item]["low"]), float(rows[item]["high"])
         assert low - 2.2 * (high - low) < users < high + 2.2 * (high - low)
-    bounded = json.loads(run(*ask, "--rho", 0.5, "--delta", 1e-5, "--max-items-per-user", 2, "--json").stdout)
-    assert (bounded["mechanism"]["kind"], bounded["intervals"]["among"]) == ("sparse_histogram", MOST_ITEMS)
-
-
-def test_counts_that_are_none_are_refused(run: Any, tmp_path: Path) -> None:
-    """With a clip, and for a mechanism that was planned without them."""
-    ask = ("topk", tmp_path / "log.csv", "--user", "user", "--item", "item", "--k", 2, "--epsilon", 1, "--delta", 1e-6)
-    for words in (("--clip", 1, "--max-items-per-user", 9), ("--clip", 1, "--mechanism", "sparse_histogram")):
-        done = run(*ask, "--with-counts", *words)
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert "sums of shares" in done.stderr
+    bounded = ("--rho", 0.5, "--delta", 1e-5, "--max-items-per-user", 2, "--clip", 1, "--mechanism", "sparse_histogram")
+    held = json.loads(run(*ask, *bounded, "--json").stdout)
+    assert (held["mechanism"]["mechanism"]["kind"], held["intervals"]["among"]) == ("sparse_histogram", None)
 
 
 def test_a_plan_with_counts_is_released_as_planned(run: Any, tmp_path: Path) -> None:

@@ -1,0 +1,242 @@
+"""Theorem W9: counts of a second look, over all small logs; their price in equalities; and floors on users, H5."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.answers.answer import _second_look
+from dpselect.answers.question import Question, Release
+from dpselect.choose.counts import CountNoise
+from dpselect.choose.defaults import Choice, Informed, Menu
+from dpselect.choose.forecast import Crowd
+from dpselect.choose.request import TopKRequest
+from dpselect.events.reading import Reading
+
+ITEMS = ("a", "b", "c", "d")
+READING = Reading(user="u", item="i")
+SELECT = dps.PeelingTopK(k=4, noise="exponential", scale=1e9)
+
+
+def valued(noise: str, clip: float, relation: str = "add_remove", scale: float = 2.0, lost_scale: float | None = 3.0) -> Any:
+    """Counts beside a selection that next to nothing is paid for."""
+    whole = dps.Sensitivity.of_counts(relation)  # type: ignore[arg-type]
+    select = dps.PeelingTopK(k=4, noise="exponential", scale=1e9, sensitivity=whole)
+    return dps.WithValues(mechanism=select, noise=noise, clip=clip, scale=scale, lost_scale=lost_scale)  # type: ignore[arg-type]
+
+
+def counted(mechanism: Any, users: Sequence[Sequence[str]], items: Sequence[str] = ITEMS) -> tuple[np.ndarray, float]:
+    """What the path of `topk` counts of a log in which these users have these items, and some have others too."""
+    rows = [(f"u{n}", item) for n, held in enumerate(users) for item in (*held, "elsewhere")]
+    log = pd.DataFrame(rows or [("nobody", "elsewhere")], columns=["u", "i"])
+    release = Release(k=4, budget=acc.Budget(epsilon=1.0), relation=mechanism.relation)
+    look = _second_look(Question(log, READING, release), Choice(mechanism, None), log, READING)
+    assert look is not None
+    scores, lost = look.counted(items, mechanism.counted)
+    return np.asarray(scores.values, dtype=float), lost
+
+
+@cache
+def _beside(noise: str, clip: float, relation: str, user: tuple[str, ...]) -> tuple[np.ndarray, float]:
+    """Of a log of one other user and this one."""
+    return counted(valued(noise, clip, relation), [ITEMS, user])
+
+
+def moved(mechanism: Any, one: tuple[str, ...], other: tuple[str, ...] = ()) -> float:
+    """Gaussian: the mu of a pair of logs; laplace: its pure epsilon. Exact, as both are families of shifted noise."""
+    (first, lost), (second, kept) = (_beside(mechanism.noise, mechanism.clip, mechanism.relation, u) for u in (one, other))
+    shifts = [*(np.abs(first - second) / mechanism.scale), abs(lost - kept) / (mechanism.lost_scale or math.inf)]
+    return math.hypot(*shifts) if mechanism.noise == "gaussian" else float(sum(shifts))
+
+
+def price(mechanism: Any) -> float:
+    """The same as the curve charges it, without the selection's 4e-9."""
+    if mechanism.noise == "laplace":
+        return float(mechanism.curve.pure_epsilon - mechanism.mechanism.curve.pure_epsilon)
+    return math.sqrt(2 * (mechanism.curve.rho - mechanism.mechanism.curve.rho))
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("noise", "clip"), [("gaussian", 1.0), ("gaussian", 1.41), ("laplace", 1.0), ("laplace", 2.5)])
+def test_no_user_moves_the_counts_further_than_is_paid_for(noise: str, clip: float, relation: str) -> None:
+    """Every user of at most four items who comes, and every two who are exchanged: within the price.
+
+    Who comes with all items attains it: 5 % more noise in the counts, or in what the clip took away, would be too cheap.
+    """
+    mechanism, histories = valued(noise, clip, relation), [ITEMS[:t] for t in range(5)]
+    others: list[tuple[str, ...]] = [()] if relation == "add_remove" else [(), ITEMS[3:], ITEMS[2:], ITEMS[1:], ITEMS]
+    found = [moved(mechanism, one, other) for one, other in itertools.product(histories, others)]
+    assert max(found) <= price(mechanism) * (1 + 1e-6)
+    if relation == "add_remove":
+        worst = moved(mechanism, ITEMS)
+        assert worst >= price(mechanism) * (1 - 1e-5)
+        for cheaper in ({"scale": 2.1}, {"lost_scale": 3.15}, {"lost_scale": None}):
+            assert price(mechanism.model_copy(update=cheaper)) < worst * (1 - 1e-3)
+    else:  # two users with disjoint halves move the counts alone by sqrt(2) norms
+        alone = mechanism.model_copy(update={"lost_scale": None})
+        half = moved(alone, ITEMS[:2], ITEMS[2:])
+        if clip <= 2 ** (0.5 if noise == "gaussian" else 1):
+            assert half == pytest.approx(price(alone), rel=1e-5)
+            assert price(alone.model_copy(update={"scale": 2.1})) < half * 0.97
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 50, 1000])
+def test_what_a_clip_takes_away_is_bounded(noise: str, k: int) -> None:
+    """Of every number of items, by the reader's own weights in rationals; the greatest is attained but for its rounding."""
+    for clip in (0.3, 1.0, 1.41, 2.83, 8.0):
+        select = SELECT.model_copy(update={"k": k})
+        bound = dps.WithValues(mechanism=select, noise=noise, clip=clip, scale=1.0).most_lost  # type: ignore[arg-type]
+        units, whole = Fraction(clip) * 2**20, 1 << 20
+        weights = [
+            min(whole, math.isqrt(math.floor(units**2) // t) if noise == "gaussian" else math.floor(units) // t)
+            for t in range(1, k + 1)
+        ]
+        lost = [Fraction(t * (whole - weight), whole) for t, weight in enumerate(weights, 1)]
+        assert max(lost) <= Fraction(bound)
+        assert bound <= float(max(lost)) + 2 * k * 2.0**-20
+
+
+def test_items_that_were_not_released_take_no_part() -> None:
+    """Users are clipped among the released items alone: one of four counts in full, and nothing is taken away."""
+    values, lost = counted(valued("gaussian", 1.0), [ITEMS, ITEMS, ("a",)], ["a"])
+    assert (values.tolist(), lost) == ([3.0], 0.0)
+
+
+BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(rho=0.1, delta=1e-6), acc.Budget(epsilon=0.7)]
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("k", [1, 10])
+def test_one_price_for_every_clip(budget: acc.Budget, k: int) -> None:
+    """Whatever is chosen, with whatever clip for the counts, costs no more than the budget, and all of it but for 1 %."""
+    observed = None if budget.delta else 5000
+    menu = Menu.of(budget, TopKRequest(k=k, candidates=observed, counts=0.1, recounted=True))
+    assert menu.counted is not None
+
+    def cost(mechanism: dps.Mechanism) -> float:
+        curve = mechanism.curve
+        return acc.best_epsilon(curve, budget.delta, thorough=True).value if budget.form == "approximate" else budget.cost(curve)
+
+    for clip in menu.counted.clips:
+        assert 0.99 * budget.limit <= cost(menu.counted.around(menu.choices[0].mechanism, clip)) <= budget.limit * (1 + 1e-9)
+        assert cost(menu.counted.around(menu.choices[-1].mechanism, clip)) <= budget.limit * (1 + 1e-9)
+    best = menu.best(Crowd(20_000.0, (1.0, 1.0, 2.0, 5.0, 9.0)))
+    assert isinstance(best.mechanism, dps.WithValues)
+    assert cost(best.mechanism) <= budget.limit * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> None:
+    """What a learnt clip may cost is below the one curve that is charged for all, which the narrowest attains."""
+    one = dps.Sensitivity.of_clipped(1.0, "l2" if noise == "gaussian" else "l1", relation)
+    counts, select = CountNoise(noise, 20.0, one, 30), dps.PeelingTopK(k=30, noise="gumbel", scale=1e9)
+    if relation == "replace_one":
+        select = select.model_copy(update={"sensitivity": dps.Sensitivity(relation=relation)})
+    for clip in counts.clips:
+        found, bound = counts.around(select, clip).curve, select.curve + counts.price
+        for epsilon in (0.0, 0.05, 0.1):
+            assert acc.best_delta(found, epsilon).value <= acc.best_delta(bound, epsilon).value * (1 + 1e-9)
+        if relation == "add_remove" and noise == "gaussian":
+            assert found.rho == pytest.approx(bound.rho, rel=1e-9)
+            louder = replace(counts, scale=counts.scale * 1.05)
+            assert (select.curve + louder.price).rho < found.rho * 0.96
+
+
+def test_learnt_numbers_choose_the_clip_within_one_price() -> None:
+    """Of users with many of the chosen items more is left: another clip, and the charge covers it."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    informed = Informed.of(budget, TopKRequest(k=50, counts=0.1, recounted=True), share=0.03)
+    assert informed is not None
+    few, many = (
+        informed.chosen(Crowd(5000.0, quantiles)).mechanism for quantiles in ((1.0,) * 5, (40.0, 60.0, 90.0, 200.0, 400.0))
+    )
+    assert isinstance(few, dps.WithValues)
+    assert isinstance(many, dps.WithValues)
+    assert few.clip is not None
+    assert many.clip is not None
+    assert few.clip < many.clip
+    highest = max(curve.rho for curve in informed.item.options)
+    assert max(few.curve.rho, many.curve.rho) <= highest * (1 + 1e-9)
+
+
+def test_what_has_no_second_look_is_refused() -> None:
+    """Wider scores than the clip, and a price for what was not looked for; scores within it are taken as they are."""
+    mechanism = valued("gaussian", 1.0)
+    whole = dps.Scores([5, 4, 3, 1], labels=ITEMS, sensitivity=dps.Sensitivity())
+    with pytest.raises(dps.InvalidRequest, match="second look"):
+        mechanism.check(whole)
+    with pytest.raises(dps.InvalidRequest, match="second look"):
+        mechanism.check_many([[5, 4, 3, 1]])
+    within = dps.WithValues(mechanism=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0), noise="gaussian", clip=1.0, scale=1.0)
+    assert len(within.select(whole).values or ()) == 1
+    tall = dps.Sensitivity(linf=3.0)
+    select = dps.OneshotTopK(k=3, noise="gumbel", scale=1.0, sensitivity=tall)
+    narrow = dps.WithValues(mechanism=select, noise="laplace", clip=9.0, scale=1.0)
+    with pytest.raises(dps.InvalidRequest, match="second look"):
+        narrow.check(dps.Scores([5, 4, 3, 1], labels=ITEMS, sensitivity=tall))
+    with pytest.raises(dps.InvalidMechanism, match="nothing is clipped"):
+        dps.WithValues(mechanism=SELECT, noise="gaussian", clip=2.0, scale=1.0, lost_scale=1.0)
+    histogram = dps.SparseHistogram(scale=1.0, delta=1e-6, sensitivity=dps.Sensitivity(l0=2))
+    with pytest.raises(dps.InvalidMechanism, match="how many items"):
+        dps.WithValues(mechanism=histogram, noise="gaussian", clip=1.0, scale=1.0)
+
+
+def test_a_second_look_keeps_whole_counts_of_several_periods_away() -> None:
+    """Rows of one period move the weights of others: neither counts nor a second step rest on what one score moves."""
+    assert SELECT.rests_on_linf
+    assert not valued("gaussian", 1.0).rests_on_linf
+    few = dps.Sensitivity.of_clipped(1.0)
+    steps = dps.DiscoverThenSelect(
+        discovery=dps.LimitedDomain(k=5, kbar=9, epsilon=1.0, delta=1e-6),
+        selection=dps.OneshotTopK(k=2, noise="gaussian", scale=3.0, sensitivity=few),
+        candidates=5,
+    )
+    assert not steps.rests_on_linf
+
+
+@pytest.mark.parametrize("with_counts", [False, True])
+@pytest.mark.parametrize("domain", [None, ["rare", "fair", "hit"]])
+def test_no_item_of_fewer_users_is_ever_shown(domain: list[str] | None, with_counts: bool) -> None:
+    """At an epsilon without noise what has N users shows, and what has N - 1 never does, at any epsilon; shares count less."""
+    rows = [(f"{item}{n}", item) for item, users in (("rare", 299), ("fair", 420), ("hit", 900)) for n in range(users)]
+    ask: dict[str, Any] = {"user": "u", "item": "i", "k": 3, "delta": 1e-6, "domain": domain, "min_users": 300}
+    for epsilon in (0.05, 50.0):
+        shown = dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=epsilon, with_counts=with_counts)
+        assert "rare" not in shown.items
+        assert (set(shown.items) == {"fair", "hit"}) == (epsilon == 50.0)
+    with pytest.raises(dps.InvalidRequest, match="needs a delta"):
+        dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask | {"delta": 0.0, "domain": ["hit", "fair", "rare"]}, epsilon=1.0)
+    with pytest.raises(dps.InvalidRequest, match="use sparse_histogram"):
+        dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=1.0, mechanism="limited_domain")
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("floor", [0.0, 4.0])
+def test_all_that_may_be_chosen_keeps_the_floor(floor: float, relation: Any) -> None:
+    """Every choice of the menu has the floor, its threshold lies that much higher, and its price is that without one."""
+    whole = dps.Sensitivity.of_counts(relation)
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    menu = Menu.of(budget, TopKRequest(k=10, min_users=int(floor) + 1, candidates=500, sensitivity=whole))
+    assert menu.choices
+    for choice in menu.choices:
+        mechanism = choice.mechanism
+        first: Any = mechanism.discovery if isinstance(mechanism, dps.DiscoverThenSelect) else mechanism
+        assert isinstance(first, dps.SparseHistogram)
+        bare = first.model_copy(update={"floor": 0.0})
+        assert first.floor == floor
+        assert first.threshold == pytest.approx(bare.threshold + floor, rel=1e-12)
+        assert first.curve == bare.curve
+        assert budget.covers(budget.cost(mechanism.curve))
