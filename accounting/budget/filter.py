@@ -11,8 +11,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
 from accounting.arguments import checked_integer
-from accounting.budget.budget import NOTHING, Budget, Measure, Price, Remaining, checked_budget
-from accounting.budget.order import rounded_down, waiting_cost
+from accounting.budget.budget import NOTHING, Budget, Measure, Price, Remaining, checked_budget, rounded_down, waiting_cost
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, BudgetExceeded, in_words, itemised
 from accounting.budget.remaining import shortfall
 from accounting.conversion.renyi import check_delta

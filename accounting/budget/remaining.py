@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Literal, Self, final
 
-from accounting.budget.budget import Budget, Price
-from accounting.budget.order import waiting_cost
+from accounting.budget.budget import Budget, Price, waiting_cost
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, in_words
 from accounting.curves import Curve
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, times_up

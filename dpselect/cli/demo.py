@@ -78,7 +78,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-def _print_json(released: Answer, made_up: CheckIns) -> None:
+def _print_json(released: Answer, made_up: _CheckIns) -> None:
     ranking = made_up.ranking()
     truth = {
         "note": "the people are made up: for real data the truth is private",
@@ -89,7 +89,7 @@ def _print_json(released: Answer, made_up: CheckIns) -> None:
     echo(out.json_text(data))
 
 
-def _print_text(released: Answer, made_up: CheckIns, *, kept: bool) -> None:
+def _print_text(released: Answer, made_up: _CheckIns, *, kept: bool) -> None:
     console = out.screen()
     console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
     # Not wrapped: a command that is copied must be one line.
@@ -110,7 +110,7 @@ _SEED = 20190607  # of the made-up data; the noise of a release never has one
 
 
 @dataclass(frozen=True)
-class CheckIns:
+class _CheckIns:
     """Events of made-up users at made-up places.
 
     Attributes:
@@ -139,7 +139,7 @@ class CheckIns:
         return {self.names[place]: rank for rank, place in enumerate(order, start=1)}
 
 
-def check_ins(users: int, places: int) -> CheckIns:
+def check_ins(users: int, places: int) -> _CheckIns:
     """A log in which few places are visited by many (Zipf's law) and people come back; the same for the same arguments."""
     rng = np.random.default_rng(_SEED)
     visits = rng.geometric(1 / _VISITS, size=users)
@@ -151,4 +151,4 @@ def check_ins(users: int, places: int) -> CheckIns:
     shuffled = rng.permutation(len(who))
     digits = len(str(places - 1))
     names = tuple(f"place-{place:0{digits}d}" for place in range(places))
-    return CheckIns(who[shuffled], where[shuffled], names)
+    return _CheckIns(who[shuffled], where[shuffled], names)

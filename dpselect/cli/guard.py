@@ -95,7 +95,7 @@ class GuardedGroup(TyperGroup):
                 raise
             message, status = explained(error)
             if status == USAGE:
-                message = in_options(message, self, ctx.invoked_subcommand)
+                message = _in_options(message, self, ctx.invoked_subcommand)
             _complain(_noted(message, error))
             _settle_output()
             raise typer.Exit(status) from None
@@ -121,7 +121,7 @@ class GuardedGroup(TyperGroup):
         return status
 
 
-def in_options(message: str, group: Any, name: str | None) -> str:
+def _in_options(message: str, group: Any, name: str | None) -> str:
     """A message about a function's arguments, `max_items_per_user=`, in the options of the command that was called."""
     command = group.commands[name] if name is not None and name in group.commands else None
     options = {option.name: option.opts[0] for option in getattr(command, "params", ()) if option.opts[0].startswith("--")}

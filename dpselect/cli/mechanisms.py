@@ -22,7 +22,7 @@ from dpselect.mechanisms import Mechanism, members
 
 
 @dataclass(frozen=True)
-class Parameter:
+class _Parameter:
     """One field of a mechanism. `default` is its JSON-ready value, None where there is none or it is None."""
 
     name: str
@@ -43,7 +43,7 @@ class Description:
     relations: tuple[Relation, ...]
     topk: bool
     planned: bool
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[_Parameter, ...]
 
 
 def mechanisms(
@@ -98,10 +98,10 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _parameter(name: str, field: FieldInfo, explained: dict[str, str]) -> Parameter:
+def _parameter(name: str, field: FieldInfo, explained: dict[str, str]) -> _Parameter:
     shown = field.alias or name
     default = None if field.is_required() or field.default is None else str(field.default)
-    return Parameter(shown, explained.get(shown, field.description or ""), field.is_required(), default)
+    return _Parameter(shown, explained.get(shown, field.description or ""), field.is_required(), default)
 
 
 def _for_topk(member: type[Mechanism]) -> bool:
@@ -120,7 +120,7 @@ def _show(description: Description, console: Console) -> None:
     console.print(out.facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
 
 
-def _words(parameter: Parameter) -> str:
+def _words(parameter: _Parameter) -> str:
     if parameter.required:
         return parameter.description
     return f"{parameter.description} (default: {parameter.default or 'none'})"

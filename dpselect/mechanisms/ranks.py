@@ -26,7 +26,7 @@ _CELLS = 1 << 16
 
 
 @final
-class Lookup:
+class _Lookup:
     """Finds the numbers that equal one of `levels`, ascending and all different."""
 
     def __init__(self, levels: NDArray[Any]) -> None:
@@ -115,7 +115,7 @@ class Ranked:
         wanted = self._ascending[self.size - ranks]
         place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
         levels, level = np.unique(wanted, return_inverse=True)
-        lookup = Lookup(levels)
+        lookup = _Lookup(levels)
         held = np.stack([np.bincount(lookup.find(chunk)[1], minlength=len(levels)) for chunk in self._chunks()])
         upto = np.cumsum(held, axis=0)
         chunk = (upto[:, level] <= place).sum(axis=0)
@@ -125,7 +125,7 @@ class Ranked:
     def _chunks(self) -> list[Numbers]:
         return [self._values[start : start + _CHUNK] for start in range(0, self.size, _CHUNK)]
 
-    def _in_chunks(self, lookup: Lookup, chunk: Indices, level: Indices, place: Indices) -> Indices:
+    def _in_chunks(self, lookup: _Lookup, chunk: Indices, level: Indices, place: Indices) -> Indices:
         """The position of the candidate that is number `place` among those of a level in a chunk, elementwise."""
         positions = np.empty(len(chunk), dtype=np.int64)
         for number in np.unique(chunk).tolist():

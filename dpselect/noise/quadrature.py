@@ -6,22 +6,35 @@ Accuracy: 1e-13 absolute, and 1e-11 relative for every probability above 1e-290,
 refinements (else `QuadratureError`); the error left in the finer one is rounding, of relative size about
 1e-15 * (10 + |log probability|). Probabilities below the smallest double come out as 0. Only differences of
 scores matter, and they are all that is used.
+
+Adaptive Gauss-Legendre quadrature: pieces between the noisy candidates' kinks, halved until two levels agree.
+
+Everything is in units of the noise scale. A node is an offset from one candidate's score (its anchor), never
+a position, so that node minus score keeps its relative accuracy next to scores 1e3 units below the largest.
+
+The range is cut where the log-concave integrands have fallen by a factor of about exp(-42) from their peak.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpselect.noise import gumbel
-from dpselect.noise.adaptive import NODES, Kernel, build, differences, extent, integrals_above, outcome_integrals, refine
-from dpselect.noise.base import FloatArray, InvalidNoiseArgument, Noise, as_floats
+from dpselect.noise.base import FloatArray, InvalidNoiseArgument, Noise, QuadratureError, as_floats
 
+NODES: Final = 16
+# Beyond this many units between neighbours in rank a swap has probability zero in doubles, for every member.
+GAP_CAP: Final = 2000.0
+_DECAY: Final = 42.0
+_UNIT_NODES, _UNIT_WEIGHTS = np.polynomial.legendre.leggauss(NODES)
+_FRACTIONS: Final = 0.5 + 0.5 * _UNIT_NODES
+_SHARES: Final = 0.5 * _UNIT_WEIGHTS
 _STEP: Final = 4.0  # noise units; halved at least once
 _ORDER_STEP: Final = 1.0  # iterated integrals interpolate, which takes shorter pieces
 _ROWS: Final = 32  # score vectors per array operation
@@ -63,7 +76,7 @@ def subset_probability(noise: Noise, scale: float, scores: ArrayLike, subset: Co
         return gumbel.top_sets(vector, scale, subset, k)[frozenset(subset)]
     order = np.argsort(vector, kind="stable")
     positions = np.flatnonzero(np.isin(order, list(subset))).tolist()
-    return float(_integrate(noise, scale, vector[order][None], k, set_kernel(positions), 1)[0, 0])
+    return float(_integrate(noise, scale, vector[order][None], k, _set_kernel(positions), 1)[0, 0])
 
 
 def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int) -> dict[frozenset[int], float]:
@@ -79,7 +92,7 @@ def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
         return gumbel.top_sets(vector, scale, range(vector.size), k)
     order = np.argsort(vector, kind="stable")
     sets = [frozenset(order[list(s)].tolist()) for s in itertools.combinations(range(vector.size), k)]
-    values = _integrate(noise, scale, vector[order][None], k, all_sets_kernel(k), len(sets))[:, 0]
+    values = _integrate(noise, scale, vector[order][None], k, _all_sets_kernel(k), len(sets))[:, 0]
     found = dict(zip(sets, values.tolist(), strict=True))
     return {s: found[s] for s in map(frozenset, itertools.combinations(range(vector.size), k))}
 
@@ -104,7 +117,7 @@ def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tu
     sequences = list(itertools.permutations(order.tolist(), k))
 
     def level(step: float, _: NDArray[np.intp]) -> FloatArray:
-        found = OrderIntegrator(noise, shift, k, step).sequences()
+        found = _OrderIntegrator(noise, shift, k, step).sequences()
         return np.array([found[s] for s in itertools.permutations(range(vector.size), k)])[:, None]
 
     values = refine(level, 1, _ORDER_STEP)[:, 0]
@@ -114,18 +127,18 @@ def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tu
 def _argmax_ascending(noise: Noise, scale: float, scores: FloatArray) -> FloatArray:
     if scores.shape[1] == 1 or not len(scores):
         return np.ones_like(scores)
-    return as_floats(_integrate(noise, scale, scores, 1, argmax_kernel, scores.shape[1]).T)
+    return as_floats(_integrate(noise, scale, scores, 1, _argmax_kernel, scores.shape[1]).T)
 
 
 def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: Kernel, outcomes: int) -> FloatArray:
     """Probabilities (outcomes, rows) of a kernel's outcomes, for (rows, m) ascending scores."""
-    reach = extent(noise, scores.shape[1], k, iterated=False)
+    reach = _extent(noise, scores.shape[1], k, iterated=False)
 
     def chunk(part: FloatArray) -> FloatArray:
         shift = differences(part, scale)
 
         def level(step: float, rows: NDArray[np.intp]) -> FloatArray:
-            return outcome_integrals(noise, shift[rows], reach, kernel, outcomes, step)
+            return _outcome_integrals(noise, shift[rows], reach, kernel, outcomes, step)
 
         return refine(level, len(part), _STEP)
 
@@ -160,13 +173,13 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
 # f_k * G_(k-1) times the F of every candidate not released.
 
 
-class OrderIntegrator:
+class _OrderIntegrator:
     """The functions of one score vector on one grid, pieces along the first of the two node axes."""
 
     def __init__(self, noise: Noise, shift: FloatArray, k: int, step: float) -> None:
         """Evaluate the (m, m) score differences' functions at pieces of at most `step`."""
         self._k = k
-        grid = build(np.diagonal(shift, offset=-1)[None], extent(noise, len(shift), k, iterated=True), step)
+        grid = build(np.diagonal(shift, offset=-1)[None], _extent(noise, len(shift), k, iterated=True), step)
         z = (shift.T[:, grid.anchor] + grid.offset).reshape(len(shift), -1, NODES)
         self._pdf, self._sf, self._cdf = noise.pdf(z), noise.sf(z), noise.cdf(z)
         self._weight = grid.weight.reshape(-1, NODES)
@@ -198,7 +211,7 @@ class OrderIntegrator:
 # pdf_i * prod sf * prod cdf, summed over i. All terms are non-negative, so nothing cancels.
 
 
-def argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
+def _argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
     """pdf_i times the product of the other items' cdf, for every item i."""
     result, cdf = noise.pdf(z), noise.cdf(z)
     result[1:] *= np.cumprod(cdf[:-1], axis=0)
@@ -206,7 +219,7 @@ def argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
     return result
 
 
-def set_kernel(members: Sequence[int]) -> Kernel:
+def _set_kernel(members: Sequence[int]) -> Kernel:
     """The one set with these positions."""
 
     def kernel(noise: Noise, z: FloatArray) -> FloatArray:
@@ -219,7 +232,7 @@ def set_kernel(members: Sequence[int]) -> Kernel:
     return kernel
 
 
-def all_sets_kernel(k: int) -> Kernel:
+def _all_sets_kernel(k: int) -> Kernel:
     """All sets of k positions, in the lexicographic order of `itertools.combinations`."""
 
     def kernel(noise: Noise, z: FloatArray) -> FloatArray:
@@ -245,3 +258,174 @@ def _extend(states: _States, item: int, k: int, left: int, functions: tuple[Floa
         if k - len(chosen) < left:
             extended[chosen] = (above * cdf, smallest * cdf)
     return extended
+
+
+class _Extent(NamedTuple):
+    """How far, in noise units, the nodes reach around the candidates, and from which rank on."""
+
+    left: float
+    """Reach below the lowest candidate; 0 where the support is bounded below."""
+    right: float
+    """Reach above the highest candidate."""
+    window: float
+    """Reach around every candidate within a wide gap; what lies between two windows is flat or negligible."""
+    first: int
+    """Ascending rank of the candidate below which no integrand has mass."""
+
+
+class _Span(NamedTuple):
+    """An interval per row, cut into `pieces` equal pieces."""
+
+    anchor: int
+    start: FloatArray
+    length: FloatArray
+    pieces: int
+
+
+class _Grid(NamedTuple):
+    """N nodes per row: anchor (N,), offset and weight (rows, N), ascending in position."""
+
+    anchor: NDArray[np.intp]
+    offset: FloatArray
+    weight: FloatArray
+
+
+def _extent(noise: Noise, candidates: int, k: int, *, iterated: bool) -> _Extent:
+    """The extent that serves all top-k outcomes of that many candidates, or their iterated integrals."""
+    reach = _DECAY + math.log(candidates)
+    bounded = noise.lower > -math.inf
+    # A set's integrand falls to the left at least as fast as pdf times cdf; an iterated one only as the pdf.
+    depth = reach if iterated else 0.5 * reach
+    left = 0.0 if bounded else -float(noise.log_quantile(-depth))
+    # One-sided noise never moves the k-th largest noisy score below the k-th largest score.
+    first = candidates - k if bounded else 0
+    return _Extent(left, float(noise.log_isf(-reach)), math.inf if iterated else reach, first)
+
+
+def differences(scores: FloatArray, scale: float) -> FloatArray:
+    """(score a - score j) / scale at [row, a, j], from (rows, m) ascending scores; wide gaps are capped.
+
+    Differences that span no wide gap are those of the scores themselves, exact to one rounding each.
+    """
+    with np.errstate(over="ignore"):
+        exact = (scores[:, :, None] - scores[:, None, :]) / scale
+        gaps = np.diff(scores, axis=1) / scale
+    cluster, position = np.zeros_like(scores), np.zeros_like(scores)
+    np.cumsum(gaps > GAP_CAP, axis=1, out=cluster[:, 1:])
+    np.cumsum(np.minimum(gaps, GAP_CAP), axis=1, out=position[:, 1:])
+    together = cluster[:, :, None] == cluster[:, None, :]
+    return np.where(together, exact, position[:, :, None] - position[:, None, :])
+
+
+def build(gaps: FloatArray, reach: _Extent, step: float) -> _Grid:
+    """The nodes for rows with these (rows, m-1) gaps between neighbours in rank; pieces of at most `step`."""
+    rows, count = gaps.shape
+    spans = [_tail(0, -reach.left, reach.left, rows, step)] if reach.left else []
+    for rank in range(reach.first, count):
+        spans += _gap_spans(rank, gaps[:, rank], reach.window, step)
+    spans.append(_tail(count, 0.0, reach.right, rows, step))
+    placed = [_place(span) for span in spans if span.pieces]
+    anchor, offset, weight = zip(*placed, strict=True)
+    return _Grid(np.concatenate(anchor), np.concatenate(offset, axis=1), np.concatenate(weight, axis=1))
+
+
+def _tail(anchor: int, start: float, length: float, rows: int, step: float) -> _Span:
+    return _Span(anchor, np.full(rows, start), np.full(rows, length), math.ceil(length / step))
+
+
+def _gap_spans(rank: int, gap: FloatArray, window: float, step: float) -> list[_Span]:
+    widest = float(gap.max())
+    if widest <= 2.0 * window:
+        return [_Span(rank, np.zeros_like(gap), gap, math.ceil(widest / step))]
+    near = np.minimum(window, 0.5 * gap)
+    pieces = math.ceil(window / step)
+    return [
+        _Span(rank, np.zeros_like(gap), near, pieces),
+        _Span(rank, near, gap - 2.0 * near, 1),
+        _Span(rank + 1, -near, near, pieces),
+    ]
+
+
+def _place(span: _Span) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
+    fraction = ((np.arange(span.pieces)[:, None] + _FRACTIONS) / span.pieces).ravel()
+    share = np.tile(_SHARES / span.pieces, span.pieces)
+    offset = span.start[:, None] + span.length[:, None] * fraction
+    return np.full(fraction.size, span.anchor, dtype=np.intp), offset, span.length[:, None] * share
+
+
+def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArray) -> FloatArray:
+    """(pieces, NODES) the integral from every node on, from the values there, the pieces' own integrals and their lengths."""
+    later = np.append(np.cumsum(pieces[:0:-1])[::-1], 0.0)
+    return np.asarray(length[:, None] * (integrand @ _TAILS.T) + later[:, None])
+
+
+def _tail_integral_matrix() -> FloatArray:
+    """(NODES, NODES): values at a piece's nodes -> integrals from each node to its end, per unit length.
+
+    Exact for the interpolating polynomial: with P_n the Legendre polynomials, P_n integrates from x to 1 to
+    (P_(n-1)(x) - P_(n+1)(x)) / (2n + 1), and the rule itself yields the Legendre coefficients.
+    """
+    legendre = np.polynomial.legendre.legvander(_UNIT_NODES, NODES)
+    before = np.hstack([np.ones((NODES, 1)), legendre[:, : NODES - 1]])
+    tails = before - legendre[:, 1:]
+    return np.asarray(0.25 * tails @ (legendre[:, :NODES] * _UNIT_WEIGHTS[:, None]).T)
+
+
+_TAILS: Final = _tail_integral_matrix()
+
+
+# Refinement until two levels agree.
+
+ABSOLUTE: Final = 1e-13
+RELATIVE: Final = 1e-11
+_NEGLIGIBLE: Final = 1e-290  # below this, doubles lose relative accuracy to underflow
+_LEVELS: Final = 6
+_BLOCK: Final = 1 << 17  # elements of one (candidates or outcomes, rows, nodes) array
+
+Kernel = Callable[[Noise, FloatArray], FloatArray]
+"""(noise, z) -> integrands of shape (outcomes, rows, nodes), at z[j] = node minus score j of shape (m, rows, nodes)."""
+Level = Callable[[float, NDArray[np.intp]], FloatArray]
+"""(step, rows) -> probabilities of shape (outcomes, rows)."""
+
+
+def refine(level: Level, rows: int, step: float) -> FloatArray:
+    """Halve the step, row by row, until two levels agree to 1e-13 absolute and 1e-11 relative; the finer counts.
+
+    Once the pieces resolve an integrand, a halving divides the error by 2**16 or more, so the returned level
+    is far closer to the truth than to the coarser one.
+    Raises `QuadratureError` when six halvings do not suffice.
+    """
+    pending = np.arange(rows)
+    coarse = level(step, pending)
+    result = np.empty_like(coarse)
+    for _ in range(_LEVELS):
+        step *= 0.5
+        fine = level(step, pending)
+        settled = _agree(coarse, fine)
+        result[:, pending[settled]] = fine[:, settled]
+        pending, coarse = pending[~settled], fine[:, ~settled]
+        if not pending.size:
+            return np.minimum(result, 1.0)
+    raise QuadratureError(
+        f"quadrature: {pending.size} of {rows} score vectors did not settle to {ABSOLUTE:g} within {_LEVELS} "
+        "halvings of the step; use fewer candidates"
+    )
+
+
+def _agree(coarse: FloatArray, fine: FloatArray) -> NDArray[np.bool_]:
+    gap = np.abs(fine - coarse)
+    return np.asarray(((gap <= ABSOLUTE) & (gap <= RELATIVE * fine + _NEGLIGIBLE)).all(axis=0))
+
+
+def _outcome_integrals(noise: Noise, shift: FloatArray, reach: _Extent, kernel: Kernel, outcomes: int, step: float) -> FloatArray:
+    """Integrals (outcomes, rows) of a kernel, given the (rows, m, m) score differences."""
+    grid = build(np.diagonal(shift, offset=-1, axis1=1, axis2=2), reach, step)
+    by_item = np.moveaxis(shift, 2, 0)
+    rows, candidates, _ = shift.shape
+    block = max(1, _BLOCK // (rows * max(candidates, outcomes)))
+    parts = []
+    for start in range(0, grid.anchor.size, block):
+        anchor, offset, weight = (part[..., start : start + block] for part in grid)
+        values = kernel(noise, by_item[:, :, anchor] + offset)
+        parts.append(np.einsum("orn,rn->or", values, weight))
+    return np.asarray(np.sum(parts, axis=0))

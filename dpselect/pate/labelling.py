@@ -114,14 +114,14 @@ class Job(Frozen):
         }
         return Composed.of([(answered.count(one), self.mechanism.spent(rounds[one])) for one in rounds])
 
-    def item(self, batch: int, state: str) -> BatchItem:
+    def item(self, batch: int, state: str) -> _BatchItem:
         """What the ledger is charged for one round of a batch, for labels that are kept in the folder with identity `state`."""
         binding = hashlib.sha256(f"{self.fingerprint}/{state}/{batch}".encode()).hexdigest()[:32]
-        return BatchItem(self.mechanism, batch, binding)
+        return _BatchItem(self.mechanism, batch, binding)
 
 
 @dataclass(frozen=True)
-class BatchItem:
+class _BatchItem:
     """A mechanism as a ledger is charged for one round of it, bound to one batch of one job in one folder.
 
     A ledger refuses another item under the same key: so a second folder cannot draw under the charges of the first.

@@ -44,7 +44,7 @@ def question_in_words(plan: ReleasePlan) -> Iterator[tuple[str, str]]:
     yield "shape", plan.shape
 
 
-def mechanism_in_words(planned: PlannedMechanism, part: int = 0) -> str:
+def _mechanism_in_words(planned: PlannedMechanism, part: int = 0) -> str:
     """The class, its noise and how contributions are bounded for it."""
     run = without_counts(planned.mechanisms[part])
     noise = getattr(run, "noise", None)
@@ -67,7 +67,7 @@ def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Ite
     """The answer in a few lines, as names and values: what to use, what to expect, what it costs, how far to trust it."""
     for place, part in enumerate(plan.parts):
         size = f" {part.k}" if len(plan.parts) > 1 else ""
-        yield f"use{size}", mechanism_in_words(planned, place)
+        yield f"use{size}", _mechanism_in_words(planned, place)
     recall, right = planned.quality.recall, share(planned.quality.exact_set.value)
     if planned.forecast is not None:
         low, high = planned.forecast

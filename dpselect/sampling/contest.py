@@ -148,7 +148,7 @@ class Contenders:
         order = np.argsort(-low)
         entries, low, high = entries[order], low[order], high[order]
         order = np.arange(len(entries))
-        for start, stop in clusters(low, high, self._problem.k):
+        for start, stop in _clusters(low, high, self._problem.k):
             order[start:stop] = start + self._sorted(entries[order[start:stop]])
         return entries[order[: self._problem.k]]
 
@@ -179,7 +179,7 @@ def ranked(problem: RankingProblem, entries: Entries) -> Entries:
     return contest.ranked()
 
 
-def clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
+def _clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
     """Runs of two or more entries, in descending order of `low`, that the bounds leave undecided and that touch the first k."""
     if len(low) < 2:
         return
@@ -224,7 +224,7 @@ class Shortlist:
         order = np.argsort(-low)
         entries, low, high = Entries.at(index[order], words[order]), low[order], high[order]
         # All at once: their bounds cost about the same for many as for two. Members of two clusters do not change places.
-        contested = [np.arange(start, stop) for start, stop in clusters(low, high, self._problem.k)]
+        contested = [np.arange(start, stop) for start, stop in _clusters(low, high, self._problem.k)]
         if contested:
             places = np.concatenate(contested)
             settled, order = ranked(replace(self._problem, k=len(places)), entries[places]), np.arange(len(entries))

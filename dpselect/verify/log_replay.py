@@ -26,7 +26,7 @@ _ROUNDING = 1e-9  # of a declared bound, for scores that are sums of floats
 
 
 @runtime_checkable
-class Replayable(Protocol):
+class _Replayable(Protocol):
     """A log that leaves out one user at a time by itself, `dpselect.events.replayed.ReplayedLog` for example."""
 
     def users(self) -> Mapping[Any, int]:
@@ -97,8 +97,8 @@ def replay(
     Args:
         pipeline: from a log to Scores or GroupedScores: the code that production runs, contribution bounding included. Called
             users + 2 times.
-        log: a DataFrame of pandas or polars, a pyarrow Table, a sequence of events, or a `Replayable`.
-        user: the column of users; for a sequence the key, index or attribute is up to a function event -> user. A `Replayable`
+        log: a DataFrame of pandas or polars, a pyarrow Table, a sequence of events, or a `_Replayable`.
+        user: the column of users; for a sequence the key, index or attribute is up to a function event -> user. A `_Replayable`
             knows it.
         salt: for the offender's name, so that a report may be shown without naming anybody.
         users: how many users to try, >= 1; None for all.
@@ -120,7 +120,7 @@ def replay(
         >>> found.offender == dps.verify.salted_name("ana", "s")
         True
     """
-    held = log if isinstance(log, Replayable) else _InMemory(log, user)
+    held = log if isinstance(log, _Replayable) else _InMemory(log, user)
     tried = _chosen(held.users(), users, seed)
     whole = _run(pipeline, held.without(EVERYBODY))
     again = _Pair(whole, _run(pipeline, held.without(EVERYBODY)))
@@ -134,7 +134,7 @@ def replay(
     return _summary(changes, salt)
 
 
-def _neighbours(pipeline: Pipeline, log: Replayable, tried: list[Any], whole: Scored) -> Iterator[tuple[Any, Scored, Scored]]:
+def _neighbours(pipeline: Pipeline, log: _Replayable, tried: list[Any], whole: Scored) -> Iterator[tuple[Any, Scored, Scored]]:
     """A user, and the scores of two logs that differ by that user."""
     without = ((name, _run(pipeline, log.without(name))) for name in tried)
     if _relation(whole) == "replace_one":

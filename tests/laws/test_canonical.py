@@ -16,9 +16,8 @@ from spread import spread
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.canonical import draw as canonical_draw
-from dpselect.mechanisms.canonical.draw import Classes, log_binomial, noise_at
-from dpselect.mechanisms.canonical.top_k import CanonicalTopK
+from dpselect.mechanisms.canonical import top_k as canonical_draw
+from dpselect.mechanisms.canonical.top_k import CanonicalTopK, Classes, log_binomial, noise_at
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.noise import by_name

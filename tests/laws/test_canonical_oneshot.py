@@ -9,7 +9,7 @@ from scipy.stats import kstest
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from dpselect.mechanisms.canonical.draw import log_binomial
+from dpselect.mechanisms.canonical.top_k import log_binomial
 from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.noise import by_name

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.order import waiting_cost
+from accounting.budget.budget import waiting_cost
 from accounting.curves.profile_table import ProfileTable
 from accounting.ledger.verification import _less
 from accounting.subsampling import _gaussian, _times

@@ -16,10 +16,10 @@ from slow_reference import BITS, exact, inverse
 from spread import spread
 
 import dpselect as dps
-from dpselect.mechanisms.canonical import draw as canonical_draw
-from dpselect.mechanisms.canonical.draw import Classes, luck, noise_bounds
-from dpselect.mechanisms.joint import levels as joint_levels
-from dpselect.mechanisms.joint.levels import AllowedRanks, Counts
+from dpselect.mechanisms.canonical import top_k as canonical_draw
+from dpselect.mechanisms.canonical.top_k import Classes, luck, noise_bounds
+from dpselect.mechanisms.joint import top_k as joint_levels
+from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.mechanisms.stability.gaps import heights
 from dpselect.noise import by_name

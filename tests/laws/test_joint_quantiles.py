@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.joint import tuples as tuples_module
-from dpselect.mechanisms.joint.tuples import _Balls, _Logarithms
+from dpselect.mechanisms.joint import quantiles as tuples_module
+from dpselect.mechanisms.joint.quantiles import _Balls, _Logarithms
 from dpselect.verify.exhaustive import log_ratio
 
 sys.path.insert(0, str(Path(__file__).parent))

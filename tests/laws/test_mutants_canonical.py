@@ -14,13 +14,11 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.mechanisms import ranks
-from dpselect.mechanisms.canonical import draw as canonical_draw
 from dpselect.mechanisms.canonical import top_k as canonical
-from dpselect.mechanisms.canonical.draw import Chosen, Classes
-from dpselect.mechanisms.canonical.top_k import CanonicalTopK
-from dpselect.mechanisms.joint import levels as joint_levels
-from dpselect.mechanisms.joint.levels import AllowedRanks, Counts
-from dpselect.mechanisms.joint.top_k import JointTopK
+from dpselect.mechanisms.canonical import top_k as canonical_draw
+from dpselect.mechanisms.canonical.top_k import CanonicalTopK, Chosen, Classes
+from dpselect.mechanisms.joint import top_k as joint_levels
+from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts, JointTopK
 from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.sampling import Sampler
 from dpselect.verify.exhaustive import hockey_stick

@@ -13,9 +13,9 @@ from test_mutants_laws import LAWS, LIPSCHITZ
 
 import dpselect as dps
 from dpselect.mechanisms.canonical import top_k as canonical
-from dpselect.mechanisms.canonical.draw import Classes, RowDraw, draw_class, draw_rows
+from dpselect.mechanisms.canonical.top_k import Classes, RowDraw, draw_class, draw_rows
 from dpselect.mechanisms.joint import top_k as joint
-from dpselect.mechanisms.joint.levels import AllowedRanks
+from dpselect.mechanisms.joint.top_k import AllowedRanks
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.sampling import ExactSampler, Sampler, plain
 

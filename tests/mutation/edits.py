@@ -55,7 +55,7 @@ EDITS = [
     ),
     Edit("accounting/curves/gaussian.py", "return float_up(1, times_up(", "return 0.95 * float_up(1, times_up(", ONE_BY_ONE),
     Edit(
-        "accounting/budget/order.py",
+        "accounting/budget/budget.py",
         "_DOWN.multiply(Decimal(low), Decimal(low))",
         "_DOWN.multiply(Decimal(low), Decimal(1.05 * low))",
         ONE_BY_ONE,
@@ -97,13 +97,13 @@ EDITS = [
         f"{GAUSSIAN}::test_identical_releases_one_by_one_are_a_plan",
     ),
     Edit(
-        "accounting/budget/declared_release.py",
+        "accounting/budget/budget.py",
         " and curve.failure <= release.failure",
         " and 0.95 * curve.failure <= release.failure",
         f"{GAUSSIAN}::test_what_counts_as_a_release",
     ),
     Edit(
-        "accounting/budget/declared_release.py",
+        "accounting/budget/budget.py",
         "curve.added <= release.added",
         "0.95 * curve.added <= release.added",
         f"{GAUSSIAN}::test_what_counts_as_a_release",
@@ -325,7 +325,7 @@ EDITS = [
         f"{CONSTANTS}::test_a_sampled_delta_is_rounded_up",
     ),
     Edit(
-        "accounting/budget/order.py",
+        "accounting/budget/budget.py",
         "return _PRECISE.subtract(_GUARD, price)",
         "return _PRECISE.subtract(_GUARD, price) * Decimal('0.95')",
         f"{CONSTANTS}::test_waiting_for_all_moments_costs_its_closed_form",
@@ -613,13 +613,13 @@ EDITS = [
         "tests/laws/test_joint_quantiles.py::test_the_range_is_exact",
     ),
     Edit(
-        "dpselect/mechanisms/joint/tuples.py",
+        "dpselect/mechanisms/joint/quantiles.py",
         "int(self.points[run]) + size - 1)",
         "int(self.points[run]) + size)",
         "tests/laws/test_joint_quantiles.py::test_it_is_drawn_as_its_law_says",
     ),
     Edit(
-        "dpselect/mechanisms/joint/tuples.py",
+        "dpselect/mechanisms/joint/quantiles.py",
         "- self.shares[left]))",
         "- 1.05 * self.shares[left]).astype(np.int64))",
         "tests/laws/test_joint_quantiles.py::test_sums_are_those_of_all_tuples",

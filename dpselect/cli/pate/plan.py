@@ -24,7 +24,7 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 300, 56, 16, 14, 50
 
 
 @dataclass(frozen=True)
-class VotingQuestion:
+class _VotingQuestion:
     """What `plan --pate` is asked; all of it is public."""
 
     teachers: int | None
@@ -57,7 +57,7 @@ def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | 
     if other := [name for name, value in stated.items() if value not in (None, False, []) and name not in (*shared, "html")]:
         raise InvalidRequest(f"plan --pate takes no {', '.join('--' + name.replace('_', '-') for name in other)}: leave it out")
     out.require_targets({"--html": html})
-    found = VotingQuestion(**voting, **shared).answer()
+    found = _VotingQuestion(**voting, **shared).answer()
     if html is not None:
         with new_file(html, "the page", encoding="utf-8") as file:
             file.write(_page(found))

@@ -1,19 +1,27 @@
-"""From the options of `dpselect pate` to a mechanism, a payer and a job."""
+"""From the options of `dpselect pate` to a mechanism, a payer and a job.
+
+The file of labels that `dpselect pate` writes: .npz, .csv or .jsonl.
+"""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
+import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+import numpy as np
+
 from accounting import Budget, Ledger
-from accounting.files import require_new
+from accounting.files import PRIVATE, new_file, require_new
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
 from dpselect.choose.calibration import knob_of
-from dpselect.cli.pate.output import check_format, is_ours, write_output
 from dpselect.mechanisms.traits import Pay
 from dpselect.pate.ballots.ballots import Ballots, Missing
 from dpselect.pate.ballots.votes_file import VotesFile, VotesFileError, read_votes
@@ -24,12 +32,15 @@ from dpselect.pate.labelling import (
     Payer,
     Progress,
     ProgressCallback,
+    Row,
     Spool,
     finished,
     kept_ledger,
     own_ledger,
 )
+from dpselect.selection import Label
 
+FORMATS = (".npz", ".csv", ".jsonl")
 Kind = Literal["gnmax", "confident", "binary", "tau", "stable"]
 CLASSES: Final[dict[Kind, Any]] = {
     "gnmax": pate.GNMax,
@@ -95,7 +106,7 @@ def labelled(
     announce: Callable[[Ballots, pate.Outlook], None] | None = None,
 ) -> PateAnswer:
     """Label the rounds, or what is left of them, and write the labels. `announce` is called before anything is charged."""
-    check_format(request.output)
+    _check_format(request.output)
     _check_payer(request)
     votes = read_votes(request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing)
     mechanism = _mechanism(request, votes.ballots)
@@ -178,7 +189,7 @@ def _check_start(request: PateRequest) -> None:
             f"{request.folder} holds a job already: continue it with --resume, or write to another --output (under another "
             "--key), which pays again"
         )
-    if not is_ours(request.output, request.record):
+    if not _is_ours(request.output, request.record):
         require_new(request.output, "--output")
 
 
@@ -249,3 +260,67 @@ def _fit(votes: VotesFile, mechanism: Mechanism, request: PateRequest) -> Ballot
     except pate.InvalidBallots as error:
         raise VotesFileError(f"{request.votes}: {error}") from None
     return fit
+
+
+def _check_format(path: Path) -> None:
+    """Raise InvalidRequest unless the name of the file tells a format that labels are written in."""
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidRequest(f"--output {path} must end in {', '.join(FORMATS)}: the name tells the format")
+
+
+def write_output(path: Path, rows: Iterable[Row], names: Sequence[Label] | None, record: Path) -> None:
+    """Write rows: positions to .npz; names, where there are some, to .csv and .jsonl.
+
+    What the job has written to `path` before, of which `record` knows, is replaced; OutputRefused for any other file.
+    """
+    suffix = path.suffix.lower()
+    content = _npz(rows, names) if suffix == ".npz" else _csv(rows, names) if suffix == ".csv" else _jsonl(rows, names)
+    with new_file(record, "the record of the output", mode=PRIVATE, replace=True) as stream:
+        stream.write("".join(f"{one}\n" for one in {*_written(record), _digest(content)}).encode())
+    with new_file(path, "--output", replace=_is_ours(path, record)) as stream:
+        stream.write(content)
+
+
+def _is_ours(path: Path, record: Path) -> bool:
+    """Whether the file at `path` is one that the job has written."""
+    return path.is_file() and _digest(path.read_bytes()) in _written(record)
+
+
+def _written(record: Path) -> set[str]:
+    return set(record.read_text().split()) if record.exists() else set()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _npz(rows: Iterable[Row], names: Sequence[Label] | None) -> bytes:
+    held = list(rows)
+    labels = np.full((len(held), max(1, max(len(row[1]) for row in held))), -1, dtype=np.int64)
+    for place, row in enumerate(held):
+        labels[place, : len(row[1])] = row[1]
+    stream, answered = io.BytesIO(), np.array([row[2] for row in held])
+    if names is None:
+        np.savez_compressed(stream, labels=labels, answered=answered)
+    else:
+        np.savez_compressed(stream, labels=labels, answered=answered, names=np.array(names))
+    return stream.getvalue()
+
+
+def _csv(rows: Iterable[Row], names: Sequence[Label] | None) -> bytes:
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow(["round", "answered", "labels"])
+    writer.writerows((number, int(answered), json.dumps(_named(labels, names))) for number, labels, answered in rows)
+    return stream.getvalue().encode()
+
+
+def _jsonl(rows: Iterable[Row], names: Sequence[Label] | None) -> bytes:
+    lines = (
+        json.dumps({"round": number, "answered": answered, "labels": _named(labels, names)}) for number, labels, answered in rows
+    )
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _named(labels: list[int], names: Sequence[Label] | None) -> list[Label]:
+    return list(labels) if names is None else [names[label] for label in labels]

@@ -1,27 +1,47 @@
-"""The joint exponential mechanism over ordered sequences."""
+"""The joint exponential mechanism over ordered sequences.
+
+The joint exponential mechanism as a random level of loss.
+
+Let N(v) be the number of sequences with loss at most v. A level V with density proportional to exp(-rate v) N(v), followed by a
+uniformly random sequence of loss at most V, draws each sequence with probability proportional to exp(-rate loss). If losses are
+cut at a level tau, V has an atom there of weight exp(-rate tau) times the number of all sequences; without a cut the same holds
+at the largest loss. Theorem M8. float64 enclosures decide what they can, more bits and ball arithmetic the rest: Theorem M10.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
+from flint import arb, fmpq, fmpz
+from numpy.typing import NDArray
 from pydantic import Field
 
 from accounting import BoundedRange, Curve
 from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.joint.levels import AllowedRanks
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
-from dpselect.sampling.heights import Indices
+from dpselect.sampling.discrete import bernoulli, flipped, uniforms
+from dpselect.sampling.heights import Floats, Indices, Words
+from dpselect.sampling.lazy import LazyUniform, WordSource, precision, rational
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+
+# How many of the best ranks may stand in each place of a sequence whose loss is at most a given level.
+#
+# Losses and levels are halved, so that no scores make them overflow. Place i may take the ranks r with x_[i] - x_[r] <= level.
+
+_COMPARED = 2.0**-49  # of |height| + level: above the roundings of a comparison
+_TINY = 2.0**-1000  # more than any underflow
 
 
 @final
@@ -112,3 +132,258 @@ class JointTopK(Mechanism):
         with np.errstate(over="ignore"):
             weights = np.exp(-self.rate * np.minimum(2.0 * half, self.cut(len(values))))
         return dict(zip(sequences, (weights / weights.sum()).tolist(), strict=True))
+
+
+@final
+class Counts:
+    """Counts for one score vector and sequences of k."""
+
+    def __init__(self, ranked: Ranked, k: int) -> None:
+        self._ranked, self._size, self._k = ranked, ranked.size, k
+        self._top = ranked.half_below_top(np.arange(1, k + 1))
+        self.largest_loss = math.nextafter(float(-ranked.half_below_top([ranked.size])[0]) + _TINY, math.inf)
+
+    def between(self, low: Floats, high: Floats) -> tuple[Indices, Indices]:
+        """(levels, k) bounds on the counts at every level from low to high, elementwise; (levels,) each. Theorem M10."""
+        least = np.maximum(self._reaching(low, self._slack(low)), np.arange(1, self._k + 1))
+        return least, self.most(high)
+
+    def most(self, level: Floats) -> Indices:
+        """(levels, k) upper bounds on the counts at each level."""
+        return self._reaching(level, -self._slack(level))
+
+    def margin(self, level: Floats) -> Floats:
+        """(levels,) a distance in level that is certainly told apart from none."""
+        return 8.0 * (_COMPARED * np.abs(self._top[-1]) + _COMPARED * level + _TINY)
+
+    def jump(self, level: Floats) -> tuple[Floats, Floats]:
+        """(levels,) the last level up to each at which a count rises, and the first one after it (inf if none); rounded."""
+        count = self.most(level)
+        last = (self._top - self._ranked.half_below_top(count)).max(axis=1)
+        next_one = self._ranked.half_below_top(np.minimum(count + 1, self._size))
+        after = np.where(count < self._size, self._top - next_one, np.inf)
+        return last, after.min(axis=1)
+
+    def at(self, level: arb, least: Indices, most: Indices) -> Indices | None:
+        """(k,) the counts at a level, not halved, known as a ball, between these bounds; None where the ball does not tell."""
+        counts = least.copy()
+        for place in np.flatnonzero(least < most).tolist():
+            count = self._rising(level, place, int(least[place]), int(most[place]))
+            if count is None:
+                return None
+            counts[place] = count
+        return counts
+
+    def _rising(self, level: arb, place: int, count: int, most: int) -> int | None:
+        best = rational(self._ranked.value(place + 1))
+        while count < most:
+            value = self._ranked.value(count + 1)
+            loss: fmpq = best - rational(value)
+            if level < arb(loss):
+                return count
+            if not level > arb(loss):
+                return None
+            count = self._ranked.reaching(value)
+        return count
+
+    def _reaching(self, level: Floats, slack: Floats) -> Indices:
+        with np.errstate(over="ignore"):
+            return self._ranked.reaching_half(self._top - level[:, None] + slack)
+
+    def _slack(self, level: Floats) -> Floats:
+        return np.asarray(_COMPARED * np.abs(self._top) + _COMPARED * level[:, None] + _TINY)
+
+
+# The envelope from which levels of loss are proposed: cells of levels, each with a constant count of sequences. Theorem M10.
+#
+# Levels are halved, and the rate is doubled, so that no scores make them overflow.
+
+_LOGARITHM = 2.0**-45  # of 1 + the terms of a logarithm: above their roundings
+_CELL = 2.0**-53
+_FAR = 1e300  # nats beyond which exp(-nats) is zero in any case
+_NARROW = 2.0**-900  # nats; of narrower cells float64 says nothing but that they weigh less than one as wide as this
+
+
+@final
+@dataclass(frozen=True)
+class Cells:
+    """Levels from edges[i] up to edges[i + 1], and beyond the last edge one atom at which everything is allowed.
+
+    Attributes:
+        edges: (cells + 1,) half levels.
+        allowed: (cells, k) ranks allowed in each place; at least as many as at any level of the cell.
+        everything: (k,) the same for the atom.
+        rate: nats per score unit of loss.
+    """
+
+    edges: Floats
+    allowed: Indices
+    everything: Indices
+    rate: float
+
+    def __len__(self) -> int:
+        return len(self.allowed)
+
+    def log_weights(self, allowed: Indices) -> tuple[Floats, Floats]:
+        """(cells + 1,) ln of the weight of every cell with these counts, and of the atom; and bounds on the error.
+
+        Cells narrower than `_NARROW` are weighed as if they were that wide.
+        """
+        counts = log_product(np.vstack([allowed, self.everything]))
+        spent = np.minimum(self._nats(self.edges), _FAR)
+        width = np.append(np.log(-np.expm1(-np.maximum(self._widths(), _NARROW))), 0.0)
+        return counts - spent + width, _LOGARITHM * (1.0 + counts + spent + np.abs(width))
+
+    def picked(self, count: int, source: Sampler) -> Indices:
+        """(count,) cells in proportion to their weights; the atom is the one after the last."""
+        value, error = self.log_weights(self.allowed)
+        narrow = np.append(self._widths() < _NARROW, False)
+        return source.categorical(np.where(narrow, -np.inf, value - error), value + error, self._balls, count)
+
+    def within(self, cell: Indices, words: Words) -> tuple[Floats, Floats]:
+        """(count,) bounds on half levels whose density falls exponentially, given the first bits of a uniform number each."""
+        low, high = self.edges[cell], self.edges[cell + 1]
+        place, width = uniforms(words), self._widths()[cell]
+        with np.errstate(divide="ignore", over="ignore"):
+            share = -np.expm1(-width)
+            least = -0.5 * np.log1p(-share * place * (1.0 - _LOGARITHM)) / self.rate
+            most = -0.5 * np.log1p(-np.minimum(share * (place + _CELL) * (1.0 + _LOGARITHM), 1.0)) / self.rate
+            first, last = (low + least) * (1.0 - _LOGARITHM), (low + most * (1.0 + _LOGARITHM)) * (1.0 + _LOGARITHM)
+        narrow = width < _NARROW
+        first, last = np.where(narrow, low, first - _TINY), np.where(narrow, high, last + _TINY)
+        return np.clip(first, low, high), np.clip(last, low, high)
+
+    def level(self, cell: int, uniform: arb) -> arb:
+        """A ball around the level, not halved, for one cell and a ball around its uniform number."""
+        low, high = self._edge(cell), self._edge(cell + 1)
+        rate = rational(self.rate)
+        return arb(low) - (uniform * (arb(-rate * (high - low))).expm1()).log1p() / arb(rate)
+
+    def _widths(self) -> Floats:
+        """(cells,) widths in nats."""
+        return self._nats(np.diff(self.edges))
+
+    def _nats(self, half: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            return np.asarray(2.0 * half * self.rate)
+
+    def _balls(self) -> list[arb]:
+        rate, edges = rational(self.rate), [self._edge(i) for i in range(len(self.edges))]
+        falls = [arb(-rate * edge).exp() for edge in edges]
+        counts = [product(row) for row in [*self.allowed, self.everything]]
+        steps = [a - b for a, b in zip(falls, [*falls[1:], arb(0)], strict=True)]
+        return [arb(count) * step for count, step in zip(counts, steps, strict=True)]
+
+    def _edge(self, i: int) -> fmpq:
+        return 2 * rational(float(self.edges[i]))
+
+
+def product(allowed: Indices) -> fmpz:
+    """The number of sequences, if place i, from 0, may take the best allowed[i] ranks."""
+    total = fmpz(1)
+    for place, ranks in enumerate(allowed.tolist()):
+        total *= ranks - place
+    return total
+
+
+def log_product(allowed: Indices) -> Floats:
+    """(rows,) its logarithm for (rows, k) counts, rounded; none is below its place."""
+    return np.asarray(np.log(allowed - np.arange(allowed.shape[1])).sum(axis=1))
+
+
+_WASTE = 0.5  # share of the envelope that may lie above the density
+_ROUNDS = 200
+_FARTHEST = 2.0**40  # nats: levels beyond are so rare that cells for them are idle
+_RATIOS = 2.0**-46  # of k and of a logarithm of a product of k ratios: above its roundings
+
+
+@final
+class AllowedRanks:
+    """N(v) for one score vector, and draws of what is allowed at a random level; losses are cut at `cut`, inf for none."""
+
+    def __init__(self, ranked: Ranked, k: int, rate: float, cut: float) -> None:
+        self._counts, self._rate = Counts(ranked, k), rate
+        self._all = np.full(k, ranked.size)
+        self._places = np.arange(k)
+        self.last = min(self._counts.largest_loss, 0.5 * cut)
+        self._cells = self._refined()
+
+    def draw(self, count: int, source: Sampler) -> Indices:
+        """(count, k) how many of the best ranks may stand in each place, at independent levels."""
+        allowed = np.tile(self._all, (count, 1))
+        missing = np.arange(count)
+        while len(missing):
+            found, accepted = self._propose(len(missing), source)
+            allowed[missing[accepted]] = found[accepted]
+            missing = missing[~accepted]
+        return allowed
+
+    def _propose(self, count: int, source: Sampler) -> tuple[Indices, NDArray[np.bool_]]:
+        """What is allowed at levels from the envelope, and which of them the density accepts."""
+        allowed, accepted = np.tile(self._all, (count, 1)), np.ones(count, dtype=np.bool_)
+        cell = self._cells.picked(count, source)
+        inside = np.flatnonzero(cell < len(self._cells))
+        found = self._levels(cell[inside], source.words)
+        allowed[inside] = found
+        accepted[inside] = self._accepted(found, self._cells.allowed[cell[inside]], source.words)
+        return allowed, accepted
+
+    def _levels(self, cell: Indices, words: WordSource) -> Indices:
+        """(count, k) what is allowed at levels that are exponential within their cells."""
+        drawn = words(len(cell))
+        low, high = self._cells.within(cell, drawn)
+        least, most = self._counts.between(low, high)
+        for i in np.flatnonzero((least != most).any(axis=1)).tolist():
+            draw = LazyUniform(words, word=int(drawn[i]))
+            least[i] = self._refined_counts(int(cell[i]), draw, least[i], most[i])
+        return least
+
+    def _refined_counts(self, cell: int, draw: LazyUniform, least: Indices, most: Indices) -> Indices:
+        while True:
+            with precision(draw.precision):
+                counts = self._counts.at(self._cells.level(cell, draw.ball()), least, most)
+            if counts is not None:
+                return counts
+            draw.extend()
+
+    def _accepted(self, allowed: Indices, envelope: Indices, words: WordSource) -> NDArray[np.bool_]:
+        """(count,) True with probability N at the level over the envelope."""
+        chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
+        error = _RATIOS * (len(self._places) + np.abs(chance))
+        drawn = words(len(chance))
+        accepted, unsure = flipped(chance, error, drawn)
+        for i in unsure.tolist():
+            ratio = fmpq(product(allowed[i]), product(envelope[i]))
+            accepted[i] = bernoulli(partial(arb, ratio), LazyUniform(words, word=int(drawn[i])))
+        return accepted
+
+    def _refined(self) -> Cells:
+        """Cut the levels where N changes, until at most half of the envelope is above the density."""
+        steps = min(2.0 * self._rate * self.last, _FARTHEST)
+        with np.errstate(over="ignore"):
+            growing = 2.0 ** np.arange(-4, math.ceil(math.log2(max(steps, 1)))) / self._rate
+        edges = np.unique([0.0, *growing[growing < self.last], self.last])
+        for _ in range(_ROUNDS):
+            cells = Cells(edges, self._counts.most(edges[1:]), self._all, self._rate)
+            most, least = cells.log_weights(cells.allowed)[0], cells.log_weights(self._least(edges[:-1]))[0]
+            shift = most.max()
+            excess = np.exp(most - shift) - np.exp(least - shift)
+            if excess.sum() <= _WASTE * np.exp(most - shift).sum():
+                break
+            wasteful = np.flatnonzero(excess[:-1] > 0.1 * _WASTE * excess.sum() / len(excess))
+            cuts = self._cuts(edges[wasteful], edges[wasteful + 1])
+            if not len(cuts):
+                break
+            edges = np.union1d(edges, cuts)
+        return cells
+
+    def _least(self, edges: Floats) -> Indices:
+        """(cells, k) what is allowed just above the lower edge of each cell: an estimate."""
+        return self._counts.most(edges + self._counts.margin(edges))
+
+    def _cuts(self, low: Floats, high: Floats) -> Floats:
+        """A level just below a jump of N inside each interval, near its middle."""
+        before, after = self._counts.jump((low + high) / 2)
+        cuts = np.where(before > low + 2 * self._counts.margin(before), before, after)
+        cuts -= self._counts.margin(cuts)
+        return cuts[(cuts > low) & (cuts < high)]

@@ -23,7 +23,7 @@ from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
-from dpselect.noise.adaptive import refine
+from dpselect.noise.quadrature import refine
 from dpselect.sampling import Sampler
 from dpselect.sampling.heights import Indices
 from dpselect.scores import Numbers, Scores

@@ -22,7 +22,7 @@ from dpselect.mechanisms.noisy_max.positions import expanded
 from dpselect.mechanisms.release import half_width, public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
-from dpselect.noise.adaptive import NODES, integrals_above
+from dpselect.noise.quadrature import NODES, integrals_above
 from dpselect.outcome import cells
 from dpselect.sampling import Sampler
 from dpselect.sampling.heights import Floats

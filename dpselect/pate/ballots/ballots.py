@@ -1,35 +1,36 @@
-"""Ballots, the private votes of teachers on public items; and `Vote`, the mechanisms that count them."""
+"""Ballots, the private votes of teachers on public items; and `Vote`, the mechanisms that count them.
+
+From votes in any form to the counts of every round: how votes are read, and which votes of a ballot count.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, final
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
-from dpselect.errors import InvalidBallots, InvalidRequest
+from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism
-from dpselect.pate.ballots.votes import (
-    Counts,
-    Votes,
-    VoteTally,
-    as_array,
-    cut_of,
-    read,
-    read_names,
-    rows_of,
-    stacked,
-    tally,
-    teachers_of,
-)
 from dpselect.rounds import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selections
 from dpselect.sensitivity import Sensitivity
 
+Flags = NDArray[np.bool_]
+Counts = NDArray[np.int32]
+Order = NDArray[np.int64]
+
+MOST_TEACHERS = 2**31 - 1  # counts are 32-bit integers
+_CELLS = 1 << 22  # votes held at a time
+_COUNTS = 1 << 20  # counts checked at a time
+_RULE = "a ballot has one number per label, 1 for a vote and 0 for none"
 Missing = Literal["refuse", "allow"]
 
 
@@ -59,7 +60,7 @@ class Ballots(Rounds[Mechanism]):
     __slots__ = ("_missing", "_tally", "_votes", "labels", "names", "teachers")
 
     _missing: Missing
-    _tally: VoteTally
+    _tally: _VoteTally
     _votes: Votes | None
     labels: int
     names: tuple[Label, ...] | None
@@ -78,7 +79,7 @@ class Ballots(Rounds[Mechanism]):
         Raises:
             InvalidBallots: as above, or the number of rows is not a multiple of `teachers`.
         """
-        source = stacked(votes, teachers_of(teachers))
+        source = stacked(votes, _teachers_of(teachers))
         return cls._of(source, tally(source), source.teachers, missing, names)
 
     @property
@@ -124,7 +125,7 @@ class Ballots(Rounds[Mechanism]):
                 "counts cannot be cut, because a cut looks at single ballots: make Ballots from every teacher's votes"
             )
         votes = self._votes
-        rule = cut_of(tau, salt, priority, confidences, votes)
+        rule = _cut_of(tau, salt, priority, confidences, votes)
 
         def kept_votes(start: int, stop: int) -> Any:
             return rule.apply(votes.block(start, stop), start)[0]
@@ -229,13 +230,13 @@ class Ballots(Rounds[Mechanism]):
         raise TypeError("Ballots hold private votes and are not pickled: pass the source they are read from instead")
 
     @classmethod
-    def _of(cls, votes: Votes | None, found: VoteTally, teachers: int, missing: Missing, names: Sequence[Label] | None) -> Self:
+    def _of(cls, votes: Votes | None, found: _VoteTally, teachers: int, missing: Missing, names: Sequence[Label] | None) -> Self:
         made = cls.__new__(cls)
         made._fill(votes, found, teachers, missing, names)
         return made
 
     def _fill(
-        self, votes: Votes | None, found: VoteTally, teachers: int, missing: Missing, names: Sequence[Label] | None
+        self, votes: Votes | None, found: _VoteTally, teachers: int, missing: Missing, names: Sequence[Label] | None
     ) -> None:
         if missing not in ("refuse", "allow"):
             raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
@@ -246,7 +247,7 @@ class Ballots(Rounds[Mechanism]):
             )
         found.counts.setflags(write=False)
         held = {"_votes": votes, "_tally": found, "_missing": missing, "teachers": teachers}
-        fields = {**held, "labels": found.counts.shape[1], "names": read_names(names, found.counts.shape[1])}
+        fields = {**held, "labels": found.counts.shape[1], "names": _read_names(names, found.counts.shape[1])}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -287,8 +288,353 @@ class Vote(Mechanism, ABC):
         if isinstance(data, Rounds | Scores):
             return data
         if scipy.sparse.issparse(data):
-            return Ballots(data) if data.ndim == 3 else rows_of(data).toarray()
+            return Ballots(data) if data.ndim == 3 else _rows_of(data).toarray()
         if isinstance(data, list | tuple) and any(scipy.sparse.issparse(one) for one in data):
             return Ballots(data)
-        array = as_array(data)
+        array = _as_array(data)
         return Ballots(array) if array.ndim == 3 else array
+
+
+@final
+@dataclass(frozen=True)
+class Votes:
+    """Votes of `teachers` teachers on `labels` labels in `rounds` rounds.
+
+    Attributes:
+        read: (start, stop) -> the votes of these rounds, (stop - start, teachers, labels) of any numeric type.
+        first: number of the first round, in the ballots that these are some rounds of.
+
+    Raises:
+        InvalidBallots: no round, no teacher, or no label, or more teachers than counts can hold.
+    """
+
+    rounds: int
+    teachers: int
+    labels: int
+    read: Callable[[int, int], Any]
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        if 0 in (shape := (self.rounds, self.teachers, self.labels)):
+            raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {shape}")
+        if self.teachers > MOST_TEACHERS:
+            raise InvalidBallots(f"votes of {self.teachers:,} teachers are more than the {MOST_TEACHERS:,} that counts can hold")
+
+    def block(self, start: int, stop: int) -> Flags:
+        """(stop - start, teachers, labels) checked votes."""
+        return flags(self.read(start, stop))
+
+    def blocks(self) -> Iterator[tuple[int, Flags]]:
+        """All rounds in order, with the number of the first one of each block."""
+        step = max(1, _CELLS // (self.teachers * self.labels))
+        for start in range(0, self.rounds, step):
+            yield start, self.block(start, min(start + step, self.rounds))
+
+    def between(self, start: int, stop: int) -> Votes:
+        """The votes of some rounds."""
+        number = self.first + start
+        return Votes(stop - start, self.teachers, self.labels, lambda a, b: self.read(start + a, start + b), number)
+
+
+def flags(block: Any) -> Flags:
+    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the caller's memory."""
+    array = np.asarray(block)
+    if array.dtype == np.bool_:
+        return np.not_equal(array.view(np.uint8), 0)  # a copy whose bytes are 0 and 1, which those of a boolean need not be
+    if array.dtype.kind not in "iuf":
+        raise InvalidBallots(f"votes have dtype {array.dtype}: {_RULE}")
+    cast = array != 0
+    if not np.array_equal(array, cast):
+        raise InvalidBallots(f"votes contain a number other than 0 and 1 (or NaN): {_RULE}")
+    return cast
+
+
+def single(votes: Any) -> Votes | None:
+    """The votes of every teacher, from any form of them; None if these are counts. InvalidBallots if they are neither."""
+    if scipy.sparse.issparse(votes):
+        return _deep(votes) if votes.ndim == 3 else None
+    if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(one) for one in votes):
+        return _listed(votes)
+    array = _as_array(votes)
+    if array.ndim == 3:
+        rounds, teachers, labels = array.shape
+        return Votes(rounds, teachers, labels, lambda start, stop: array[start:stop])
+    if array.ndim == 2:
+        return None
+    raise InvalidBallots(
+        f"votes must have shape (rounds, teachers, labels), or (rounds, labels) for counts, not {array.shape}: for one round use "
+        "votes[None]"
+    )
+
+
+def _deep(votes: Any) -> Votes:
+    """Of a three-dimensional sparse array."""
+    rounds, teachers, labels = votes.shape
+    if 0 in votes.shape:
+        raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {votes.shape}")
+    return stacked(votes.reshape((rounds * teachers, labels)), teachers)
+
+
+def stacked(votes: Any, teachers: int) -> Votes:
+    """Votes of a (rounds * teachers, labels) array or sparse matrix, round after round; InvalidBallots unless all are whole."""
+    matrix = _rows_of(votes)
+    if matrix.ndim != 2 or matrix.shape[0] % teachers:
+        raise InvalidBallots(
+            f"stacked votes must be a (rounds * teachers, labels) matrix, and a shape of {matrix.shape} is not a whole number "
+            f"of rounds of teachers={teachers}: give every teacher a row in every round"
+        )
+
+    def read(start: int, stop: int) -> Any:
+        return unpacked(matrix[start * teachers : stop * teachers]).reshape(stop - start, teachers, -1)
+
+    return Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read)
+
+
+def _listed(votes: Sequence[Any]) -> Votes:
+    """Of one (teachers, labels) array or sparse matrix per round."""
+    rounds = [_rows_of(one) for one in votes]
+    shapes = {one.shape for one in rounds}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 2:
+        raise InvalidBallots(
+            "every round needs votes of one shape (teachers, labels), and they differ: a teacher or a label is missing from a "
+            "round; give the missing teacher a row of zeros, and pass missing='allow'"
+        )
+    teachers, labels = rounds[0].shape
+    return Votes(len(rounds), teachers, labels, lambda start, stop: np.stack([unpacked(one) for one in rounds[start:stop]]))
+
+
+def _rows_of(matrix: Any) -> Any:
+    """An array, or a sparse matrix whose rows can be sliced, its repeated entries added up."""
+    if not scipy.sparse.issparse(matrix):
+        return _as_array(matrix)
+    if matrix.ndim != 2:
+        raise InvalidBallots(f"a sparse matrix must have two dimensions, not shape {matrix.shape}")
+    if matrix.dtype.kind in "iu" and matrix.dtype.itemsize < 8:
+        matrix = matrix.astype(np.int64)  # sums of small integers wrap around: one vote more than 255 would be 0
+    rows = scipy.sparse.csr_array(matrix)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def unpacked(rows: Any) -> Any:
+    """What `_rows_of` gave, or some rows of it, as an array."""
+    return rows.toarray() if scipy.sparse.issparse(rows) else rows
+
+
+def _as_array(data: Any) -> NDArray[np.generic]:
+    """Numbers as an array. InvalidBallots where rows have different lengths, or parts of the array are masked."""
+    parts = data if isinstance(data, list | tuple) else [data]
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        raise InvalidBallots("votes are a masked array, whose mask would be lost: fill in or leave out what is masked first")
+    try:
+        return np.asarray(data)
+    except ValueError:
+        raise InvalidBallots(
+            "votes must have one shape in every round, and here they differ: a teacher or a label is missing from a round; give "
+            "the missing teacher zeros, and pass missing='allow'"
+        ) from None
+
+
+def read(votes: Any, teachers: int | None) -> tuple[Votes | None, _VoteTally, int]:
+    """Single votes, None if these are counts; what is known of them; and the number of teachers."""
+    source = single(votes)
+    if source is None:
+        if teachers is None:
+            raise InvalidBallots(
+                "a (rounds, labels) matrix of counts needs teachers=: how many teachers vote; for the (teachers, labels) votes "
+                "of one round use votes[None]"
+            )
+        number = _teachers_of(teachers)
+        return None, _counted(votes, number), number
+    if teachers is not None and _teachers_of(teachers) != source.teachers:
+        raise InvalidBallots(
+            f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher is missing, or teachers= is wrong"
+        )
+    return source, tally(source), source.teachers
+
+
+def _teachers_of(teachers: object) -> int:
+    """A declared number of teachers."""
+    if isinstance(teachers, bool) or not isinstance(teachers, int | np.integer) or not 1 <= teachers <= MOST_TEACHERS:
+        raise InvalidBallots(f"teachers={teachers!r} must be an integer from 1 to {MOST_TEACHERS:,}: how many teachers vote")
+    return int(teachers)
+
+
+def _read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...] | None:
+    """Names as Scores take them: one per label, all different, int or str."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not hasattr(names, "__len__") or not hasattr(names, "__iter__"):
+        raise InvalidBallots(f"names must be a sequence of one name per label, not {type(names).__name__}")
+    if len(names) != labels:
+        raise InvalidBallots(f"names must have one name per label, {labels} of them, not {len(names)}")
+    plain = [name.item() if isinstance(name, np.generic) else name for name in names]
+    try:
+        return Scores(np.zeros(labels), sensitivity=Sensitivity(), labels=plain).labels
+    except InvalidScores as error:
+        raise InvalidBallots(f"names become the labels of a Selection: {error}") from None
+
+
+@final
+@dataclass(frozen=True)
+class Cut:
+    """Keep the first `tau` votes of a ballot in a public order of the labels, or the `tau` most confident ones.
+
+    A rule of the ballot, the round's number and public configuration alone.
+
+    Attributes:
+        tau: how many votes a ballot keeps.
+        salt: with the round's number it decides a pseudorandom order, the same for all teachers of the round.
+        priority: (labels,) one order for every round, best first, in place of the salted one; None for that.
+        confidences: (rounds, teachers, labels) private numbers that come before the order; None for none.
+        first: number of the first round.
+    """
+
+    tau: int
+    salt: str
+    priority: Order | None
+    confidences: Any = field(repr=False)
+    first: int
+
+    def apply(self, block: Flags, start: int) -> tuple[Flags, Order]:
+        """Cut the votes of rounds from the `start`-th on, in place; and how many ballots of each lost votes. Theorem P8."""
+        labels = block.shape[2]
+        long = _sizes(block) > self.tau
+        lost = np.count_nonzero(long, axis=1)
+        if not lost.any():
+            return block, lost
+        votes = np.flatnonzero(block[long])
+        ballot, label = np.flatnonzero(long)[votes // labels], votes % labels
+        ballot, label = self._best_first(ballot, label, block.shape, start)
+        first = np.flatnonzero(np.diff(ballot, prepend=-1))
+        place = np.arange(len(ballot)) - np.repeat(first, np.diff(first, append=len(ballot)))
+        dropped = place >= self.tau
+        block.reshape(-1)[ballot[dropped] * labels + label[dropped]] = False
+        return block, lost
+
+    def _best_first(self, ballot: Order, label: Order, shape: tuple[int, ...], start: int) -> tuple[Order, Order]:
+        """The same (ballot, label) votes, ballot after ballot, those of a ballot in the order in which they are kept."""
+        _, teachers, labels = shape
+        known, place = np.unique(ballot // teachers, return_inverse=True)
+        orders = np.stack([self._order(self.first + start + int(number), labels) for number in known])
+        ranks = np.empty_like(orders)
+        np.put_along_axis(ranks, orders, np.arange(labels)[None, :], axis=1)
+        rank = ranks[place, label]
+        if self.confidences is None:
+            ballot, rank = np.divmod(np.sort(ballot * labels + rank), labels)
+            return ballot, orders[np.searchsorted(known, ballot // teachers), rank]
+        sure = np.array(self.confidences[start + ballot // teachers, ballot % teachers, label], dtype=np.float64)
+        if not np.all(np.isfinite(sure)):
+            raise InvalidBallots(
+                "confidences contain NaN or infinity: every vote needs a finite number; clean them at the source"
+            )
+        best = np.lexsort((rank, -sure, ballot))
+        return ballot[best], label[best]
+
+    def _order(self, number: int, labels: int) -> Order:
+        if self.priority is not None:
+            return self.priority
+        digest = hashlib.shake_256(f"dpselect.pate:{self.salt}:{number}".encode()).digest(8 * labels)
+        return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
+
+
+def _cut_of(tau: int, salt: str, priority: Sequence[int] | None, confidences: Any, votes: Votes) -> Cut:
+    """A checked rule for votes. InvalidBallots where an argument is outside its domain."""
+    if isinstance(tau, bool) or not isinstance(tau, int | np.integer) or tau < 1:
+        raise InvalidBallots(f"tau={tau!r} must be an integer >= 1: how many votes a ballot keeps")
+    _require_text(salt)
+    shape = (votes.rounds, votes.teachers, votes.labels)
+    order = None if priority is None else _order_of(priority, votes.labels)
+    sure = None if confidences is None else _as_array(confidences)
+    if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
+        raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
+    return Cut(int(tau), salt, order, sure, votes.first)
+
+
+def _require_text(salt: object) -> None:
+    if not isinstance(salt, str):
+        raise InvalidBallots(f"salt must be text, not {type(salt).__name__}")
+    try:
+        salt.encode()
+    except UnicodeEncodeError:
+        raise InvalidBallots("salt holds text that no encoding can write (a lone surrogate)") from None
+
+
+def _order_of(priority: Sequence[int], labels: int) -> Order:
+    listed = np.asarray(priority, dtype=object).tolist()
+    whole = isinstance(listed, list) and all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in listed)
+    if not whole or sorted(listed) != list(range(labels)):
+        raise InvalidBallots(f"priority must list every label from 0 to {labels - 1} once, the one to keep first at the front")
+    return np.array(listed, dtype=np.int64)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class _VoteTally:
+    """Counts of votes, and what is known of their ballots. All of it is private.
+
+    Attributes:
+        counts: (rounds, labels).
+        most: (rounds,) the most votes on any ballot; None where single ballots are not known.
+        empty: (rounds,) whether some ballot has no vote; None where single ballots are not known.
+        cut: (rounds,) how many ballots lost votes to a cut; None for no cut.
+    """
+
+    counts: Counts
+    most: Counts | None = None
+    empty: Flags | None = None
+    cut: Counts | None = None
+
+    def between(self, start: int, stop: int) -> _VoteTally:
+        """What is known of some rounds."""
+        rows = slice(start, stop)
+        known = (None if one is None else one[rows] for one in (self.most, self.empty, self.cut))
+        return _VoteTally(self.counts[rows], *known)  # type: ignore[arg-type]  # each of its own kind
+
+
+def tally(votes: Votes, cut: Cut | None = None) -> _VoteTally:
+    """Add up votes, cut first if there is a rule."""
+    counts = np.empty((votes.rounds, votes.labels), dtype=np.int32)
+    most, least, lost = np.zeros((3, votes.rounds), dtype=np.int32)
+    for start, block in votes.blocks():
+        rows = slice(start, start + len(block))
+        kept, lost[rows] = (block, 0) if cut is None else cut.apply(block, start)
+        counts[rows] = kept.sum(axis=1, dtype=np.int32)
+        sizes = _sizes(kept)
+        most[rows], least[rows] = sizes.max(axis=1), sizes.min(axis=1)
+    return _VoteTally(counts, most, least == 0, None if cut is None else lost)
+
+
+def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
+    """(rounds, teachers) how many votes each ballot has, of booleans whose bytes are 0 and 1."""
+    narrow = block.shape[2] < 256  # sums of bytes are several times as fast
+    return np.add.reduce(block.view(np.uint8), axis=2, dtype=np.uint8 if narrow else np.int32)
+
+
+def _counted(matrix: Any, teachers: int) -> _VoteTally:
+    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one."""
+    rows = _rows_of(matrix)
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise InvalidBallots(f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}")
+    if rows.dtype.kind not in "iuf":
+        raise InvalidBallots(f"counts have dtype {rows.dtype}: pass integers")
+    counts = np.empty(rows.shape, dtype=np.int32)
+    step = max(1, _COUNTS // rows.shape[1])
+    for start in range(0, rows.shape[0], step):
+        counts[start : start + step] = _whole(unpacked(rows[start : start + step]), teachers)
+    return _VoteTally(counts)
+
+
+def _whole(block: NDArray[Any], teachers: int) -> Counts:
+    block = np.array(block)  # a copy: what is checked is what is counted
+    # NaN compares false, so it is refused too; the conversion comes after the range is known.
+    if not np.all((block >= 0) & (block <= teachers)):
+        raise InvalidBallots(
+            "counts contain a number below 0 or above the number of teachers (or NaN): a label has at most one vote each"
+        )
+    whole = block.astype(np.int32)
+    if not np.array_equal(whole, block):
+        raise InvalidBallots("counts contain a fraction: counts of votes are integers")
+    return whole

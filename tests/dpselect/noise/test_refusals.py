@@ -17,7 +17,7 @@ from dpselect.noise import (
     subset_probability,
     top_set_probabilities,
 )
-from dpselect.noise.adaptive import refine
+from dpselect.noise.quadrature import refine
 
 LAPLACE = by_name("laplace")
 

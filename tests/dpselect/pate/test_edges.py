@@ -17,8 +17,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidRequest
-from dpselect.pate.ballots import votes as reading
-from dpselect.pate.ballots.votes import Cut, flags
+from dpselect.pate.ballots import ballots as reading
+from dpselect.pate.ballots.ballots import Cut, flags
 from dpselect.pate.budgets import adaptive_epsilon
 from dpselect.pate.voting import draws
 from dpselect.pate.voting.draws import Coins, RaceLevel, completed

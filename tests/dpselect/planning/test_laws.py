@@ -18,7 +18,7 @@ import pytest
 import dpselect as dps
 from dpselect.noise import by_name
 from dpselect.planning.laws.base import Outcomes, Runs, outcomes
-from dpselect.planning.laws.k_largest import Contest
+from dpselect.planning.laws.independent_noise import Contest
 from dpselect.planning.loads import Bounding
 from dpselect.planning.score_levels import Levels
 from dpselect.planning.shape import Shape

@@ -12,8 +12,8 @@ from scipy.stats import binomtest
 
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, SeededSampler
+from dpselect.sampling.base import _as_float, _nearest, nearest
 from dpselect.sampling.contest import Entries, RankingProblem
-from dpselect.sampling.drawn import _as_float, _nearest, nearest
 from dpselect.sampling.lazy import LazyUniform, rational
 from dpselect.sampling.passing import _pooled, far_below
 

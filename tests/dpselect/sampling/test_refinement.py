@@ -13,10 +13,9 @@ from slow_reference import inverse, order, widened
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Contenders, Entries, RankingProblem
-from dpselect.sampling.exact import drawn_all, top_k_rows
+from dpselect.sampling.exact import HIGHEST_LEVEL, drawn_all, top_k_rows, units
 from dpselect.sampling.heights import MARGIN, contest_bounds, estimates
 from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_total
-from dpselect.sampling.sweep import HIGHEST_LEVEL, units
 
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 

@@ -14,9 +14,8 @@ from dpselect.mechanisms.ranks import centred
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Entries, RankingProblem, contest_bounds
-from dpselect.sampling.exact import Swept, block_maxima, drawn_all, grouped, peeled
+from dpselect.sampling.exact import Sweep, Swept, block_maxima, drawn_all, grouped, peeled, units
 from dpselect.sampling.heights import Numbers
-from dpselect.sampling.sweep import Sweep, units
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
 LIMIT = 1e-8

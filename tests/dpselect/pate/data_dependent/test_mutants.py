@@ -9,13 +9,13 @@ import pytest
 from exact_votes import all_votes, divergence, neighbours
 
 from dpselect import pate
-from dpselect.pate.data_dependent import censored
-from dpselect.pate.data_dependent.profile import Lattice, Profile, States
+from dpselect.pate.data_dependent import unsanitised
+from dpselect.pate.data_dependent.unsanitised import Lattice, Profile, States
 
 
 def _bound_holds() -> bool:
     lattice, votes, other = Lattice(8, 2, 1.0), (0, 8), (1, 7)
-    cost = censored.censored_rdp(2.0, 1.0, lattice.log_q(lattice.steps(np.array([votes]))))[0]
+    cost = unsanitised.censored_rdp(2.0, 1.0, lattice.log_q(lattice.steps(np.array([votes]))))[0]
     return max(divergence(votes, other, 1.0, 2.0), divergence(other, votes, 1.0, 2.0)) <= cost
 
 
@@ -37,15 +37,17 @@ def test_the_laws_hold() -> None:
 
 def test_one_direction_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound on D(P||Q) alone does not pass."""
-    original = censored._excess
-    monkeypatch.setattr(censored, "_excess", lambda *args: original(*args) if args[4] == 0.0 else np.full_like(args[1], -np.inf))
+    original = unsanitised._excess
+    monkeypatch.setattr(
+        unsanitised, "_excess", lambda *args: original(*args) if args[4] == 0.0 else np.full_like(args[1], -np.inf)
+    )
     assert not _bound_holds()
 
 
 def test_half_the_shift_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The noise of add_remove, a pair at distance 1/sigma, does not pass."""
-    original = censored._censored
-    monkeypatch.setattr(censored, "_censored", lambda order, shift, log_q: original(order, shift / math.sqrt(2), log_q))
+    original = unsanitised._censored
+    monkeypatch.setattr(unsanitised, "_censored", lambda order, shift, log_q: original(order, shift / math.sqrt(2), log_q))
     assert not _bound_holds()
 
 
