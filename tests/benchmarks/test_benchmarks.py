@@ -23,6 +23,7 @@ SMALL = {
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
     "pate": "--rounds 500 --labels 10 --teachers 50 --runs 1 --most 1000",
     "not_built": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
+    "paths": "",
     "planning": "--items 500",
     "sampling": "--sizes 1e4 --runs 1",
     "recall": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",

@@ -15,8 +15,7 @@ import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect.mechanisms import ranks
 from dpselect.mechanisms.canonical import top_k as canonical
-from dpselect.mechanisms.canonical import top_k as canonical_draw
-from dpselect.mechanisms.canonical.top_k import CanonicalTopK, Chosen, Classes
+from dpselect.mechanisms.canonical.top_k import CanonicalTopK, Chosen, Classes, draw_members
 from dpselect.mechanisms.joint import top_k as joint_levels
 from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts, JointTopK
 from dpselect.mechanisms.noise_curves import winners_curve
@@ -59,13 +58,13 @@ def test_the_honest_claim_is_not_caught(honest: dps.Mechanism) -> None:
 
 
 def _member_off_by_one(chosen: Chosen, k: int, source: Sampler) -> Any:
-    ranks = canonical_draw.draw_members(chosen, k, source)
+    ranks = draw_members(chosen, k, source)
     return np.append(ranks[:-1], ranks[-1] + 1 if ranks[-1] < 5 else ranks[-1])
 
 
 def _missing_rank_let_in(chosen: Chosen, k: int, source: Sampler) -> Any:
     wider = Chosen(chosen.held, min(chosen.free_from - 1, chosen.lowest), chosen.lowest)
-    return canonical_draw.draw_members(wider, k, source)
+    return draw_members(wider, k, source)
 
 
 def test_wrong_members_are_caught(monkeypatch: Patch) -> None:
@@ -79,7 +78,7 @@ def test_wrong_members_are_caught(monkeypatch: Patch) -> None:
 @pytest.mark.parametrize("mechanism", [HALF, ONE], ids=str)
 def test_forgotten_class_sizes_are_caught(monkeypatch: Patch, mechanism: dps.Mechanism) -> None:
     """Drawing classes as if each held one set contradicts the exact law."""
-    monkeypatch.setattr(canonical_draw, "log_binomial_bounds", lambda n, r: (0.0 * np.asarray(n - r, dtype=float),) * 2)
+    monkeypatch.setattr(canonical, "log_binomial_bounds", lambda n, r: (0.0 * np.asarray(n - r, dtype=float),) * 2)
     assert drawn_wrongly(mechanism, [4, 3, 3, 1, 0])
 
 
@@ -93,21 +92,21 @@ def test_forgotten_class_sizes_are_caught_in_rows(monkeypatch: Patch) -> None:
         return misfit([frozenset(s.indices) for s in many], law)
 
     assert fit() > 1e-9
-    monkeypatch.setattr(canonical_draw, "log_binomial", lambda n, r: 0.0 * np.asarray(n - r, dtype=float))
+    monkeypatch.setattr(canonical, "log_binomial", lambda n, r: 0.0 * np.asarray(n - r, dtype=float))
     assert fit() < 1e-9
 
 
 def test_unsplit_luck_is_caught(monkeypatch: Patch) -> None:
     """Children of a block that do not inherit the block's largest noise contradict the exact law."""
-    monkeypatch.setattr(canonical_draw, "_FEW", 0)
+    monkeypatch.setattr(canonical, "_FEW", 0)
     assert not drawn_wrongly(HALF, [4, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0], 1500)
-    monkeypatch.setattr(canonical_draw, "_heirs", lambda _, __, edges, *___: (np.diff(edges, axis=1) > 0).argmax(axis=1))
+    monkeypatch.setattr(canonical, "_heirs", lambda _, __, edges, *___: (np.diff(edges, axis=1) > 0).argmax(axis=1))
     assert drawn_wrongly(HALF, [4, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0], 1500)
 
 
 def test_a_wrong_lower_bound_is_caught(monkeypatch: Patch) -> None:
     """Blocks judged by the wrong end of their run contradict the exact law."""
-    monkeypatch.setattr(canonical_draw, "_FEW", 0)
+    monkeypatch.setattr(canonical, "_FEW", 0)
     real = Classes.half_score
 
     def always_first(self: Classes, row: Any, lowest: Any) -> Any:

@@ -1,0 +1,91 @@
+"""How many files and functions of the two packages one call runs through, counted by `sys.setprofile`. Run it as a script.
+
+    python tests/benchmarks/bench_paths.py [--files]
+
+Every path runs once before it is counted, so that imports and caches are not part of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from dpselect.cli.app import app
+from dpselect.planning import Shape, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+GOALS = {
+    "dpselect topk log.csv": (50, 300),
+    "planning.plan": (30, None),
+    "session.select": (28, None),
+    "ledger.charge": (18, None),
+}
+
+
+def passed(path: Callable[[], object]) -> set[tuple[str, str]]:
+    """The file and name of every function of the packages that `path` calls."""
+    found: set[tuple[str, str]] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith((f"{ROOT}/dpselect", f"{ROOT}/accounting")):
+            found.add((code.co_filename.removeprefix(f"{ROOT}/"), code.co_qualname))
+
+    path()
+    sys.setprofile(note)
+    try:
+        path()
+    finally:
+        sys.setprofile(None)
+    return {(file, name) for file, name in found if "<" not in name.rpartition(".")[2]}
+
+
+def paths(folder: Path) -> dict[str, Callable[[], object]]:
+    """The four paths, each of which may be run any number of times."""
+    log = folder / "log.csv"
+    rng = np.random.default_rng(0)
+    rows = (f"{user},{item}\n" for user, item in zip(rng.integers(900, size=9000), rng.zipf(1.5, size=9000), strict=True))
+    log.write_text("user,item\n" + "".join(rows))
+    ledger = acc.Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+    ledger.create_dataset("log", acc.Budget(epsilon=100.0, delta=1e-3), "add_remove")
+    mechanism = dps.PeelingTopK(k=5, noise="gumbel", scale=2.0)
+    scores = dps.Scores(np.arange(100), sensitivity=dps.Sensitivity())
+    session = dps.Session(ledger, "log")
+    budget, shape = acc.Budget(epsilon=1.0, delta=1e-6), Shape.zipf(1.1, items=1000, users=10_000)
+
+    def topk() -> None:
+        command = ("topk", log, "--user", "user", "--item", "item", "--k", 5, "--epsilon", 1, "--delta", 1e-6)
+        done = CliRunner().invoke(app, [str(word) for word in command])
+        assert done.exit_code == 0, done.output
+
+    return {
+        "dpselect topk log.csv": topk,
+        "planning.plan": lambda: plan(k=10, budget=budget, shape=shape),
+        "session.select": lambda: session.select(mechanism, scores),
+        "ledger.charge": lambda: ledger.charge("log", mechanism),
+    }
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        for name, path in paths(Path(folder)).items():
+            found = passed(path)
+            files = sorted({file for file, _ in found})
+            goal = "/".join(str(number) for number in GOALS[name] if number)
+            print(f"{name:<24}{len(files):>4} files{len(found):>5} functions   goal {goal}")
+            if "--files" in sys.argv:
+                print(*(f"    {sum(file == other for other, _ in found):>4}  {file}" for file in files), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
