@@ -18,7 +18,9 @@ PARTS = ("papers_known", "papers_stable")
 def main() -> None:
     """Print every part that is there."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=50, help="draws for what has no closed form")
+    parser.add_argument(
+        "--rounds", type=int, default=50, help="draws for what has no closed form"
+    )
     rounds = parser.parse_args().rounds
     sys.path.insert(0, str(Path(__file__).parent))
     for part in PARTS:

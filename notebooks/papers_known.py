@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.special import logsumexp
-
 import accounting as acc
 import dpselect as dps
+import numpy as np
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.noise import NoiseName, by_name
+from scipy.special import logsumexp
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "scores"
 DATASETS = ("NETFLIX", "SEARCHLOGS", "MEDCOST", "INCOME")
@@ -45,7 +44,9 @@ def scores(values: Any) -> dps.Scores:
     return dps.Scores(values, sensitivity=COUNTS)
 
 
-def canonical(values: Any, k: int, epsilon: float, gamma: float, top_set: Any = "tied") -> float:
+def canonical(
+    values: Any, k: int, epsilon: float, gamma: float, top_set: Any = "tied"
+) -> float:
     """Exact probability of the true set under canonical top-k with Gumbel noise, up to swaps of ties at rank k."""
     mechanism = CanonicalTopK(k=k, epsilon=epsilon, gamma=gamma, top_set=top_set)
     return mechanism.set_probability(scores(values), range(k))
@@ -79,11 +80,15 @@ def joint(values: Any, k: int, epsilon: float) -> float:
     everything = float(np.log(m - place).sum())
     last = min(int(values[0] - values[-1]), int((everything + 45) / mechanism.rate) + 1)
     level = np.arange(last + 1)
-    allowed = m - np.searchsorted(ascending, values[:k][None, :] - level[:, None], side="left")
+    allowed = m - np.searchsorted(
+        ascending, values[:k][None, :] - level[:, None], side="left"
+    )
     upto = np.log(allowed - place).sum(axis=1)
     within = np.log(np.minimum(allowed, k) - place).sum(axis=1)
     # The level has density rate * exp(-rate v) between integers, and everything beyond the last one in one piece.
-    weight = -mechanism.rate * level + np.append(np.full(last, math.log(-math.expm1(-mechanism.rate))), 0.0)
+    weight = -mechanism.rate * level + np.append(
+        np.full(last, math.log(-math.expm1(-mechanism.rate))), 0.0
+    )
     return float(np.exp(logsumexp(weight + within) - logsumexp(weight + upto)))
 
 
@@ -92,21 +97,36 @@ def nearby(values: Any, k: int, scale: float) -> Any:
     return values[values >= values[k - 1] - scale * (60 + math.log(len(values)))]
 
 
-def simulated(mechanism: dps.Mechanism, values: Any, k: int, rounds: int, rng: np.random.Generator) -> tuple[float, float]:
+def simulated(
+    mechanism: dps.Mechanism, values: Any, k: int, rounds: int, rng: np.random.Generator
+) -> tuple[float, float]:
     """Frequency of the exact set, and mean recall, over independent draws."""
-    drawn = [set(mechanism.select(scores(values), rng=rng).indices) for _ in range(rounds)]
+    drawn = [
+        set(mechanism.select(scores(values), rng=rng).indices) for _ in range(rounds)
+    ]
     true = set(range(k))
-    return float(np.mean([d == true for d in drawn])), float(np.mean([len(d & true) / k for d in drawn]))
+    return float(np.mean([d == true for d in drawn])), float(
+        np.mean([len(d & true) / k for d in drawn])
+    )
 
 
-def gumbel_scale(k: int, epsilon: float, *, convert: Callable[[acc.Curve], float] | None = None) -> float:
+def gumbel_scale(
+    k: int, epsilon: float, *, convert: Callable[[acc.Curve], float] | None = None
+) -> float:
     """Scale of one-shot Gumbel noise whose k bounded-range picks cost (epsilon, 1e-6)."""
     if convert is None:
-        return acc.calibrate(lambda scale: k * acc.BoundedRange(epsilon=1 / scale), acc.Budget(epsilon=epsilon, delta=DELTA))
+        return acc.calibrate(
+            lambda scale: k * acc.BoundedRange(epsilon=1 / scale),
+            acc.Budget(epsilon=epsilon, delta=DELTA),
+        )
     low, high = 1e-3, 1e7
     while high / low > 1 + 1e-9:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if convert(k * acc.BoundedRange(epsilon=1 / middle)) <= epsilon else (middle, high)
+        low, high = (
+            (low, middle)
+            if convert(k * acc.BoundedRange(epsilon=1 / middle)) <= epsilon
+            else (middle, high)
+        )
     return high
 
 
@@ -121,17 +141,42 @@ Row = tuple[str, float, bool, dps.Mechanism]
 def rows(values: Any, k: int, epsilon: float) -> Iterator[Row]:
     """Name, probability of the exact set (NaN: to be simulated), whether all candidates are needed, mechanism."""
     scale, gumbel = k / epsilon, gumbel_scale(k, epsilon)
-    yield "canonical 1/2", canonical(values, k, epsilon, 0.5), True, CanonicalTopK(k=k, epsilon=epsilon)
+    yield (
+        "canonical 1/2",
+        canonical(values, k, epsilon, 0.5),
+        True,
+        CanonicalTopK(k=k, epsilon=epsilon),
+    )
     gap = CanonicalTopK(k=k, epsilon=epsilon, top_set="gap")
-    yield "canonical 1/2, real gap", canonical(values, k, epsilon, 0.5, "gap"), True, gap
-    yield "canonical 1", canonical(values, k, epsilon, 1.0), True, CanonicalTopK(k=k, epsilon=epsilon, gamma=1.0)
+    yield (
+        "canonical 1/2, real gap",
+        canonical(values, k, epsilon, 0.5, "gap"),
+        True,
+        gap,
+    )
+    yield (
+        "canonical 1",
+        canonical(values, k, epsilon, 1.0),
+        True,
+        CanonicalTopK(k=k, epsilon=epsilon, gamma=1.0),
+    )
     yield "joint", joint(values, k, epsilon), True, JointTopK(k=k, epsilon=epsilon)
     exponential = dps.OneshotTopK(k=k, noise="exponential", scale=scale)
-    yield "one-shot exponential", one_shot(values, k, "exponential", scale), True, exponential
+    yield (
+        "one-shot exponential",
+        one_shot(values, k, "exponential", scale),
+        True,
+        exponential,
+    )
     peeling = dps.PeelingTopK(k=k, noise="exponential", scale=scale)
     yield "peeling exponential", math.nan, False, peeling
     under_zcdp = dps.OneshotTopK(k=k, noise="gumbel", scale=gumbel)
-    yield "one-shot gumbel, zCDP", one_shot(values, k, "gumbel", gumbel), True, under_zcdp
+    yield (
+        "one-shot gumbel, zCDP",
+        one_shot(values, k, "gumbel", gumbel),
+        True,
+        under_zcdp,
+    )
 
 
 def tables(*, rounds: int = 50) -> Iterator[str]:
@@ -144,7 +189,11 @@ def tables(*, rounds: int = 50) -> Iterator[str]:
     for name, k in itertools.product(DATASETS, SIZES):
         values = load(name)
         yield ""
-        yield f"{name}  m={len(values)}  k={k}" + " " * 8 + "".join(f"eps={e:<12}" for e in EPSILONS)
+        yield (
+            f"{name}  m={len(values)}  k={k}"
+            + " " * 8
+            + "".join(f"eps={e:<12}" for e in EPSILONS)
+        )
         cells: dict[str, list[str]] = {}
         for epsilon in EPSILONS:
             for row, exact, needs_all, mechanism in rows(values, k, epsilon):
@@ -153,7 +202,11 @@ def tables(*, rounds: int = 50) -> Iterator[str]:
                 shown = f"~{found:.3f}" if math.isnan(exact) else f" {exact:.3f}"
                 cells.setdefault(row, []).append(f"{shown} / {recall:.3f}")
         for row, line in cells.items():
-            reference = f"   reference .1/.2/.5: {REFERENCE[row]}" if (name, k) == ("NETFLIX", 100) and row in REFERENCE else ""
+            reference = (
+                f"   reference .1/.2/.5: {REFERENCE[row]}"
+                if (name, k) == ("NETFLIX", 100) and row in REFERENCE
+                else ""
+            )
             yield f"  {row:<24}" + "  ".join(f"{cell:<14}" for cell in line) + reference
     yield ""
     yield from _explanations()
@@ -164,7 +217,10 @@ def _explanations() -> Iterator[str]:
     yield "- one-shot gumbel: the exact Renyi curve of bounded range, converted at the best order, needs less noise than e^2/8 a"
     yield "  pick and rho + 2 sqrt(rho ln 1/delta), the textbook conversion. With the latter:"
     values = load("NETFLIX")
-    textbook = [one_shot(values, 100, "gumbel", gumbel_scale(100, e, convert=by_textbook_zcdp)) for e in EPSILONS[:3]]
+    textbook = [
+        one_shot(values, 100, "gumbel", gumbel_scale(100, e, convert=by_textbook_zcdp))
+        for e in EPSILONS[:3]
+    ]
     yield "  NETFLIX, k=100: " + ", ".join(f"{p:.3f}" for p in textbook)
     yield "- canonical 1/2 with the real gap scores the true set by (x_[k] - x_[k+1])/2, where the paper scores it 0: same price."
     yield "- tied counts (MEDCOST): the exact set is the one that the fixed tie order names, so no mechanism finds it surely."

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 import accounting as acc
 import dpselect as dps
+import numpy as np
+import pandas as pd
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 
@@ -36,7 +35,9 @@ Family = Callable[[float], dps.Mechanism]
 # -- mechanisms at a budget -----------------------------------------------------------------------------------------------
 
 
-def fitted(family: Family, epsilon: float, delta: float, times: int = 1) -> dps.Mechanism:
+def fitted(
+    family: Family, epsilon: float, delta: float, times: int = 1
+) -> dps.Mechanism:
     """The member of the family that spends (epsilon, delta) on `times` calls of a plan fixed in advance."""
     budget = acc.Budget(epsilon=epsilon, delta=delta)
     return family(acc.calibrate(lambda x: times * family(x).curve, budget, (1e-7, 1e3)))
@@ -45,25 +46,50 @@ def fitted(family: Family, epsilon: float, delta: float, times: int = 1) -> dps.
 def families(k: int, failure: float) -> dict[str, Family]:
     """Mechanisms for k items, each with one parameter left open."""
     top: dict[str, Family] = {
-        "Limited Domain, kbar=k": lambda e: dps.LimitedDomain(k=k, kbar=k, epsilon=e, delta=failure),
-        "Limited Domain, kbar=10k": lambda e: dps.LimitedDomain(k=k, kbar=10 * k, epsilon=e, delta=failure),
-        "Limited Domain, private kbar": lambda e: dps.LimitedDomain(k=k, kbar_least=k, kbar=10 * k, epsilon=e, delta=failure),
+        "Limited Domain, kbar=k": lambda e: dps.LimitedDomain(
+            k=k, kbar=k, epsilon=e, delta=failure
+        ),
+        "Limited Domain, kbar=10k": lambda e: dps.LimitedDomain(
+            k=k, kbar=10 * k, epsilon=e, delta=failure
+        ),
+        "Limited Domain, private kbar": lambda e: dps.LimitedDomain(
+            k=k, kbar_least=k, kbar=10 * k, epsilon=e, delta=failure
+        ),
         "StableTopK, around k": lambda rho: StableTopK(
-            rho=rho, failure_delta=failure, kbar=2 * k, regularizer={"kind": "target_size", "k": k, "penalty": 2.0}
+            rho=rho,
+            failure_delta=failure,
+            kbar=2 * k,
+            regularizer={"kind": "target_size", "k": k, "penalty": 2.0},
         ),
     }
     if TopStable is not None:
-        top["Top Stable, kbar=k"] = lambda e: TopStable(k=k, kbar=k, epsilon=e, delta=failure)
-        top["Top Stable, kbar=2k from k"] = lambda e: TopStable(k=k, kbar=2 * k, epsilon=e, delta=failure, search="from_k")
-    top["StableTopKFixed (public)"] = lambda rho: StableTopKFixed(k=k, rho=rho, failure_delta=failure, penalty=2.0, kbar=2 * k)
-    top["peeling (public)"] = lambda scale: dps.PeelingTopK(k=k, noise="gumbel", scale=1 / scale)
+        top["Top Stable, kbar=k"] = lambda e: TopStable(
+            k=k, kbar=k, epsilon=e, delta=failure
+        )
+        top["Top Stable, kbar=2k from k"] = lambda e: TopStable(
+            k=k, kbar=2 * k, epsilon=e, delta=failure, search="from_k"
+        )
+    top["StableTopKFixed (public)"] = lambda rho: StableTopKFixed(
+        k=k, rho=rho, failure_delta=failure, penalty=2.0, kbar=2 * k
+    )
+    top["peeling (public)"] = lambda scale: dps.PeelingTopK(
+        k=k, noise="gumbel", scale=1 / scale
+    )
     return top
 
 
-def metrics(mechanism: dps.Mechanism, counts: Any, k: int, rounds: int, domain: Any) -> tuple[float, float, float]:
+def metrics(
+    mechanism: dps.Mechanism, counts: Any, k: int, rounds: int, domain: Any
+) -> tuple[float, float, float]:
     """P, S and the mean number of released items; counts are sorted, so that the true top k come first."""
-    scores, rng = dps.Scores(counts, sensitivity=COUNTS, domain=domain), np.random.default_rng(20261121)
-    drawn = [np.array(mechanism.select(scores, rng=rng).indices, dtype=int) for _ in range(rounds)]
+    scores, rng = (
+        dps.Scores(counts, sensitivity=COUNTS, domain=domain),
+        np.random.default_rng(20261121),
+    )
+    drawn = [
+        np.array(mechanism.select(scores, rng=rng).indices, dtype=int)
+        for _ in range(rounds)
+    ]
     # A tie with rank k is as good as rank k.
     hits = np.mean([min(k, int((counts[d] >= counts[k - 1]).sum())) for d in drawn]) / k
     return (
@@ -80,13 +106,23 @@ def checkins() -> Iterator[tuple[str, int, Any]]:
     """Name, number of users and sorted distinct-user counts of every data set."""
     gowalla = pd.read_parquet(DATA / "gowalla" / "gowalla_10core_pairs.parquet")
     yield "Gowalla (10-core)", *_counted(gowalla)
-    foursquare = pd.read_parquet(DATA / "foursquare" / "foursquare_nyc_tky_pairs_reconstructed.parquet")
+    foursquare = pd.read_parquet(
+        DATA / "foursquare" / "foursquare_nyc_tky_pairs_reconstructed.parquet"
+    )
     yield "Foursquare NYC", *_counted(foursquare[foursquare.city == 0])
-    yield "Foursquare Tokyo (reconstructed)", *_counted(foursquare[foursquare.city == 1])
+    yield (
+        "Foursquare Tokyo (reconstructed)",
+        *_counted(foursquare[foursquare.city == 1]),
+    )
 
 
 def _counted(pairs: pd.DataFrame) -> tuple[int, Any]:
-    counts = pairs.drop_duplicates(["user_id", "item_id"]).groupby("item_id").size().to_numpy()
+    counts = (
+        pairs.drop_duplicates(["user_id", "item_id"])
+        .groupby("item_id")
+        .size()
+        .to_numpy()
+    )
     return int(pairs.user_id.nunique()), np.sort(counts)[::-1].copy()
 
 
@@ -96,13 +132,21 @@ def checkin_tables(rounds: int) -> Iterator[str]:
         delta = 1 / users
         yield f"\n{name}: {users:,} users, {len(counts):,} places, top {counts[:4].tolist()}"
         yield f"delta = 1/users = {delta:.2g}, {rounds} draws"
-        yield "unknown domain except where (public); columns are P/S at epsilon " + ", ".join(map(str, EPSILONS))
+        yield (
+            "unknown domain except where (public); columns are P/S at epsilon "
+            + ", ".join(map(str, EPSILONS))
+        )
         for k in SIZES:
             yield f"  k = {k}: gap below the top k is {counts[k - 1] - counts[k]}, widest within 2k {_widest(counts, 2 * k)}"
             for label, family in families(k, delta / 2).items():
                 domain = "public" if "public" in label else "observed"
-                cells = [metrics(fitted(family, e, delta), counts, k, rounds, domain)[:2] for e in EPSILONS]
-                yield f"    {label:<30}" + "".join(f"{p:>8.3f}/{s:.3f}" for p, s in cells)
+                cells = [
+                    metrics(fitted(family, e, delta), counts, k, rounds, domain)[:2]
+                    for e in EPSILONS
+                ]
+                yield f"    {label:<30}" + "".join(
+                    f"{p:>8.3f}/{s:.3f}" for p, s in cells
+                )
 
 
 def _widest(counts: Any, most: int) -> str:
@@ -133,7 +177,9 @@ def covid_table(rounds: int) -> Iterator[str]:
         yield f"  k = {k}: gaps below the top k are {[int(day[k - 1] - day[k]) for day in days]}"
         for label, family in families(k, delta / 20).items():
             mechanism = fitted(family, 0.1, delta, times=len(days))
-            cells = np.mean([metrics(mechanism, day, k, rounds, "public") for day in days], axis=0)
+            cells = np.mean(
+                [metrics(mechanism, day, k, rounds, "public") for day in days], axis=0
+            )
             yield f"    {label:<30}" + "".join(f"{cell:>8.3f}" for cell in cells)
 
 
@@ -142,7 +188,9 @@ def covid_table(rounds: int) -> Iterator[str]:
 
 def one_gap(k: int, gap: int) -> Any:
     """15,000 bins: k of them at 700, the others spread evenly from 700 - gap down to 0."""
-    return np.concatenate([np.full(k, 700), np.linspace(700 - gap, 0, 15_000 - k).astype(np.int64)])
+    return np.concatenate(
+        [np.full(k, 700), np.linspace(700 - gap, 0, 15_000 - k).astype(np.int64)]
+    )
 
 
 def gap_table(rounds: int) -> Iterator[str]:
@@ -150,17 +198,27 @@ def gap_table(rounds: int) -> Iterator[str]:
     delta, gaps = 1e-6, (5, 10, 20, 50, 100, 200, 700)
     yield "\nOne gap: 15,000 bins, k at 700, the others evenly from 700 - gap to 0 (our reading of the paper's figure)"
     yield f"(1, 1e-6), {rounds} draws"
-    yield "  share of draws that release exactly the top k, at gap " + ", ".join(map(str, gaps))
+    yield "  share of draws that release exactly the top k, at gap " + ", ".join(
+        map(str, gaps)
+    )
     for k in (10, 50, 200):
         yield f"  k = {k}"
         for label, family in families(k, delta / 2).items():
             mechanism = fitted(family, 1.0, delta)
-            yield f"    {label:<30}" + "".join(f"{_exact(mechanism, one_gap(k, gap), k, rounds):>7.2f}" for gap in gaps)
+            yield f"    {label:<30}" + "".join(
+                f"{_exact(mechanism, one_gap(k, gap), k, rounds):>7.2f}" for gap in gaps
+            )
 
 
 def _exact(mechanism: dps.Mechanism, counts: Any, k: int, rounds: int) -> float:
-    scores, rng = dps.Scores(counts, sensitivity=COUNTS), np.random.default_rng(20261121)
-    found = [sorted(mechanism.select(scores, rng=rng).indices) == list(range(k)) for _ in range(rounds)]
+    scores, rng = (
+        dps.Scores(counts, sensitivity=COUNTS),
+        np.random.default_rng(20261121),
+    )
+    found = [
+        sorted(mechanism.select(scores, rng=rng).indices) == list(range(k))
+        for _ in range(rounds)
+    ]
     return math.fsum(found) / rounds
 
 
@@ -183,7 +241,9 @@ What to make of it, and why published tables differ (none is quoted: they were n
 def celeba_table() -> Iterator[str]:
     """600 labelling rounds of multi-label PATE, from tests/errata/test_pate.py: needs no data."""
     yield ""
-    yield from runpy.run_path(str(Path(__file__).resolve().parents[1] / "tests" / "errata" / "test_pate.py"))["table"]()
+    yield from runpy.run_path(
+        str(Path(__file__).resolve().parents[1] / "tests" / "errata" / "test_pate.py")
+    )["table"]()
 
 
 def tables(rounds: int = 100) -> Iterator[str]:

@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+
 from pate_teachers import Floats
 
-LEVELS = (0.25, 0.5, 0.75, 0.9)  # shares of the way from a trivial F1 to the F1 that both mechanisms reach
+LEVELS = (
+    0.25,
+    0.5,
+    0.75,
+    0.9,
+)  # shares of the way from a trivial F1 to the F1 that both mechanisms reach
 HEADLINE = 0.75
 Measure = Literal["released", "student"]
 
@@ -84,7 +90,9 @@ def epsilon_at(level: float, epsilons: Sequence[float], values: Floats) -> float
     if i == 0:
         return float(epsilons[0])
     share = float((level - values[i - 1]) / (values[i] - values[i - 1]))
-    return math.exp((1 - share) * math.log(epsilons[i - 1]) + share * math.log(epsilons[i]))
+    return math.exp(
+        (1 - share) * math.log(epsilons[i - 1]) + share * math.log(epsilons[i])
+    )
 
 
 @dataclass(frozen=True)
@@ -101,16 +109,28 @@ class Costs:
     priced: Mapping[str, Sequence[float]]
     floor: float
 
-    def comparisons(self, measure: Measure, rivals: str = "TauVoting") -> list[Comparison]:
+    def comparisons(
+        self, measure: Measure, rivals: str = "TauVoting"
+    ) -> list[Comparison]:
         """One per level, with the rival that is cheapest there: its tau is chosen with hindsight, which favours TauVoting.
 
         Empty if one of the two never gets above the floor.
         """
         others = [curve for curve in self.curves if curve.name.startswith(rivals)]
         stable = next(curve for curve in self.curves if curve.name == "StableVoting")
-        top = min(max(float(curve.mean(measure).max()) for curve in others), float(stable.mean(measure).max()))
-        levels = [(share, self.floor + share * (top - self.floor)) for share in LEVELS if top > self.floor]
-        return [_compared(others, stable, self.priced, measure, share, level) for share, level in levels]
+        top = min(
+            max(float(curve.mean(measure).max()) for curve in others),
+            float(stable.mean(measure).max()),
+        )
+        levels = [
+            (share, self.floor + share * (top - self.floor))
+            for share in LEVELS
+            if top > self.floor
+        ]
+        return [
+            _compared(others, stable, self.priced, measure, share, level)
+            for share, level in levels
+        ]
 
     def lines(self) -> Iterator[str]:
         """Level by level."""
@@ -118,15 +138,25 @@ class Costs:
             yield f"  equal F1 of {title}: epsilons, and StableVoting's over the other's by {', '.join(self.priced)}"
             for rivals in RIVALS:
                 found = self.comparisons(measure, rivals)
-                yield from (each.line() for each in found) if found else [f"    {rivals}: {NEVER}"]
+                yield from (
+                    (each.line() for each in found)
+                    if found
+                    else [f"    {rivals}: {NEVER}"]
+                )
 
     def sentence(self) -> str:
         """The headline, by the first accounting."""
-        return "; ".join(self._headline(measure, title) for measure, title in TITLES.items())
+        return "; ".join(
+            self._headline(measure, title) for measure, title in TITLES.items()
+        )
 
     def _headline(self, measure: Measure, title: str) -> str:
         found = {rivals: self.comparisons(measure, rivals) for rivals in RIVALS}
-        costs = [f"{_at_headline(each)} that of {rivals}" for rivals, each in found.items() if each]
+        costs = [
+            f"{_at_headline(each)} that of {rivals}"
+            for rivals, each in found.items()
+            if each
+        ]
         if not costs:
             return f"no F1 of {title} to compare: {NEVER}"
         return f"at equal F1 of {title} StableVoting costs an epsilon {' and '.join(costs)}"
@@ -138,18 +168,43 @@ def _at_headline(found: Sequence[Comparison]) -> str:
 
 
 def _compared(
-    rivals: Sequence[Curve], stable: Curve, priced: Mapping[str, Sequence[float]], measure: Measure, share: float, level: float
+    rivals: Sequence[Curve],
+    stable: Curve,
+    priced: Mapping[str, Sequence[float]],
+    measure: Measure,
+    share: float,
+    level: float,
 ) -> Comparison:
-    best = min(rivals, key=lambda curve: epsilon_at(level, curve.epsilons, curve.mean(measure)))
+    best = min(
+        rivals, key=lambda curve: epsilon_at(level, curve.epsilons, curve.mean(measure))
+    )
     values = best.mean(measure)
-    at = {route: epsilon_at(level, axis, stable.mean(measure)) for route, axis in priced.items()}
+    at = {
+        route: epsilon_at(level, axis, stable.mean(measure))
+        for route, axis in priced.items()
+    }
     spread = _spread(best, stable, next(iter(priced.values())), measure, level)
-    return Comparison(level, share, best.name, epsilon_at(level, best.epsilons, values), bool(values[0] >= level), at, spread)
+    return Comparison(
+        level,
+        share,
+        best.name,
+        epsilon_at(level, best.epsilons, values),
+        bool(values[0] >= level),
+        at,
+        spread,
+    )
 
 
-def _spread(rival: Curve, stable: Curve, axis: Sequence[float], measure: Measure, level: float) -> float:
+def _spread(
+    rival: Curve, stable: Curve, axis: Sequence[float], measure: Measure, level: float
+) -> float:
     pairs = zip(getattr(rival, measure).T, getattr(stable, measure).T, strict=True)
-    ratios = np.array([epsilon_at(level, axis, other) / epsilon_at(level, rival.epsilons, one) for one, other in pairs])
+    ratios = np.array(
+        [
+            epsilon_at(level, axis, other) / epsilon_at(level, rival.epsilons, one)
+            for one, other in pairs
+        ]
+    )
     reached = ratios[np.isfinite(ratios)]
     return float(reached.std(ddof=1)) if len(reached) > 1 else math.nan
 

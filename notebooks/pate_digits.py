@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from pate_teachers import Bools, Floats, Places, Split, split, spread, teacher_scores
-
 import accounting as acc
+import numpy as np
 from dpselect import pate
+from numpy.typing import NDArray
+
+from pate_teachers import Bools, Floats, Places, Split, split, spread, teacher_scores
 
 DELTA = 1e-5  # well below one over the number of private digits
 CLASSES = 10
@@ -78,13 +78,21 @@ def prepared(plan: Plan, seed: int) -> Digits:
 
     x, y = load_digits(return_X_y=True)
     x, rows = x / 16.0, split(len(y), public=plan.rounds, test=plan.test, seed=seed)
-    return Digits(ballots(x, y, rows, plan.teachers), x[rows.public], x[rows.test], y[rows.public], y[rows.test])
+    return Digits(
+        ballots(x, y, rows, plan.teachers),
+        x[rows.public],
+        x[rows.test],
+        y[rows.public],
+        y[rows.test],
+    )
 
 
 def ballots(x: Floats, y: Places, rows: Split, teachers: int) -> Bools:
     """(public items, teachers, classes) one vote of each teacher on each item, for the class that it scores highest."""
     votes = np.zeros((len(rows.public), teachers, CLASSES), dtype=np.bool_)
-    all_scores = teacher_scores(x, np.eye(CLASSES)[y], rows.shards(teachers), x[rows.public], 1.0)
+    all_scores = teacher_scores(
+        x, np.eye(CLASSES)[y], rows.shards(teachers), x[rows.public], 1.0
+    )
     for teacher, scores in enumerate(all_scores):
         votes[np.arange(len(scores)), teacher, scores.argmax(axis=1)] = True
     return votes
@@ -96,7 +104,9 @@ def mechanisms(plan: Plan, epsilon: float) -> dict[str, Any]:
     confident: dict[str, Any] = {"labels": CLASSES, "threshold": SURE * plan.teachers}
     return {
         "GNMax": pate.fitted(pate.GNMax, budget, rounds=plan.rounds, labels=CLASSES),
-        "ConfidentGNMax": pate.fitted(pate.ConfidentGNMax, budget, rounds=plan.rounds, **confident),
+        "ConfidentGNMax": pate.fitted(
+            pate.ConfidentGNMax, budget, rounds=plan.rounds, **confident
+        ),
     }
 
 
@@ -106,8 +116,12 @@ def labelled(digits: Digits, mechanism: Any, rng: np.random.Generator) -> Outcom
     found: NDArray[np.int64] = selections.indices[:, 0]
     kept = found >= 0
     price = (len(found) * mechanism.curve).epsilon(DELTA)
-    accuracy = float((found[kept] == digits.true[kept]).mean()) if kept.any() else float("nan")
-    return Outcome(price, accuracy, float(kept.mean()), student_accuracy(digits, found, kept))
+    accuracy = (
+        float((found[kept] == digits.true[kept]).mean()) if kept.any() else float("nan")
+    )
+    return Outcome(
+        price, accuracy, float(kept.mean()), student_accuracy(digits, found, kept)
+    )
 
 
 def student_accuracy(digits: Digits, found: Places, kept: Bools) -> float:
@@ -117,7 +131,9 @@ def student_accuracy(digits: Digits, found: Places, kept: Bools) -> float:
     classes = np.unique(found[kept])
     if len(classes) < 2:
         return float((digits.test_true == (classes[0] if len(classes) else 0)).mean())
-    model = LogisticRegression(C=0.3, max_iter=1000).fit(digits.features[kept], found[kept])
+    model = LogisticRegression(C=0.3, max_iter=1000).fit(
+        digits.features[kept], found[kept]
+    )
     return float(model.score(digits.test_features, digits.test_true))
 
 
@@ -125,7 +141,12 @@ def without_noise(digits: Digits) -> Outcome:
     """The plurality of the votes as it is, and its student: no privacy."""
     found = digits.ballots.sum(axis=1).argmax(axis=1)
     kept = np.ones(len(found), dtype=np.bool_)
-    return Outcome(float("inf"), float((found == digits.true).mean()), 1.0, student_accuracy(digits, found, kept))
+    return Outcome(
+        float("inf"),
+        float((found == digits.true).mean()),
+        1.0,
+        student_accuracy(digits, found, kept),
+    )
 
 
 def runs(plan: Plan) -> Iterator[tuple[str, float, list[Outcome]]]:
@@ -133,13 +154,25 @@ def runs(plan: Plan) -> Iterator[tuple[str, float, list[Outcome]]]:
     data = [prepared(plan, seed) for seed in range(plan.seeds)]
     for epsilon in plan.epsilons:
         for name, mechanism in mechanisms(plan, epsilon).items():
-            yield name, epsilon, [labelled(digits, mechanism, np.random.default_rng(seed)) for seed, digits in enumerate(data)]
+            yield (
+                name,
+                epsilon,
+                [
+                    labelled(digits, mechanism, np.random.default_rng(seed))
+                    for seed, digits in enumerate(data)
+                ],
+            )
     yield "no noise", float("inf"), [without_noise(digits) for digits in data]
 
 
 def _row(name: str, epsilon: float, outcomes: Sequence[Outcome]) -> str:
-    cells = (spread(getattr(outcome, field) for outcome in outcomes) for field in ("accuracy", "student", "answered"))
-    return f"  {name:<16}{epsilon:>8g}{outcomes[0].epsilon:>10.4f}" + "".join(f"{cell:>14}" for cell in cells)
+    cells = (
+        spread(getattr(outcome, field) for outcome in outcomes)
+        for field in ("accuracy", "student", "answered")
+    )
+    return f"  {name:<16}{epsilon:>8g}{outcomes[0].epsilon:>10.4f}" + "".join(
+        f"{cell:>14}" for cell in cells
+    )
 
 
 def tables(size: Size = "full") -> Iterator[str]:
@@ -153,7 +186,9 @@ def tables(size: Size = "full") -> Iterator[str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", choices=tuple(PLANS), default="full")
     for line in tables(parser.parse_args().size):
         print(line, flush=True)

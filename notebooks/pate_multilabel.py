@@ -14,14 +14,14 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Literal
 
+import accounting as acc
+import dpselect as dps
 import numpy as np
+from dpselect import pate
+
 from pate_cost import Costs, Curve
 from pate_teachers import Bools, Student, micro_f1, spread
 from pate_votes import DATA, Counts, Task, Votes, full_model_f1, votes
-
-import accounting as acc
-import dpselect as dps
-from dpselect import pate
 
 DELTA = 1e-6
 TAUS = (1, 2, 3, 5)
@@ -42,9 +42,23 @@ _BIBTEX = Task("bibtex", 200, threshold=0.15, share=0.3, labels_per_item=2.402)
 _YEAST = Task("yeast", 200, test=600, threshold=0.4, labels_per_item=4.237)
 _GRID = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)
 PLANS: dict[Size, Plan] = {
-    "full": Plan((_TMC, replace(_TMC, teachers=800), _BIBTEX, replace(_BIBTEX, teachers=800), _YEAST), _GRID, seeds=5),
+    "full": Plan(
+        (
+            _TMC,
+            replace(_TMC, teachers=800),
+            _BIBTEX,
+            replace(_BIBTEX, teachers=800),
+            _YEAST,
+        ),
+        _GRID,
+        seeds=5,
+    ),
     "medium": Plan((_TMC, replace(_TMC, teachers=800)), _GRID, seeds=2),
-    "small": Plan((replace(_TMC, teachers=100, rounds=60, test=300, rows=4000),), (1, 4, 16), seeds=2),
+    "small": Plan(
+        (replace(_TMC, teachers=100, rounds=60, test=300, rows=4000),),
+        (1, 4, 16),
+        seeds=2,
+    ),
 }
 
 
@@ -72,12 +86,19 @@ def mechanism(row: Row, task: Task, labels: int, epsilon: float) -> Any:
     """The mechanism of one row that spends (epsilon, DELTA) on all rounds of the task."""
     if row.name.startswith("StableVoting"):
         regularizer = target(task) if row.regularised else None
-        return pate.StableVoting(**stable_noise(epsilon, task.rounds), labels=labels, regularizer=regularizer)
-    settings: dict[str, Any] = {"labels": labels, "threshold": task.share * task.teachers}
+        return pate.StableVoting(
+            **stable_noise(epsilon, task.rounds), labels=labels, regularizer=regularizer
+        )
+    settings: dict[str, Any] = {
+        "labels": labels,
+        "threshold": task.share * task.teachers,
+    }
     budget = acc.Budget(epsilon=epsilon, delta=DELTA)
     if row.cut is None:
         return pate.fitted(pate.BinaryVoting, budget, rounds=task.rounds, **settings)
-    return pate.fitted(pate.TauVoting, budget, rounds=task.rounds, tau=row.cut, **settings)
+    return pate.fitted(
+        pate.TauVoting, budget, rounds=task.rounds, tau=row.cut, **settings
+    )
 
 
 @lru_cache(maxsize=64)
@@ -87,7 +108,9 @@ def stable_noise(epsilon: float, rounds: int) -> dict[str, float]:
     Neither depends on the number of labels, so one calibration, of some seconds, serves all data sets.
     """
     budget = acc.Budget(epsilon=epsilon, delta=DELTA)
-    fitted = pate.fitted(pate.StableVoting, budget, rounds=rounds, labels=2, adaptive=True)
+    fitted = pate.fitted(
+        pate.StableVoting, budget, rounds=rounds, labels=2, adaptive=True
+    )
     assert isinstance(fitted, pate.StableVoting)
     return {"rho": fitted.rho, "failure_delta": fitted.failure_delta}
 
@@ -103,7 +126,9 @@ def target(task: Task) -> dps.TargetSize:
 def said(selections: Any, labels: int) -> Bools:
     """(rounds, labels) the released labels."""
     padded = np.zeros((len(selections), labels + 1), dtype=np.bool_)
-    np.put_along_axis(padded, selections.indices, True, axis=1)  # -1, nothing, falls into the last column
+    np.put_along_axis(
+        padded, selections.indices, True, axis=1
+    )  # -1, nothing, falls into the last column
     return padded[:, :-1]
 
 
@@ -124,18 +149,28 @@ class Outcome:
     precise: float
 
 
-def measured(ballots: Votes, chosen: Any, cut: int | None, rng: np.random.Generator) -> Outcome:
+def measured(
+    ballots: Votes, chosen: Any, cut: int | None, rng: np.random.Generator
+) -> Outcome:
     """Release labels by a mechanism, train the student, measure both."""
     counts = ballots.counts[cut]
-    selections = chosen.select_many(pate.Ballots(counts, teachers=ballots.task.teachers, missing="allow"), rng=rng)
-    return _outcome(ballots, said(selections, counts.shape[1]), np.asarray(selections.complete))
+    selections = chosen.select_many(
+        pate.Ballots(counts, teachers=ballots.task.teachers, missing="allow"), rng=rng
+    )
+    return _outcome(
+        ballots, said(selections, counts.shape[1]), np.asarray(selections.complete)
+    )
 
 
 def without_noise(ballots: Votes, row: Row) -> Outcome:
     """As `measured`, for the rule of the row on votes as they are: the votes asked for, or the widest gap."""
     counts = ballots.counts[row.cut]
     stable = row.name.startswith("StableVoting")
-    released = above_the_gap(counts, ballots.task, row) if stable else counts > ballots.task.share * ballots.task.teachers
+    released = (
+        above_the_gap(counts, ballots.task, row)
+        if stable
+        else counts > ballots.task.share * ballots.task.teachers
+    )
     return _outcome(ballots, released, np.ones(len(released), dtype=np.bool_))
 
 
@@ -150,19 +185,30 @@ def above_the_gap(counts: Counts, task: Task, row: Row) -> Bools:
 
 
 def _outcome(ballots: Votes, released: Bools, answered: Bools) -> Outcome:
-    precise = micro_f1(released[answered], ballots.true[answered]) if answered.any() else float("nan")
+    precise = (
+        micro_f1(released[answered], ballots.true[answered])
+        if answered.any()
+        else float("nan")
+    )
     student = _student_f1(ballots, released, answered)
-    return Outcome(micro_f1(released, ballots.true), student, float(answered.mean()), precise)
+    return Outcome(
+        micro_f1(released, ballots.true), student, float(answered.mean()), precise
+    )
 
 
 def _student_f1(ballots: Votes, released: Bools, answered: Bools) -> float:
     student = Student(ballots.task.labels_per_item)
-    return micro_f1(student.predict(ballots.features, released, answered, ballots.test_features), ballots.test_true)
+    return micro_f1(
+        student.predict(ballots.features, released, answered, ballots.test_features),
+        ballots.test_true,
+    )
 
 
 def from_the_truth(ballots: Votes) -> float:
     """Micro-F1 of a student that is given the true labels of the public items."""
-    return _student_f1(ballots, ballots.true, np.ones(len(ballots.true), dtype=np.bool_))
+    return _student_f1(
+        ballots, ballots.true, np.ones(len(ballots.true), dtype=np.bool_)
+    )
 
 
 def curves(task: Task, epsilons: Sequence[float], runs: Sequence[Votes]) -> list[Curve]:
@@ -171,16 +217,26 @@ def curves(task: Task, epsilons: Sequence[float], runs: Sequence[Votes]) -> list
     for place, row in enumerate(ROWS):
         made = [mechanism(row, task, labels, epsilon) for epsilon in epsilons]
         outcomes = [
-            [measured(run, chosen, row.cut, np.random.default_rng([run.seed, place, step])) for run in runs]
+            [
+                measured(
+                    run, chosen, row.cut, np.random.default_rng([run.seed, place, step])
+                )
+                for run in runs
+            ]
             for step, chosen in enumerate(made)
         ]
         found.append(_curve(row.name, epsilons, outcomes))
     return found
 
 
-def _curve(name: str, epsilons: Sequence[float], outcomes: Sequence[Sequence[Outcome]]) -> Curve:
+def _curve(
+    name: str, epsilons: Sequence[float], outcomes: Sequence[Sequence[Outcome]]
+) -> Curve:
     measures = {
-        field.name: np.array([[getattr(run, field.name) for run in runs] for runs in outcomes]) for field in fields(Outcome)
+        field.name: np.array(
+            [[getattr(run, field.name) for run in runs] for runs in outcomes]
+        )
+        for field in fields(Outcome)
     }
     return Curve(name, tuple(epsilons), **measures)
 
@@ -191,12 +247,19 @@ def _curve(name: str, epsilons: Sequence[float], outcomes: Sequence[Sequence[Out
 def prices(task: Task, epsilons: Sequence[float]) -> dict[str, tuple[float, ...]]:
     """Epsilons of the StableVoting of the table under each accounting: the same noise, hence the same F1."""
     priced = [_prices(epsilon, task.rounds) for epsilon in epsilons]
-    return {route: tuple(getattr(price, route) for price in priced) for route in ("adaptive", "rdp", "pld")}
+    return {
+        route: tuple(getattr(price, route) for price in priced)
+        for route in ("adaptive", "rdp", "pld")
+    }
 
 
 @lru_cache(maxsize=64)
 def _prices(epsilon: float, rounds: int) -> pate.Prices:
-    return pate.prices(pate.StableVoting(**stable_noise(epsilon, rounds), labels=2), DELTA, rounds=rounds)
+    return pate.prices(
+        pate.StableVoting(**stable_noise(epsilon, rounds), labels=2),
+        DELTA,
+        rounds=rounds,
+    )
 
 
 def _line(name: str, cells: Iterable[str]) -> str:
@@ -214,14 +277,26 @@ class Result:
 
     def lines(self) -> Iterator[str]:
         """The table."""
-        task, header = self.task, [f"eps {epsilon:g}" for epsilon in self.curves[0].epsilons]
+        task, header = (
+            self.task,
+            [f"eps {epsilon:g}" for epsilon in self.curves[0].epsilons],
+        )
         labels = self.runs[0].true.shape[1]
         yield f"{task.name}: {labels} labels, {task.teachers} teachers, {task.rounds} rounds, delta {DELTA:g}"
-        for title, measure in (("micro-F1 of released labels", "released"), ("micro-F1 of the student", "student")):
+        for title, measure in (
+            ("micro-F1 of released labels", "released"),
+            ("micro-F1 of the student", "student"),
+        ):
             yield _line(title, [*header, "no noise"])
             for row, curve in zip(ROWS, self.curves, strict=True):
-                yield _line(row.name, [*map(spread, getattr(curve, measure)), self._limit(row, measure)])
-        for title, measure in (("share of items answered", "answered"), ("micro-F1 on answered items", "precise")):
+                yield _line(
+                    row.name,
+                    [*map(spread, getattr(curve, measure)), self._limit(row, measure)],
+                )
+        for title, measure in (
+            ("share of items answered", "answered"),
+            ("micro-F1 on answered items", "precise"),
+        ):
             yield _line(title, header)
             for curve in self.curves[-2:]:
                 yield _line(curve.name, map(spread, getattr(curve, measure)))
@@ -237,11 +312,17 @@ class Result:
     @property
     def costs(self) -> Costs:
         """What StableVoting costs of the others."""
-        return Costs(self.curves, self.prices, floor=float(np.mean([run.constant_f1() for run in self.runs])))
+        return Costs(
+            self.curves,
+            self.prices,
+            floor=float(np.mean([run.constant_f1() for run in self.runs])),
+        )
 
     def sentence(self) -> str:
         """The headline on that."""
-        return f"{self.task.name}, {self.task.teachers} teachers: {self.costs.sentence()}"
+        return (
+            f"{self.task.name}, {self.task.teachers} teachers: {self.costs.sentence()}"
+        )
 
 
 def result(task: Task, epsilons: Sequence[float], seeds: int) -> Result:
@@ -255,7 +336,9 @@ def _references(task: Task, runs: Sequence[Votes]) -> str:
         "the most frequent labels for all": [run.constant_f1() for run in runs],
         "ensemble on the test items": [run.ensemble_f1() for run in runs],
         "student of the true labels": [from_the_truth(run) for run in runs],
-        "one model of all private records": [full_model_f1(task, run.seed) for run in runs],
+        "one model of all private records": [
+            full_model_f1(task, run.seed) for run in runs
+        ],
     }
     return "; ".join(f"{name} {spread(values)}" for name, values in parts.items())
 
@@ -278,7 +361,9 @@ def tables(size: Size = "full") -> Iterator[str]:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", choices=tuple(PLANS), default="full")
     for line in tables(parser.parse_args().size):
         print(line, flush=True)

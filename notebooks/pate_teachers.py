@@ -35,12 +35,18 @@ class Split:
 def split(rows: int, *, public: int, test: int, seed: int) -> Split:
     """A fixed permutation of the row numbers, cut into public, test and private; it never looks at the data."""
     order = np.random.default_rng(seed).permutation(rows)
-    return Split(private=order[public + test :], public=order[:public], test=order[public : public + test])
+    return Split(
+        private=order[public + test :],
+        public=order[:public],
+        test=order[public : public + test],
+    )
 
 
 def dense(rows: Any) -> Floats:
     """Rows of a dense or scipy sparse matrix, dense."""
-    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+    return np.asarray(
+        rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64
+    )
 
 
 def ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, Floats]:
@@ -52,7 +58,9 @@ def ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, Floats]:
     return weights, mean - middle @ weights
 
 
-def teacher_scores(x: Any, y: Floats, shards: Iterable[Places], targets: Any, penalty: float) -> Iterator[Floats]:
+def teacher_scores(
+    x: Any, y: Floats, shards: Iterable[Places], targets: Any, penalty: float
+) -> Iterator[Floats]:
     """Per teacher, (targets, labels) scores: about 1 for a label that applies, 0 for one that does not.
 
     Args:
@@ -81,13 +89,17 @@ def ballot(scores: Floats, threshold: float, most: int | None = None) -> Bools:
     return kept
 
 
-def counted(all_scores: Iterable[Floats], threshold: float, cuts: Sequence[int | None]) -> dict[int | None, NDArray[np.int32]]:
+def counted(
+    all_scores: Iterable[Floats], threshold: float, cuts: Sequence[int | None]
+) -> dict[int | None, NDArray[np.int32]]:
     """(targets, labels) votes for every way to cut the ballots; one teacher in memory at a time."""
     totals: dict[int | None, NDArray[np.int32]] = {}
     for scores in all_scores:
         for cut in cuts:
             votes = ballot(scores, threshold, cut)
-            totals[cut] = totals[cut] + votes if cut in totals else votes.astype(np.int32)
+            totals[cut] = (
+                totals[cut] + votes if cut in totals else votes.astype(np.int32)
+            )
     return totals
 
 
@@ -102,7 +114,11 @@ def spread(values: Iterable[float]) -> str:
     known = np.array([value for value in values if not np.isnan(value)])
     if len(known) == 0:
         return "-"
-    return f"{known.mean():.3f}±{known.std(ddof=1):.3f}" if len(known) > 1 else f"{known[0]:.3f}"
+    return (
+        f"{known.mean():.3f}±{known.std(ddof=1):.3f}"
+        if len(known) > 1
+        else f"{known[0]:.3f}"
+    )
 
 
 @dataclass(frozen=True)
@@ -118,7 +134,9 @@ class Student:
     labels_per_item: float
     penalties: tuple[float, ...] = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
-    def predict(self, x: Floats, released: Bools, answered: Bools, targets: Floats) -> Bools:
+    def predict(
+        self, x: Floats, released: Bools, answered: Bools, targets: Floats
+    ) -> Bools:
         """(targets, labels) after learning from the answered items among x (items, features), released (items, labels).
 
         Nothing but released labels and public features goes in, so the student costs no further privacy. With fewer than two
@@ -128,8 +146,12 @@ class Student:
 
         if answered.sum() < 2:
             return np.zeros((len(targets), released.shape[1]), dtype=np.bool_)
-        model = RidgeCV(alphas=self.penalties).fit(x[answered], released[answered].astype(np.float64))
-        return np.asarray(model.predict(targets) > self._threshold(np.asarray(model.predict(x))))
+        model = RidgeCV(alphas=self.penalties).fit(
+            x[answered], released[answered].astype(np.float64)
+        )
+        return np.asarray(
+            model.predict(targets) > self._threshold(np.asarray(model.predict(x)))
+        )
 
     def _threshold(self, scores: Floats) -> float:
         share = min(1.0, self.labels_per_item / scores.shape[1])

@@ -15,8 +15,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pate_teachers import Bools, Floats, Split, Student, counted, dense, micro_f1, split, teacher_scores
 from scipy import sparse
+
+from pate_teachers import (
+    Bools,
+    Floats,
+    Split,
+    Student,
+    counted,
+    dense,
+    micro_f1,
+    split,
+    teacher_scores,
+)
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "multilabel"
 CACHE = Path(tempfile.gettempdir()) / f"dpselect-pate-{os.getuid()}"
@@ -71,14 +82,18 @@ class Votes:
 
     def constant_f1(self) -> float:
         """Micro-F1 on the test items of saying the same labels for all, as many as items have: the most frequent ones."""
-        often = np.argsort(-self.test_true.sum(axis=0))[: round(self.task.labels_per_item)]
+        often = np.argsort(-self.test_true.sum(axis=0))[
+            : round(self.task.labels_per_item)
+        ]
         said = np.zeros_like(self.test_true)
         said[:, often] = True
         return micro_f1(said, self.test_true)
 
     def ensemble_f1(self) -> float:
         """Micro-F1 of the noise-free, uncut ensemble on the test items."""
-        return micro_f1(self.ensemble > self.task.share * self.task.teachers, self.test_true)
+        return micro_f1(
+            self.ensemble > self.task.share * self.task.teachers, self.test_true
+        )
 
 
 def load(name: str) -> tuple[Any, Floats]:
@@ -88,7 +103,11 @@ def load(name: str) -> tuple[Any, Floats]:
         y = sparse.csr_matrix(ones, shape=tuple(file["Y_shape"]))
         if "X_dense" in file.files:
             return file["X_dense"].astype(np.float64), y.toarray()
-        stored = (file["X_data"].astype(np.float64), file["X_indices"], file["X_indptr"])
+        stored = (
+            file["X_data"].astype(np.float64),
+            file["X_indices"],
+            file["X_indptr"],
+        )
         return sparse.csr_matrix(stored, shape=tuple(file["X_shape"])), y.toarray()
 
 
@@ -114,7 +133,9 @@ def full_model_f1(task: Task, seed: int) -> float:
     x, y = load(task.name)
     rows = split(task.rows or len(y), public=task.rounds, test=task.test, seed=seed)
     own, true = dense(x[rows.private]), y[rows.private] > 0
-    said = Student(task.labels_per_item).predict(own, true, np.ones(len(own), dtype=np.bool_), dense(x[rows.test]))
+    said = Student(task.labels_per_item).predict(
+        own, true, np.ones(len(own), dtype=np.bool_), dense(x[rows.test])
+    )
     return micro_f1(said, y[rows.test] > 0)
 
 
