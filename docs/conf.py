@@ -8,6 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import notebook_pages
+import theorem_pages
 
 import dpselect
 
@@ -24,10 +25,15 @@ templates_path: list[str] = []
 # Headings of three levels can be linked to, as on a code host: [text](page.md#a-heading).
 myst_heading_anchors = 3
 # Formulas are plain text in code spans: they read the same in a terminal, in a docstring and here, and need no script.
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["deflist", "attrs_inline"]
 
-autodoc_default_options = {"members": True, "exclude-members": "model_config, error_class, table_orders"}
-autodoc_inherit_docstrings = False  # what a member does like its base is described there
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": "model_config, error_class, table_orders",
+}
+autodoc_inherit_docstrings = (
+    False  # what a member does like its base is described there
+)
 autodoc_member_order = "groupwise"
 autodoc_typehints = "none"
 autodoc_class_signature = "mixed"
@@ -49,13 +55,20 @@ html_theme_options = {"navigation_with_keys": False}
 suppress_warnings = ["myst.header"]
 
 
-def _once(app: Any, _what: str, name: str, value: object, _skip: bool, _options: Any) -> bool | None:
+def _once(
+    app: Any, _what: str, name: str, value: object, _skip: bool, _options: Any
+) -> bool | None:
     """What `dpselect` exports itself is described there, and not again with the package that it comes from."""
     inside = app.env.docname.startswith("reference/dpselect.")
-    return True if inside and getattr(dpselect, name.rpartition(".")[2], None) is value else None
+    return (
+        True
+        if inside and getattr(dpselect, name.rpartition(".")[2], None) is value
+        else None
+    )
 
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", notebook_pages.expand)
+    app.connect("source-read", theorem_pages.expand)
     app.connect("autodoc-skip-member", _once)

@@ -14,7 +14,9 @@ from pathlib import Path
 
 PAGE = Path(__file__).with_name("api.md")
 THEOREMS = Path(__file__).parents[1] / "accounting" / "page" / "theorems.json"
-_THEOREM = re.compile(r"^#{2,4} ([A-Z]\d+)\. (.+)\n((?:(?!#{1,4} ).*\n?)*)", re.MULTILINE)
+_THEOREM = re.compile(
+    r"^#{2,4} ([A-Z]\d+)\. (.+)\n((?:(?!#{1,4} ).*\n?)*)", re.MULTILINE
+)
 PACKAGES = (
     "dpselect",
     "dpselect.continual",
@@ -28,43 +30,80 @@ PACKAGES = (
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join(["# Public names", "", "Written by `docs/make_api.py` from the docstrings.", *_sections()]) + "\n"
+    return (
+        "\n".join(
+            [
+                "# Public names",
+                "",
+                "Written by `docs/make_api.py` from the docstrings.",
+                *_sections(),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _sections() -> Iterator[str]:
     for package in PACKAGES:
         module = importlib.import_module(package)
-        yield from ("", f"## {package}", "", (inspect.getdoc(module) or "").split("\n\n")[0].replace("\n", " "), "")
-        yield from (_line(name, getattr(module, name)) for name in sorted(module.__all__, key=str.lower))
+        yield from (
+            "",
+            f"## {package}",
+            "",
+            (inspect.getdoc(module) or "").split("\n\n")[0].replace("\n", " "),
+            "",
+        )
+        yield from ("| name | what it is |", "|---|---|")
+        yield from (
+            _line(package, name, getattr(module, name))
+            for name in sorted(module.__all__, key=str.lower)
+        )
 
 
-def _line(name: str, value: object) -> str:
-    if not (inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value)):
-        return f"- `{name}`: a constant or type alias"
-    first = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
-    return f"- `{name}`{_fields(value)}: {first}"
-
-
-def _fields(value: object) -> str:
-    fields = getattr(value, "model_fields", {})
-    names = [field.alias or name for name, field in fields.items() if name != "kind"]
-    return f" (`{', '.join(names)}`)" if names else ""
+def _line(package: str, name: str, value: object) -> str:
+    """A row of the table: the name leads to its reference."""
+    described = (
+        inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value)
+    )
+    first = (
+        (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+        if described
+        else "a constant or type alias"
+    )
+    own = getattr(importlib.import_module("dpselect"), name, None) is value
+    home = "dpselect" if own else package
+    shown = (
+        f"{{py:obj}}`{name} <{home}.{name}>`"
+        if described and not inspect.ismodule(value)
+        else f"`{name}`"
+    )
+    return f"| {shown} | {first.replace('|', chr(92) + '|')} |"
 
 
 def theorems() -> str:
     """Title, page and statement of all theorems by name, as JSON with one name on a line."""
     found: dict[str, list[list[str]]] = {}
-    for path in (PAGE.with_name("theorems.md"), *sorted((PAGE.parent / "theorems").glob("*.md"))):
+    for path in (
+        PAGE.with_name("theorems.md"),
+        *sorted((PAGE.parent / "theorems").glob("*.md")),
+    ):
         for name, title, words in _THEOREM.findall(path.read_text()):
-            found.setdefault(name, []).append([title, str(path.relative_to(PAGE.parent)), _statement(words)])
-    lines = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found, key=lambda key: (key[0], int(key[1:]))))
+            found.setdefault(name, []).append(
+                [title, str(path.relative_to(PAGE.parent)), _statement(words)]
+            )
+    lines = (
+        f"{json.dumps(name)}: {json.dumps(found[name])}"
+        for name in sorted(found, key=lambda key: (key[0], int(key[1:])))
+    )
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _statement(words: str) -> str:
     """What a theorem says before its first proof, a paragraph on a line."""
     paragraphs = words.partition("*Proof")[0].split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip())
+    return "\n\n".join(
+        " ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
 import re
 import runpy
 import subprocess
@@ -17,6 +19,9 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 MISSING = [name for name in ("sphinx", "myst_parser", "furo") if importlib.util.find_spec(name) is None]
 # The README's links work on a code host and in a checkout, so relative to its folder; docs link among themselves.
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^(?P<fence>`{3,})\w*[^\n]*\n(.*?)^(?P=fence)[ \t]*$", flags=re.MULTILINE | re.DOTALL)
+# What people type into the search box, in the words of other places, and a page that has to be among the answers.
+SEARCHED = {"neighbor": "units", "percentile": "mechanisms/quantile", "how many teachers": "pate"}
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -47,6 +52,73 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     done = subprocess.run([*command, str(DOCS), str(tmp_path / "site")], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "Start in five minutes" in (tmp_path / "site" / "index.html").read_text()
+    for words, page in SEARCHED.items():
+        assert page in _found(tmp_path / "site", words), words
+    rows = re.findall(r'<tr class="row.*?</tr>', (tmp_path / "site" / "api.html").read_text(), re.DOTALL)
+    unlinked = [row for row in rows if "<code" in row and "href=" not in row and "constant or type" not in row]
+    assert len(rows) > 150
+    assert len(unlinked) <= 6  # packages, which have pages of their own
+
+
+def _found(site: Path, words: str) -> set[str]:
+    """Pages whose text or titles have all of the words, as the site's search looks for them."""
+    stem = importlib.import_module("snowballstemmer").stemmer("english").stemWord
+    index = json.loads((site / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")"))
+
+    def pages(word: str) -> set[int]:
+        hits = [index[kind].get(stem(word), []) for kind in ("terms", "titleterms")]
+        return {page for hit in hits for page in (hit if isinstance(hit, list) else [hit])}
+
+    left_out = importlib.import_module("sphinx.search.en").SearchEnglish.stopwords
+    sought = [word for word in words.split() if word not in left_out]
+    return {index["docnames"][page] for page in set.intersection(*map(pages, sought))}
+
+
+def _code(page: Path) -> list[str]:
+    return [line for _, block in FENCED.findall(page.read_text()) for line in block.splitlines()]
+
+
+def test_code_fits_a_page() -> None:
+    """No line of a block of code, on a page or in a notebook, is cut at the edge of a page."""
+    wide = [(_name(page), line) for page in PAGES for line in _code(page) if len(line) > 88]
+    assert wide == []
+    assert sum(len(_code(page)) for page in PAGES) > 1000
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+        lines = [line.rstrip() for cell in cells for line in cell["source"]]
+        # What the formatter leaves, a string, wraps on the page.
+        assert [line for line in lines if len(line) > 88 and not re.search(r"""["'].{20,}["']""", line)] == []
+
+
+@pytest.mark.parametrize("page", [DOCS / "theorems.md", *sorted((DOCS / "theorems").glob("*.md"))], ids=_name)
+def test_nothing_is_lost_where_proofs_are_folded(page: Path) -> None:
+    """Taking away what the site adds gives the page back; every proof is folded, and every theorem has a statement."""
+    text = page.read_text()
+    shown = runpy.run_path(str(DOCS / "theorem_pages.py"))["folded"](text)
+    back = re.sub(r'</?div[^>]*>|</details>|<details class="proof">', "", shown)
+    back = re.sub(r"<summary>([^<]*)</summary>", lambda found: f"*{found[1]}.*", back).replace("{.formula}", "")
+    plain = re.sub(r"\*(Proof[^*]*?)\.?\*", lambda found: f"*{found[1].replace('`', '')}.*", text)
+    assert re.sub(r"[\s`]", "", back) == re.sub(r"[\s`]", "", plain)
+    assert "*Proof" not in shown
+    assert shown.count("<details") == shown.count("</details>") == text.count("*Proof")
+    theorems = re.findall(r"^#{2,4} [A-Z]+\d+.*\n\n(.*)$", shown, re.MULTILINE)
+    assert theorems
+    assert set(theorems) == {'<div class="statement">'}
+
+
+def test_citations_are_in_the_bibliography() -> None:
+    """Every author and year that a theorem, an erratum or a mechanism's page cites has an entry."""
+    cited = re.compile(r"([A-Z][a-z]+(?:[A-Z][a-z]+)?)(?:(?:,? and |, )[A-Z]\w+)*(?: et al\.)?,? \(?((?:19|20)\d\d)\b")
+    pages = [DOCS / "theorems.md", DOCS / "errata.md", *(DOCS / "theorems").glob("*.md"), *(DOCS / "mechanisms").glob("*.md")]
+    found = {citation for page in pages for citation in cited.findall(page.read_text())}
+    listed = re.findall(r"^- (\w+)\b[^(]*\((\d{4})\)", (DOCS / "bibliography.md").read_text(), re.MULTILINE)
+    assert len(found) > 30
+    assert found - set(listed) == set()
+
+
+def test_no_pattern_decides_an_order() -> None:
+    """Every page is named where it stands."""
+    assert [_name(page) for page in PAGES if re.search(r"^:glob:", page.read_text(), re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

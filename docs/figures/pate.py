@@ -24,21 +24,39 @@ GREY, COLOURS, MARKS = "#808080", ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), 
 
 
 def model(teachers: int) -> pate.VotesModel:
-    return pate.VotesModel(teachers=teachers, labels=20, votes_per_item=2, agreement=0.7)
+    return pate.VotesModel(
+        teachers=teachers, labels=20, votes_per_item=2, agreement=0.7
+    )
 
 
 def by_rounds(teachers: int, epsilon: float = 8.0) -> list[tuple[int, float]]:
     """(rounds, F1) of the best mechanism."""
-    plan = pate.plan_votes(model(teachers), acc.Budget(epsilon=epsilon, delta=1e-6), rounds=100)
-    return [(ranked[0].rounds, ranked[0].prediction.f1) for ranked in plan.by_rounds if ranked]
+    plan = pate.plan_votes(
+        model(teachers), acc.Budget(epsilon=epsilon, delta=1e-6), rounds=100
+    )
+    return [
+        (ranked[0].rounds, ranked[0].prediction.f1)
+        for ranked in plan.by_rounds
+        if ranked
+    ]
 
 
-def by_tau(epsilon: float, teachers: int = 200, rounds: int = 300) -> list[tuple[int, float]]:
+def by_tau(
+    epsilon: float, teachers: int = 200, rounds: int = 300
+) -> list[tuple[int, float]]:
     """(tau, F1) at half of the teachers."""
-    made, budget, found = pate.simulated(model(teachers)), acc.Budget(epsilon=epsilon, delta=1e-6), []
+    made, budget, found = (
+        pate.simulated(model(teachers)),
+        acc.Budget(epsilon=epsilon, delta=1e-6),
+        [],
+    )
     for tau in TAUS:
-        mechanism = pate.fitted(pate.TauVoting, budget, rounds=rounds, tau=tau, labels=20)
-        found.append((tau, pate.predicted(mechanism, made.ballots.cut(tau), made.truth).f1))
+        mechanism = pate.fitted(
+            pate.TauVoting, budget, rounds=rounds, tau=tau, labels=20
+        )
+        found.append(
+            (tau, pate.predicted(mechanism, made.ballots.cut(tau), made.truth).f1)
+        )
     return found
 
 
@@ -53,10 +71,20 @@ def styled(axes: Axes, x_label: str) -> None:
     axes.legend(frameon=False, labelcolor=GREY, fontsize=9)
 
 
-def draw(name: str, lines: dict[str, list[tuple[int, float]]], x_label: str, *, log: bool) -> None:
+def draw(
+    name: str, lines: dict[str, list[tuple[int, float]]], x_label: str, *, log: bool
+) -> None:
     figure, axes = plt.subplots(figsize=(5.2, 3.2), layout="constrained")
-    for (label, points), colour, mark in zip(lines.items(), COLOURS, MARKS, strict=True):
-        axes.plot(*zip(*points, strict=True), color=colour, marker=mark, markersize=4, label=label)
+    for (label, points), colour, mark in zip(
+        lines.items(), COLOURS, MARKS, strict=True
+    ):
+        axes.plot(
+            *zip(*points, strict=True),
+            color=colour,
+            marker=mark,
+            markersize=4,
+            label=label,
+        )
     if log:
         axes.set_xscale("log")
     styled(axes, x_label)

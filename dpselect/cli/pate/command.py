@@ -90,7 +90,10 @@ def pate(
         budget=_budget(epsilon, delta),
         pay="spent" if pay_for_what_came_out else "curve",
     )
-    announce = None if json else _announce
+
+    def announce(ballots: Ballots, expected: Outlook) -> None:
+        _announce(ballots, expected, err=json)
+
     with _kept(request), _terminable(), labelling() as progress:
         answer = labelled(request, progress, announce)
     told = _facts_of(answer, delta)
@@ -105,10 +108,13 @@ def pate(
         raise Exit(SPENT)
 
 
-def _announce(ballots: Ballots, expected: Outlook) -> None:
-    """Two lines before the first charge."""
+def _announce(ballots: Ballots, expected: Outlook, *, err: bool) -> None:
+    """Two lines before the first charge; on the error stream where the output is JSON."""
     axes = f"{ballots.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels"
-    out.emit(f"{axes}; {expected}\n\n")
+    if err:
+        echo(f"{axes}; {expected}", err=True)
+    else:
+        out.emit(f"{axes}; {expected}\n\n")
 
 
 def _stopped(answer: PateAnswer) -> str:
