@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.special import logsumexp
+
 import accounting as acc
 import dpselect as dps
-import numpy as np
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
 from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.noise import NoiseName, by_name
-from scipy.special import logsumexp
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "scores"
 DATASETS = ("NETFLIX", "SEARCHLOGS", "MEDCOST", "INCOME")

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import accounting as acc
-import dpselect as dps
 import numpy as np
 import pandas as pd
+
+import accounting as acc
+import dpselect as dps
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-
 from pate_teachers import Floats
 
 LEVELS = (

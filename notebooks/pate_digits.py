@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import accounting as acc
 import numpy as np
-from dpselect import pate
 from numpy.typing import NDArray
-
 from pate_teachers import Bools, Floats, Places, Split, split, spread, teacher_scores
+
+import accounting as acc
+from dpselect import pate
 
 DELTA = 1e-5  # well below one over the number of private digits
 CLASSES = 10

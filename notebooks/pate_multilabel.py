@@ -14,14 +14,14 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-import accounting as acc
-import dpselect as dps
 import numpy as np
-from dpselect import pate
-
 from pate_cost import Costs, Curve
 from pate_teachers import Bools, Student, micro_f1, spread
 from pate_votes import DATA, Counts, Task, Votes, full_model_f1, votes
+
+import accounting as acc
+import dpselect as dps
+from dpselect import pate
 
 DELTA = 1e-6
 TAUS = (1, 2, 3, 5)

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-
 from pate_teachers import (
     Bools,
     Floats,
@@ -28,6 +26,7 @@ from pate_teachers import (
     split,
     teacher_scores,
 )
+from scipy import sparse
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "multilabel"
 CACHE = Path(tempfile.gettempdir()) / f"dpselect-pate-{os.getuid()}"
