@@ -166,6 +166,8 @@ def cautions(question: Question) -> list[str]:
             f"delta {budget.delta:g} lets one user in {1 / budget.delta:,.0f} be shown whole: choose far less than 1 / users, "
             "for example 1e-6"
         )
+    if question.assumes is not None:
+        said.append(question.assumes)
     return said
 
 
@@ -250,6 +252,8 @@ def _source(question: Question, staged: object, stack: ExitStack) -> tuple[Any, 
     elif isinstance(source, str) and source == STANDARD_INPUT:
         folder = stack.enter_context(temporary_folder())
         source = spooled(folder / "standard input", reading.format)  # a log may be looked at twice
+    elif hasattr(type(source), "__arrow_c_stream__") and hasattr(source, "read_all"):
+        source = source.read_all()  # a stream of Arrow batches can be read once
     elif question.engine == "spark":
         source = spark.found(str(source), reading.format, header=reading.header)
         reading = reading.model_copy(update={"format": "auto", "header": None})

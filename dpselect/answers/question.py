@@ -17,6 +17,7 @@ from dpselect.choose.defaults import (
     WHOLE_COUNTS,
     Choice,
     Informed,
+    Menu,
     declared,
     default_choice,
     default_group_choice,
@@ -24,6 +25,8 @@ from dpselect.choose.defaults import (
     default_mechanism,
     recounted,
 )
+from dpselect.choose.forecast import Crowd
+from dpselect.choose.learning import LEARN
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
@@ -56,7 +59,9 @@ class Release:
         mechanism, noise, kbar: as for `dpselect.fitted`; None for the default.
         items_per_user: a public guess of how many items users have, for the default.
         users: a public guess of how many users there are, likewise.
-        learn: the share of epsilon by which the default learns what is not declared of these two; 0 for none.
+        learn: the share of epsilon by which the default learns what is not declared of these two; 0 for none, None for the
+            usual one where it can learn (`Question.learns`).
+        learnt: numbers that an earlier release of the same data learnt, in place of learning.
         as_set: whether a set of items will do, for the default: it then considers mechanisms that do not release the order.
         with_counts: whether noisy counts of the items are released too.
         min_users: the fewest distinct users of an item that is shown, whatever the noise; None for no such rule.
@@ -77,7 +82,8 @@ class Release:
     kbar: int | None = None
     items_per_user: float | None = None
     users: float | None = None
-    learn: float = 0.0
+    learn: float | None = None
+    learnt: Crowd | None = None
     as_set: bool = False
     with_counts: bool = False
     min_users: int | None = None
@@ -167,6 +173,27 @@ class Question:
         """The relation whose price is paid."""
         return "replace_one" if self.exchanged else self.release.relation
 
+    @property
+    def learns(self) -> float:
+        """The share of epsilon that learning takes: as stated, or the usual one where nothing that is stated hinders it."""
+        if self.release.learn is not None or self.release.learnt is not None:
+            return self.release.learn or 0.0
+        return LEARN if _obstacle(self) is None else 0.0
+
+    @property
+    def assumes(self) -> str | None:
+        """That users are assumed to be as in other logs, and why, in words; None where they are known or do not matter."""
+        release = self.release
+        matters = release.mechanism is None and release.planned is None and (self.reading.value or self.reading.clip) is None
+        declared = release.items_per_user is not None and (release.users is not None or self.reading.group is not None)
+        if not matters or declared or self.learns or release.learnt is not None:
+            return None
+        why = _obstacle(self) or "learn=0"
+        return (
+            f"nothing is learnt with {why}, and the mechanism was chosen for users as in other logs: declare items_per_user= and "
+            "users= if they are public"
+        )
+
     def as_data(self) -> dict[str, Any]:
         """What is asked, as plain data: an answer that is kept says which question it answers.
 
@@ -175,6 +202,8 @@ class Question:
         how = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED | {"groups"})
         what = asdict(replace(self.release, domain=None, planned=None, budget=Budget(epsilon=1.0)))
         asked = {name: value for name, value in what.items() if name not in _ELSEWHERE and value not in (None, False)}
+        if self.learns:
+            asked["learn"] = self.learns
         asked["budget"] = self.release.budget.model_dump(mode="json")
         if self.release.planned is not None:
             asked["planned"] = json.loads(self.release.planned.to_json())
@@ -209,10 +238,9 @@ def _require_bounds(reading: Reading) -> None:
         raise InvalidRequest("clip_norm= follows from the budget and the noise: leave it out")
 
 
-def _require_learnable(question: Question) -> None:
+def _obstacle(question: Question) -> str | None:
+    """What is stated that settles how users are counted, or keeps them from being counted first; None if nothing does."""
     release, reading = question.release, question.reading
-    if not release.learn:
-        return
     stated = {
         "mechanism=": release.mechanism,
         "group=": reading.group,
@@ -220,12 +248,20 @@ def _require_learnable(question: Question) -> None:
         "clip=": reading.clip,
         "a planned mechanism": release.planned,
         "pay_for_what_came_out=": None if release.pay == "curve" else release.pay,
+        "several of period=": None if question.payment is None or len(question.payment.period) < 2 else question.payment.period,
         "engine=": None if question.engine == "memory" else question.engine,
-        "relation='replace_one'": None if question.relation == "add_remove" else question.relation,
     }
-    for name, given in stated.items():
-        if given is not None:
-            raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
+    return next((name for name, given in stated.items() if given is not None), None)
+
+
+def _require_learnable(question: Question) -> None:
+    release = question.release
+    if release.learnt is not None and (release.learn or release.users is not None or release.items_per_user is not None):
+        raise InvalidRequest("learn=FILE takes numbers that were learnt: leave out users= and items_per_user=")
+    wanted = release.learnt is not None or release.learn
+    engine = release.learnt is not None and question.engine != "memory"  # nothing is counted first
+    if wanted and (name := _obstacle(question)) is not None and not (engine and name == "engine="):
+        raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
 
 
 def _require_floor(question: Question) -> None:
@@ -273,12 +309,12 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
         InvalidRequest, CalibrationError: as for `choose`.
     """
     release, limit = question.release, question.reading.max_items_per_user
-    if not release.learn:
+    if not question.learns:
         return None
     _require_delta(release)
     known = {"users": release.users, "items_per_user": release.items_per_user}
     request, order = _request(question, whole), not release.as_set
-    return Informed.of(release.budget, request, share=release.learn, **known, limit=limit, order=order)
+    return Informed.of(release.budget, request, share=question.learns, **known, limit=limit, order=order)
 
 
 def choose(question: Question, whole: Budget | None = None) -> Choice:
@@ -307,6 +343,9 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
             release.budget, asked, reading.max_groups_per_user, kind=release.mechanism, discover=discover
         )
         return Choice(found, limit, clip, _norm(question))
+    if release.learnt is not None:
+        menu = Menu.of(release.budget, request, limit=limit, order=not release.as_set)
+        return menu.best(release.learnt)
     if reading.value is None and release.mechanism is None and not whole_counts_alone(question):
         return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})

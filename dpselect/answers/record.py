@@ -20,7 +20,7 @@ from dpselect.answers.question import Payment, Question
 from dpselect.choose.counts import interval
 from dpselect.choose.defaults import Choice
 from dpselect.choose.forecast import SHARES, Crowd
-from dpselect.choose.learning import LearnThenSelect
+from dpselect.choose.learning import LearnThenSelect, as_learnt
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Selection
@@ -96,9 +96,8 @@ def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
     crowd = answer.choice.crowd
     assert crowd is not None, "it was chosen by them"
     drawn = {"users": paid.learning.users, "items_per_user": paid.learning.items}
-    found = {"users": crowd.users, "items_per_user": dict(zip(map(str, SHARES), crowd.quantiles, strict=True))}
     declared = [name for name, part in drawn.items() if not part]
-    return {**found, "declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
+    return {**as_learnt(crowd), "declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
 
 
 def _text(moment: object) -> str | None:

@@ -12,6 +12,7 @@ from accounting.files import require_new
 from dpselect.answers.answer import Answer, answer
 from dpselect.answers.question import Keeper, Payment, Question, Release
 from dpselect.answers.record import as_json, recorded, restored, write_private
+from dpselect.choose.learning import learnt_in
 from dpselect.errors import InvalidRequest
 from dpselect.events.catalogue import Labels, listed, read_catalogue
 from dpselect.events.reading import ProgressCallback, Reading
@@ -48,7 +49,7 @@ def topk(
     kbar: int | None = None,
     items_per_user: float | None = None,
     users: float | None = None,
-    learn: float = 0.0,
+    learn: float | str | PathLike[str] | None = None,
     as_set: bool = False,
     engine: Keeper = "memory",
     progress: ProgressCallback | None = None,
@@ -70,8 +71,8 @@ def topk(
         key: idempotency key. A second release under it is refused; with `output` and the same question its answer is given back.
         output: a new file, .json, that keeps the answer.
         use_everything: let the release take more of the dataset's budget than the part of it that it states.
-        relation, releases, with_counts, min_users, mechanism, noise, kbar, items_per_user, users, learn: as the command's
-            options.
+        relation, releases, with_counts, min_users, mechanism, noise, kbar, items_per_user, users: as the command's options.
+        learn: the share of epsilon for learning, or the file of an answer whose learnt numbers are used again: `--learn`.
         as_set: whether a set of items will do: `--set`.
         engine: where counts stay until they are drawn from.
         progress: called while the log is read.
@@ -114,7 +115,8 @@ def topk(
             kbar=kbar,
             items_per_user=items_per_user,
             users=users,
-            learn=learn,
+            learn=None if isinstance(learn, str | PathLike) else learn,
+            learnt=learnt_in(str(learn)) if isinstance(learn, str | PathLike) else None,
             as_set=as_set,
             with_counts=with_counts,
             min_users=min_users,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from functools import cached_property
-from typing import ClassVar, cast, final
+from pathlib import Path
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +14,7 @@ from pydantic import Field
 
 from accounting import ChosenAfter, Curve, Relation
 from accounting.curves import AnyCurve
+from accounting.files import read_text
 from accounting.frozen import Frozen, Positive
 from dpselect.choose.forecast import SHARES, Crowd, Quantiles
 from dpselect.errors import InvalidRequest
@@ -96,6 +99,28 @@ def _quantiles(noisy: NDArray[np.float64], deviation: float, users: float, assum
     cell = np.clip(np.searchsorted(ends, SHARES) - 1, 0, _CELLS - 1)
     inside = (np.array(SHARES) - ends[cell]) / np.maximum(ends[cell + 1] - ends[cell], 1e-12)
     return cast(Quantiles, tuple(np.floor(2.0 ** (cell + np.minimum(inside, 1.0))).tolist()))
+
+
+def as_learnt(crowd: Crowd) -> dict[str, Any]:
+    """Learnt numbers as an answer keeps them."""
+    return {"users": crowd.users, "items_per_user": dict(zip(map(str, SHARES), crowd.quantiles, strict=True))}
+
+
+def learnt_in(path: Path | str) -> Crowd:
+    """The numbers that an answer learnt, from the file that keeps it (`--output FILE.json`): released, and used for nothing more.
+
+    Raises:
+        InvalidRequest: the file cannot be read, or is not the answer of a release that learnt.
+    """
+    text = read_text(Path(path), InvalidRequest, "learnt numbers")
+    try:
+        held = json.loads(text)["learnt"]
+        found = [float(held["items_per_user"][str(share)]) for share in SHARES]
+        return Crowd(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InvalidRequest(
+            f"{str(path)!r} holds no learnt numbers: name a file that --output FILE.json wrote for a release that learnt"
+        ) from None
 
 
 @final

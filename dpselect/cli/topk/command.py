@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from dpselect.answers.question import Keeper
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.every import released_every
-from dpselect.cli.topk.request import asked
+from dpselect.cli.topk.request import asked, learnt
 from dpselect.errors import InvalidRequest
 from dpselect.events import Format
 from dpselect.events.time_window import Every, Unit
@@ -121,12 +122,13 @@ def topk(
         Option(rich_help_panel=options.ITEMS, help="A public guess of how many users there are, for the default."),
     ] = None,
     learn: Annotated[
-        float | None,
+        str | None,
         Option(
             rich_help_panel=options.ITEMS,
-            metavar="SHARE",
-            help="Spend this share of epsilon (.03 is good) on a noisy number of users and quantiles of their items, and choose "
-            "the mechanism by them. Nothing is spent on what is declared.",
+            metavar="SHARE|FILE",
+            help="Share of epsilon for a noisy histogram of items per user, by which the mechanism is chosen; 0 for none. "
+            "Nothing is spent on what is declared. Default: .03. Or a file of --output FILE.json: what that answer learnt "
+            "is used again, for nothing.",
         ),
     ] = None,
     as_set: Annotated[
@@ -366,7 +368,7 @@ def topk(
             "kbar": kbar,
             "items_per_user": items_per_user,
             "users": users,
-            "learn": learn,
+            **learnt(learn),
             "as_set": as_set,
             "with_counts": with_counts,
             "min_users": min_users,
@@ -377,8 +379,9 @@ def topk(
         engine,
     )
     if every is not None:
-        if learn:
+        if question.release.learn:
             raise InvalidRequest("learn= learns of one log, every= releases many times: declare users= and items_per_user=")
+        question = replace(question, release=replace(question.release, learn=0.0))
         with out.counted("periods") as progress:
             released_every(question, every, output, as_json=json, defused=spreadsheet_safe, progress=progress)
         return

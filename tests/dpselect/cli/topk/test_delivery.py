@@ -181,7 +181,7 @@ def test_an_interruption_says_what_was_charged(
 
     with monkeypatch.context() as patch:
         patch.setattr(events, "read", fail)
-        done = CliRunner().invoke(app, words)
+        done = CliRunner().invoke(app, [*words, "--learn", "0"])
     assert "nothing was charged" in done.stderr
     assert steps(tmp_path) == []
     monkeypatch.setattr(Mechanism, "select", fail)

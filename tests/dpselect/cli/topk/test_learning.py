@@ -1,4 +1,4 @@
-"""`dpselect topk --learn`: what is learnt is charged with the answer, in one entry, before anything is drawn."""
+"""`dpselect topk`, which learns: what is learnt is charged with the answer, in one entry, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 
-ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6, "--learn", 0.03)
+ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_one_entry_pays_for_both(run: Any, log: Path, url: str, tmp_path: Path) 
     assert told["guarantee"]["points"][0]["epsilon"] <= 2.0 + 1e-9
     assert run(*words).stdout == first.stdout
     paid_for = {"ledger": url, "dataset": "visits", "key": "june", "output": tmp_path / "june.json"}
-    asked = {"user": "user", "item": "item", "k": 1, "epsilon": 0.5, "delta": 1e-7, "learn": 0.03}
+    asked = {"user": "user", "item": "item", "k": 1, "epsilon": 0.5, "delta": 1e-7}
     answer, again = (dps.topk(str(log), **asked, **paid_for) for _ in range(2))
     assert answer.paid == again.paid
     assert answer.guarantee == again.guarantee
@@ -96,7 +96,6 @@ def test_a_log_that_cannot_be_read_costs_nothing(run: Any, log: Path, url: str) 
         ("--mechanism", "limited_domain"),
         ("--group", "town", "--max-groups-per-user", 1),
         ("--clip", 1, "--max-items-per-user", 9),
-        ("--relation", "replace_one"),
         ("--engine", "duckdb"),
         ("--pay-for-what-came-out",),
         ("--learn", 1.5),
@@ -104,8 +103,8 @@ def test_a_log_that_cannot_be_read_costs_nothing(run: Any, log: Path, url: str) 
     ids=str,
 )
 def test_what_does_not_go_with_learning(run: Any, log: Path, more: tuple[object, ...]) -> None:
-    """Refused by name, before the log is read."""
-    refused = run("topk", log, *ASK, *more)
+    """Refused by name where a share is stated, before the log is read."""
+    refused = run("topk", log, *ASK, *([] if "--learn" in more else ["--learn", 0.03]), *more)
     assert refused.exit_code != 0
     assert "--learn" in refused.stderr or "--ledger" in refused.stderr
 
@@ -115,3 +114,41 @@ def test_a_set_may_find_more(run: Any, log: Path, tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("item\n" + "\n".join(["hit", "fair", *(f"i{n}" for n in range(50))]) + "\n")
     shown = json.loads(run("topk", log, *ASK[:-2], "--domain", tmp_path / "items.csv", "--set", "--json").stdout)
     assert set(shown["selection"]["labels"]) == {"hit", "fair"}
+
+
+@pytest.mark.parametrize("more", [("--engine", "duckdb"), ("--learn", 0)])
+def test_where_nothing_is_learnt_the_answer_says_so(run: Any, log: Path, more: tuple[object, ...]) -> None:
+    """One line, and why; none where all that matters is declared or a mechanism is named."""
+    told = json.loads(run("topk", log, *ASK, *more, "--json").stdout)
+    assert "learnt" not in told
+    assert any(note.startswith("nothing is learnt with") for note in told["notes"])
+    declared = json.loads(run("topk", log, *ASK, *more, "--users", 900, "--items-per-user", 1.3, "--json").stdout)
+    assert not any("learnt" in note for note in declared["notes"])
+
+
+def test_what_was_learnt_is_used_again_for_nothing(run: Any, log: Path, tmp_path: Path) -> None:
+    """The numbers that an answer keeps choose the next release, whose price is that of its mechanism alone."""
+    kept = tmp_path / "may.json"
+    first = json.loads(run("topk", log, *ASK, "--output", kept, "--json").stdout)
+    again = run("topk", log, *ASK, "--learn", kept, "--json")
+    assert again.exit_code == 0, again.stderr
+    told = json.loads(again.stdout)
+    assert "learnt" not in told
+    assert told["question"]["release"]["learnt"]["users"] == first["learnt"]["users"]
+    assert told["curve"] == json.loads(dps.Mechanism.from_json(json.dumps(told["mechanism"])).curve.to_json())
+    answer = dps.topk(str(log), user="user", item="item", k=2, epsilon=2.0, delta=1e-6, learn=kept)
+    assert json.loads(answer.mechanism.to_json()) == told["mechanism"]
+    for more in (("--users", 900), ("--mechanism", "limited_domain")):
+        assert run("topk", log, *ASK, "--learn", kept, *more).exit_code == 2
+    (tmp_path / "other.json").write_text('{"learnt": {"users": "many"}}')
+    refused = run("topk", log, *ASK, "--learn", tmp_path / "other.json")
+    assert refused.exit_code == 2
+    assert "holds no learnt numbers" in refused.stderr
+
+
+def test_a_stream_is_read_twice(log: Path) -> None:
+    """Arrow batches that can be read once are kept for the second reading."""
+    csv, pa = pytest.importorskip("pyarrow.csv"), pytest.importorskip("pyarrow")
+    table = csv.read_csv(log)
+    stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    assert dps.topk(stream, user="user", item="item", k=1, epsilon=20.0, delta=1e-6).items == ("hit",)
