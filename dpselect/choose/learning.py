@@ -6,7 +6,7 @@ import json
 import math
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, Literal, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from dpselect.sensitivity import Sensitivity
 LEARN = 0.03
 """The share of epsilon (of rho: its square) that learning takes, where nobody says."""
 
+_NORMAL = 1.96  # deviations of an interval of 95 %: sums of Laplace noise are nearly normal
 _CELLS = 10  # of users: with 1 item, 2 or 3, 4 to 7, ..., 512 or more
 _LEAST_SHARE = 0.1  # of the users: what the assumed share of a cell may be wrong by, where it is smaller than that
 
@@ -79,9 +80,28 @@ class Learning(Frozen):
         drawn = self.histogram.select(Scores(counts, sensitivity=self.histogram.covers), rng=rng)
         noisy = np.empty(self.cells)
         noisy[list(drawn.indices)] = drawn.values
-        deviation = math.sqrt(2) * self.histogram.scale
-        users = max(float(noisy.sum()), deviation * math.sqrt(self.cells), 1.0) if self.users else assumed.users
-        return Crowd(users, _quantiles(noisy, deviation, users, assumed) if self.items else assumed.quantiles)
+        users = max(float(noisy.sum()), self._deviation * math.sqrt(self.cells), 1.0) if self.users else assumed.users
+        return Crowd(users, _quantiles(noisy, self._deviation, users, assumed) if self.items else assumed.quantiles)
+
+    @property
+    def _deviation(self) -> float:
+        """Of one noisy cell, users."""
+        return math.sqrt(2) * self.histogram.scale
+
+    def at(self, crowd: Crowd, end: End) -> Crowd:
+        """An end of the interval around what was learnt: the number of users, and how many users each quantile may be off by."""
+        if end == "middle":
+            return crowd
+        side = -1 if end == "low" else 1
+        off = side * _NORMAL * self._deviation * math.sqrt(self.cells)
+        users = max(crowd.users + off, 1.0) if self.users else crowd.users
+        return Crowd(users, _moved(crowd.quantiles, off / crowd.users) if self.items else crowd.quantiles)
+
+
+def _moved(quantiles: Quantiles, by: float) -> Quantiles:
+    """At shares of the users that are larger by so much."""
+    logs = np.interp(np.clip(np.array(SHARES) + by, SHARES[0], SHARES[-1]), SHARES, np.log(quantiles))
+    return cast(Quantiles, tuple(np.maximum(1.0, np.exp(logs)).tolist()))
 
 
 def _cell(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -106,8 +126,16 @@ def as_learnt(crowd: Crowd) -> dict[str, Any]:
     return {"users": crowd.users, "items_per_user": dict(zip(map(str, SHARES), crowd.quantiles, strict=True))}
 
 
-def learnt_in(path: Path | str) -> Crowd:
-    """The numbers that an answer learnt, from the file that keeps it (`--output FILE.json`): released, and used for nothing more.
+End = Literal["low", "middle", "high"]
+"""Of the interval, of 95 % or nearly, around learnt numbers: few users with few items, what was learnt, many with many."""
+
+
+def learnt_in(path: Path | str, end: End = "middle") -> Crowd:
+    """The numbers that an answer learnt, from the file that keeps it (`--output FILE.json`): public, and used again for nothing.
+
+    Args:
+        path: the file.
+        end: of the interval that the noise leaves around these numbers.
 
     Raises:
         InvalidRequest: the file cannot be read, or is not the answer of a release that learnt.
@@ -116,7 +144,8 @@ def learnt_in(path: Path | str) -> Crowd:
     try:
         held = json.loads(text)["learnt"]
         found = [float(held["items_per_user"][str(share)]) for share in SHARES]
-        return Crowd(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
+        crowd = Crowd(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
+        return Learning.model_validate(held["paid"]["learning"]).at(crowd, end)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InvalidRequest(
             f"{str(path)!r} holds no learnt numbers: name a file that --output FILE.json wrote for a release that learnt"

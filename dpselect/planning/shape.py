@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Relation
 from accounting.files import read_text
+from dpselect.choose.learning import End, learnt_in
 from dpselect.errors import InvalidRequest
 from dpselect.planning.loads import Bounding, Loads, PopularItems, bin_of, is_count
 from dpselect.planning.score_levels import Floats, Indices, Levels
@@ -143,6 +144,32 @@ class Shape:
             words += f", {mean:g} items per user"
         found = cls.counts(np.rint(expected), public=True, description=words)
         return cls(found.values, found.multiplicities, words, loads, float(users), made_up=True)
+
+    @classmethod
+    def learned(cls, answer: Path | str, *, end: End = "middle", exponent: float = 0.65, items: int | None = None) -> Self:
+        """The shape of users whose number and items an answer learnt (`dpselect.topk`): released numbers, and so public.
+
+        Which items they touch was not learnt: Zipf's law is assumed. Plan at both ends too, to see what the noise of the learnt
+        numbers leaves open.
+
+        Args:
+            answer: the file that keeps it, `--output FILE.json`.
+            end: "middle", or "low" or "high": an end of the interval of 95 % around the learnt numbers.
+            exponent: of Zipf's law; the mean of those by which the default chooses.
+            items: how many items there are; None for one for every ten that users touch.
+
+        Raises:
+            InvalidRequest: the file cannot be read, or holds no learnt numbers.
+        """
+        crowd = learnt_in(answer, end)
+        sizes, shares = crowd.loads
+        loads: dict[int, float] = {}
+        for size, share in zip(np.maximum(1, np.rint(sizes)).astype(int).tolist(), shares.tolist(), strict=True):
+            loads[size] = loads.get(size, 0.0) + share
+        users = max(1, round(crowd.users))
+        found = cls.zipf(exponent, items or max(10, round(users * crowd.mean / 10)), users, items_per_user=loads)
+        words = f"{crowd.in_words()}, as learnt" + ("" if end == "middle" else f" ({end} end)")
+        return cls(found.values, found.multiplicities, words, found.loads, found.users, made_up=True)
 
     @classmethod
     def uniform(cls, items: int, users: int, *, items_per_user: float | Mapping[int, float] = 1.0) -> Self:

@@ -32,7 +32,11 @@ def plan(
         float | None, Option(help="Budget of all releases under zero-concentrated privacy, in place of --epsilon.")
     ] = None,
     shape: Annotated[
-        str | None, Option(help="What the data look like: zipf:EXPONENT, uniform, or a CSV file of counts that are public.")
+        str | None,
+        Option(
+            help="What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; "
+            "learned-low: and learned-high: are the ends of what its noise leaves open), or a CSV file of counts that are public."
+        ),
     ] = None,
     items: Annotated[int | None, Option(min=1, help="How many items there are, for zipf and uniform.")] = None,
     users: Annotated[int | None, Option(min=1, help="How many users there are, for zipf and uniform.")] = None,

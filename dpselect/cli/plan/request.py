@@ -10,13 +10,15 @@ from typing import Any, TypeVar
 
 from accounting import Budget
 from dpselect import InvalidRequest
+from dpselect.choose.learning import End
 from dpselect.cli import config, options
 from dpselect.cli.config import Config, Expectation, PlanTable, ReleaseTable
 from dpselect.planning import Groups, Part, PlannedMechanism, ReleasePlan, Shape, plan
 from dpselect.planning.compare import Progress
 from dpselect.planning.task import Charged
 
-_KNOWN = "zipf:EXPONENT, uniform, or the name of a CSV file with public counts"
+_LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
+_KNOWN = "zipf:EXPONENT, uniform, learned:ANSWER.json, or the name of a CSV file with public counts"
 T = TypeVar("T", bound=config.ConfigTable)
 
 
@@ -161,6 +163,13 @@ def _shape(stated: PlanTable) -> Shape:
         raise InvalidRequest(f"no shape is stated: give --shape, one of {_KNOWN}")
     if stated.shape.partition(":")[0] in ("zipf", "uniform"):
         return _made_up(stated, _exponent(stated.shape))
+    kind, _, file = stated.shape.partition(":")
+    if kind in _LEARNED:
+        if stated.users is not None or stated.items_per_user is not None or stated.column is not None:
+            raise InvalidRequest(
+                f"--shape={stated.shape} tells users and their items: leave --users, --items-per-user and --column out"
+            )
+        return Shape.learned(file, end=_LEARNED[kind], items=stated.items)
     if not os.access(stated.shape, os.F_OK) and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is not a shape: it must be {_KNOWN}")
     return _published(stated, Path(stated.shape))

@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect.choose.defaults import ASSUMED
+from dpselect.choose.learning import Learning
+from dpselect.planning import Shape
 
 ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6)
 
@@ -152,3 +156,26 @@ def test_a_stream_is_read_twice(log: Path) -> None:
     table = csv.read_csv(log)
     stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
     assert dps.topk(stream, user="user", item="item", k=1, epsilon=20.0, delta=1e-6).items == ("hit",)
+
+
+def test_a_plan_on_what_was_learnt(run: Any, log: Path, tmp_path: Path) -> None:
+    """The shape has the learnt users and their items; its ends differ by the noise, which 95 % of the draws lie within."""
+    kept = tmp_path / "may.json"
+    told = json.loads(run("topk", log, *ASK, "--output", kept, "--json").stdout)
+    low, middle, high = (Shape.learned(kept, end=end) for end in ("low", "middle", "high"))
+    assert middle.users == round(told["learnt"]["users"])
+    assert "as learnt" in middle.description
+    assert low.users < middle.users < high.users  # type: ignore[operator]
+    assert low.loads.mean <= middle.loads.mean <= high.loads.mean  # type: ignore[union-attr]
+    for shape in ("learned:", "learned-low:", "learned-high:"):
+        words = ("plan", "--k", 1, "--epsilon", 1, "--delta", 1e-6, "--rounds", 100, "--mechanism", "limited_domain")
+        planned = run(*words, "--unknown-domain", "--shape", f"{shape}{kept}", "--json")
+        assert planned.exit_code == 0, planned.stderr
+    for wrong in (("--shape", f"learned:{tmp_path}/none.json"), ("--shape", f"learned:{kept}", "--users", 5)):
+        assert run("plan", "--k", 1, "--epsilon", 1, *wrong).exit_code == 2
+    learning = Learning(epsilon=0.06)
+    rng, within = np.random.default_rng(3), 0
+    for _ in range(200):
+        found = learning.learn([1] * 600 + [2] * 300, ASSUMED, rng=rng)
+        within += learning.at(found, "low").users <= 900 <= learning.at(found, "high").users
+    assert 180 <= within <= 199  # 190 are expected; fixed seed
