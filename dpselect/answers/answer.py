@@ -22,9 +22,6 @@ from dpselect.choose.learning import LearnThenSelect
 from dpselect.choose.second_look import SecondLook
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
-from dpselect.events.doors.formats import STANDARD_INPUT, spooled
-from dpselect.events.doors.paths import temporary_folder
-from dpselect.events.reader import items_per_user
 from dpselect.mechanisms.base import Mechanism
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
@@ -220,13 +217,14 @@ def _after_learning(
     key = (payment.key if payment is not None else None) or uuid4().hex
     ledger, dataset = (None, None) if session is None else (session.ledger, session.dataset.name)
     with told(ledger, dataset, key), ExitStack() as stack:
-        source, reading = _source(question, None, stack)
+        source, reading = _source(question, None)
         # Read before the charge: a log that cannot be read costs nothing.
-        items = items_per_user(source, reading.model_copy(update={"within": question.release.domain}), progress)
+        log = stack.enter_context(events.pairs(source, reading, progress=progress))
+        items = log.items_per_user(question.release.domain)
 
         def draw() -> Answer:
             choice = informed.chosen(informed.item.learning.learn(items, informed.declared))
-            scores, salt = _read(question, choice, progress, None, stack, (source, reading))
+            scores, salt = _read(question, choice, None, None, stack, log)
             selection = choice.mechanism.select(scores)
             charge = None if session is None else charge_under(session, key)
             left = None if session is None else standing(session, choice.mechanism, informed.item.curve)
@@ -243,18 +241,12 @@ def _after_learning(
 # -- read -------------------------------------------------------------------------------------------------------------
 
 
-def _source(question: Question, staged: object, stack: ExitStack) -> tuple[Any, events.Reading]:
-    """The log, at a place where it can be looked at twice, and how it is read there."""
+def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
+    """The log, and how it is read there."""
     source, reading = question.source, question.reading
     if staged is not None:
-        source = staged
-        reading = _of_parquet(reading)
-    elif isinstance(source, str) and source == STANDARD_INPUT:
-        folder = stack.enter_context(temporary_folder())
-        source = spooled(folder / "standard input", reading.format)  # a log may be looked at twice
-    elif hasattr(type(source), "__arrow_c_stream__") and hasattr(source, "read_all"):
-        source = source.read_all()  # a stream of Arrow batches can be read once
-    elif question.engine == "spark":
+        return staged, _of_parquet(reading)
+    if question.engine == "spark":
         source = spark.found(str(source), reading.format, header=reading.header)
         reading = reading.model_copy(update={"format": "auto", "header": None})
     return source, reading
@@ -266,20 +258,37 @@ def _read(
     progress: ProgressCallback | None,
     staged: object,
     stack: ExitStack,
-    found: tuple[Any, events.Reading] | None = None,
+    log: events.Pairs | None = None,
 ) -> tuple[Scores | Rounds, str | None]:
-    """The scores that the mechanism draws from, and the salt of the bound; counts that an engine keeps go with the stack.
+    """The scores that the mechanism draws from, and the salt of the bound; what an engine keeps goes with the stack.
 
-    `found`: what `_source` says, if it is known.
+    The log is read once: `log` is what was made of it, if something was; otherwise it is kept here for a second look.
     """
-    source, reading = found or _source(question, staged, stack)
-    domain = question.release.domain
+    domain, relation = question.release.domain, question.relation
     within = None if choice.clip is None else domain  # users are clipped within the catalogue
-    bounded = {"max_items_per_user": choice.max_items_per_user, "clip": choice.clip, "clip_norm": choice.norm, "within": within}
-    counts = _counted(question, source, reading.model_copy(update=bounded), progress, stack)
-    relation = question.relation
+    look: Any = {
+        "max_items_per_user": choice.max_items_per_user,
+        "clip": choice.clip,
+        "clip_norm": choice.norm,
+        "within": within,
+    }
+    if log is None:
+        source, reading = _source(question, staged)
+        twice = choice.again is not None or _counted_again(choice) is not None
+        if twice and reading.group is None:
+            log = stack.enter_context(events.pairs(source, reading, progress=progress))
+        else:
+            reading = reading.model_copy(update=look)
+    if log is not None:
+        counts: EventCounts | GroupCounts | HeldCounts = (
+            log.read(**look) if _in_memory(question) else stack.enter_context(log.hold(**look))
+        )
+    elif _in_memory(question):
+        counts = events.read(source, reading, progress=progress)
+    else:
+        counts = stack.enter_context(events.hold(source, reading, progress=progress))
     scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
-    second = _second_look(question, choice, source, reading)
+    second = None if log is None else _second_look(question, choice, log)
     if second is None or not isinstance(scores, Scores | HeldScores):
         return scores, counts.salt
     if isinstance(scores, HeldScores):
@@ -288,17 +297,19 @@ def _read(
     return Scores(scores.values, **whole, kind=scores.kind, second=second), counts.salt
 
 
-def _second_look(question: Question, choice: Choice, source: Any, reading: events.Reading) -> SecondLook[Scores] | None:
+def _counted_again(choice: Choice) -> dps.WithValues | None:
+    """The mechanism, if it takes values from a second look."""
+    return choice.mechanism if isinstance(choice.mechanism, dps.WithValues) and choice.mechanism.clip is not None else None
+
+
+def _second_look(question: Question, choice: Choice, log: events.Pairs) -> SecondLook[Scores] | None:
     """How users are clipped anew within released items, to select or to count; None where that is not wanted."""
-    relation = question.relation
-    valued = choice.mechanism if isinstance(choice.mechanism, dps.WithValues) else None
-    counted = None if valued is None else valued.clip
-    if choice.again is None and counted is None:
+    relation, valued = question.relation, _counted_again(choice)
+    if choice.again is None and valued is None:
         return None
 
     def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
-        again = {"max_items_per_user": None, "salt": None, "clip": clip, "clip_norm": norm, "within": labels}
-        found = events.read(source, reading.model_copy(update=again))
+        found = log.read(max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels)
         assert isinstance(found, EventCounts), "groups are looked at once"
         return found
 
@@ -307,13 +318,14 @@ def _second_look(question: Question, choice: Choice, source: Any, reading: event
 
     def count(labels: Sequence[Label]) -> tuple[Scores, float]:
         assert valued is not None
-        found = read(labels, counted, valued.norm)
-        clipped = found.scores(relation=relation, clip=counted)
+        found = read(labels, valued.clip, valued.norm)
+        clipped = found.scores(relation=relation, clip=valued.clip)
         return clipped, float(found.counts.sum() - clipped.values.sum())
 
+    again = None if valued is None else count
     if choice.again is None:
-        return SecondLook(select, Sensitivity.of_counts(relation), count)
-    return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), None if counted is None else count)
+        return SecondLook(select, Sensitivity.of_counts(relation), again)
+    return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
 
 
 def _of_parquet(reading: events.Reading) -> events.Reading:
@@ -322,14 +334,11 @@ def _of_parquet(reading: events.Reading) -> events.Reading:
     return reading.model_copy(update={**whole, "format": "auto", "header": None})
 
 
-def _counted(
-    question: Question, source: object, reading: events.Reading, progress: ProgressCallback | None, stack: ExitStack
-) -> EventCounts | GroupCounts | HeldCounts:
-    """Counts that stay in the engine that is asked for; those of groups, and sums that may be negative, come to this process."""
-    low = reading.value_clip[0] if isinstance(reading.value_clip, tuple) else 0.0
-    if question.engine == "memory" or (question.engine == "spark" and (low < 0 or reading.group is not None)):
-        return events.read(source, reading, progress=progress)
-    return stack.enter_context(events.hold(source, reading, progress=progress))
+def _in_memory(question: Question) -> bool:
+    """Whether counts come to this process: those of groups and sums that may be negative do, whatever engine is asked for."""
+    clip = question.reading.value_clip
+    low = clip[0] if isinstance(clip, tuple) else 0.0
+    return question.engine == "memory" or (question.engine == "spark" and (low < 0 or question.reading.group is not None))
 
 
 # -- release ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@ from .doors.formats import Format as Format
 from .held import HeldCounts as HeldCounts
 from .held import HeldScores as HeldScores
 from .held import hold as hold
+from .pairs import Pairs as Pairs
+from .pairs import pairs as pairs
 from .private import ReadReport as ReadReport
 from .reader import read as read
 from .reading import ProgressCallback as ProgressCallback

@@ -27,6 +27,7 @@ Norm = Literal["l1", "l2"]
 
 # Every part is preceded by its length, so that no two (user, item) pairs are written alike, whatever characters they hold.
 # Only functions that other engines have with the same result: length counts code points, sha256 is lower-case hexadecimal.
+# Of the hash 64 bits are compared, as a number: whole hashes take three times the memory and a third more time to sort.
 KEY = (
     "concat(CAST(length(CAST(u AS VARCHAR)) AS VARCHAR), ':', CAST(u AS VARCHAR), ':', "
     "CAST(length(CAST({0} AS VARCHAR)) AS VARCHAR), ':', CAST({0} AS VARCHAR), ':', CAST(? AS VARCHAR))"
@@ -43,7 +44,8 @@ MOST_EXACT = 1 << 53  # whole numbers up to here are floats
 @final
 @dataclass(frozen=True, slots=True)
 class ContributionLimit:
-    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt); or that many groups, likewise.
+    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt), of which the first 64 bits are compared,
+    ties by item; or that many groups, likewise.
 
     What is kept of one user does not depend on any other user, so neighbouring logs stay neighbours.
     """
@@ -69,7 +71,8 @@ class ContributionLimit:
 
     def ranked(self, beyond: str, owner: str = "u", chosen: str = "i") -> tuple[str, list[object]]:
         """The same of owners who all have more than the limit."""
-        place = f"row_number() OVER (PARTITION BY {owner} ORDER BY sha256({KEY.format(chosen)}), {chosen}) AS place"
+        rank = f"CAST('0x' || left(sha256({KEY.format(chosen)}), 16) AS UBIGINT)"
+        place = f"row_number() OVER (PARTITION BY {owner} ORDER BY {rank}, {chosen}) AS place"
         return f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <= {self.limit}", [self.salt]
 
 

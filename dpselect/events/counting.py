@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
@@ -14,13 +13,12 @@ from dpselect.events.catalogue import named, typed
 from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions
 from dpselect.events.doors.base import Kind, Kinds
 from dpselect.events.engine import Engine
-from dpselect.events.private import reported
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.staging import Staged, told
 from dpselect.events.tally import Tally
 from dpselect.selection import Label
 
-_RANKED_AT_ONCE = 2_000_000  # pairs; about 150 bytes each
+_RANKED_AT_ONCE = 4_000_000  # pairs of integers, about 60 bytes each; texts take as much again, and more
 
 
 @final
@@ -89,30 +87,32 @@ def counted_at_once(engine: Engine, staged: Staged, allowed: Contributions, prog
     return ItemCounts(labels, sums[0], sums[1:], int(sums[0].sum()))
 
 
-def held(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None) -> Tally:
-    """The same counts, which stay in the engine. What drops them is the caller's."""
-    what, kinds, numbers = staged.what, staged.kinds, itertools.count()
+def held(engine: Engine, staged: Staged, allowed: Contributions, progress: ProgressCallback | None, *, number: int = 0) -> Tally:
+    """The same counts, which stay in the engine, under a name with this number."""
+    what, kinds, table, listed = staged.what, staged.kinds, f"counted_{number}", list[str]()
     pairs = _tally(engine, staged, allowed, progress)
-    engine.run("DROP VIEW pairs", what=what)
-    engine.run("DROP TABLE grouped", what=what)
-    engine.run(f"CREATE TABLE counted AS SELECT i, {_summed(allowed)} FROM totals GROUP BY i HAVING sum(n) > 0", what=what)
+    engine.run(f"CREATE TABLE {table} AS SELECT i, {_summed(allowed)} FROM totals GROUP BY i HAVING sum(n) > 0", what=what)
     engine.run("DROP TABLE totals", what=what)
-    kept = int(engine.run("SELECT coalesce(sum(n), 0) FROM counted", what=what)[0][0])
+    kept = _number(engine, f"SELECT sum(n) FROM {table}", what)
 
     def listing(labels: Sequence[Label]) -> str:
-        name = f"listed{next(numbers)}"
-        _list(engine, name, "i", labels, _stored(kinds["item"]), what)
-        return name
+        listed.append(f"listed_{number}_{len(listed)}")
+        _list(engine, listed[-1], "i", labels, _stored(kinds["item"]), what)
+        return listed[-1]
+
+    def drop() -> None:
+        for name in (table, *listed):
+            engine.run(f"DROP TABLE {name}", what=what)
 
     return Tally(
         run=lambda sql: engine.run(sql, what=what),
         listing=listing,
         bucket="CAST(hash(i) % 4096 AS BIGINT)",  # the engine's own hash: where an item is looked for decides nothing
-        relation="counted",
+        relation=table,
         integers=kinds["item"] != "str",
         typed=kinds["item"] == "int",
-        report=reported(staged.rows, staged.without, staged.left_out, pairs, kept),
-        drop=lambda: None,
+        report=staged.report(pairs, kept),
+        drop=drop,
     )
 
 
@@ -185,7 +185,8 @@ def _add_ranked(engine: Engine, pairs: str, allowed: Contributions, bound: Contr
     """Add what is kept of owners beyond the bound, who alone are ranked: in parts, since that takes memory."""
     owner, beyond = allowed.owner, f"SEMI JOIN (SELECT {allowed.owner} FROM held WHERE t > {bound.limit}) USING ({allowed.owner})"
     many = _number(engine, f"SELECT sum(t) FROM held WHERE t > {bound.limit}", staged.what)
-    parts = max(staged.buckets if staged.stated else 1, -(-many // _RANKED_AT_ONCE))
+    texts = sum(staged.kinds[role] == "str" for role in ("user", "item"))
+    parts = max(staged.buckets if staged.stated else 1, -(-many * (1 + 2 * texts) // _RANKED_AT_ONCE))
     for number in range(parts):
         part = "" if parts == 1 else f" WHERE hash(u) % {parts} = {number}"
         ranked, parameters = bound.ranked(f"(SELECT * FROM {pairs} {beyond}{part})", owner)

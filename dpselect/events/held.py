@@ -173,7 +173,9 @@ def _looks_again(mechanism: Any) -> bool:
     return getattr(mechanism, "mechanism", None) is not None and getattr(mechanism, "clip", None) is not None
 
 
-class _Options(Options, total=False):
+class HoldOptions(Options, total=False):
+    """The fields of a `Reading` without groups."""
+
     user: Column
     item: Column | Sequence[Column]
 
@@ -254,7 +256,7 @@ def hold(
     reading: Reading | None = None,
     *,
     progress: ProgressCallback | None = None,
-    **options: Unpack[_Options],
+    **options: Unpack[HoldOptions],
 ) -> HeldCounts:
     """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
 
@@ -275,13 +277,22 @@ def hold(
     """
     reading = reading_of(reading, dict(options))
     require_items(reading)
+    require_holdable(reading)
+    return held_counts(*(spark.tally(source, reading) if spark.accepts(source) else _embedded(source, reading, progress)))
+
+
+def require_holdable(reading: Reading) -> None:
+    """Refuse what only counts in memory serve."""
     if reading.group is not None:
         raise EventLogError("group= is for events.read: a release of groups needs the counts of all of them in memory")
     if signed(reading.measures):
         raise EventLogError("sums that may be negative are for events.read: what stays in the engine is counted from 0 up")
-    held, allowed = spark.tally(source, reading) if spark.accepts(source) else _embedded(source, reading, progress)
+
+
+def held_counts(tally: Tally, allowed: Contributions) -> HeldCounts:
+    """What was tallied under these bounds."""
     limit, salt = (None, None) if allowed.bound is None else (allowed.bound.limit, allowed.bound.salt)
-    return HeldCounts(held, allowed.clips, limit, salt, allowed.within)
+    return HeldCounts(tally, allowed.clips, limit, salt, allowed.within)
 
 
 def _embedded(source: object, reading: Reading, progress: ProgressCallback | None) -> tuple[Tally, Contributions]:
@@ -290,4 +301,6 @@ def _embedded(source: object, reading: Reading, progress: ProgressCallback | Non
         staged = staging.prepared(engine, source, reading, progress)
         asked = counting.among(reading.contributions(), reading, staged.kinds)
         held = counting.held(engine, staged, asked, progress)
+        for what in ("VIEW pairs", "TABLE grouped"):  # nobody asks for them again
+            engine.run(f"DROP {what}", what=staged.what)
         return replace(held, drop=stack.pop_all().close), asked

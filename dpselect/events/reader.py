@@ -8,17 +8,16 @@ from itertools import pairwise
 from typing import Any, Unpack, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
 from dpselect.events.contributions import Contributions
-from dpselect.events.counting import CountedGroups, ItemCounts, among, count, counted_at_once, per_user
+from dpselect.events.counting import CountedGroups, ItemCounts, among, count, counted_at_once
 from dpselect.events.doors.base import Column
 from dpselect.events.engine import opened
-from dpselect.events.private import ReadReport, reported
+from dpselect.events.private import ReadReport
 from dpselect.events.reading import Options, ProgressCallback, Reading, reading_of, require_items
-from dpselect.events.staging import Staged, prepared
+from dpselect.events.staging import prepared
 from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
 
 
@@ -96,38 +95,20 @@ def read(
     reading = reading_of(reading, options)
     require_items(reading)
     if spark.accepts(source):
-        tally, allowed, collected = spark.count(source, reading)
-        return _result(tally.report, collected, allowed, integers=tally.integers)
+        log = spark.SparkPairs(source, reading, computed=False)
+        try:
+            return result(*log.counted(reading))
+        finally:
+            log.close()
     plain = reading.max_items_per_user is None and reading.group is None and not reading.measures
     with opened(reading.memory_limit) as engine:
         staged = prepared(engine, source, reading, progress, counted=plain)
         allowed = among(reading.contributions(), reading, staged.kinds)
         counted = counted_at_once(engine, staged, allowed, progress) if plain else count(engine, staged, allowed, progress)
-    return _read(staged, counted, allowed)
+    return result(staged.report(counted.pairs, int(counted.counts.sum())), counted, allowed, staged.kinds["item"] == "int")
 
 
-def _read(staged: Staged, counted: ItemCounts | CountedGroups, allowed: Contributions) -> EventCounts | GroupCounts:
-    report = reported(staged.rows, staged.without, staged.left_out, counted.pairs, int(counted.counts.sum()))
-    return _result(report, counted, allowed, integers=staged.kinds["item"] == "int")
-
-
-def items_per_user(source: object, reading: Reading, progress: ProgressCallback | None = None) -> NDArray[np.float64]:
-    """(users,) how many different items each user has, in rising order; of a catalogue those that `within` lists. **Private.**
-
-    Args:
-        source, reading, progress: as for `read`; without groups and values.
-
-    Raises:
-        EventLogError: as for `read`.
-    """
-    require_items(reading)
-    with opened(reading.memory_limit) as engine:
-        staged = prepared(engine, source, reading, progress)
-        found = per_user(engine, staged, among(reading.contributions(), reading, staged.kinds))
-    return np.sort(found)
-
-
-def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions, *, integers: bool) -> GroupCounts:
+def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions, integers: bool) -> GroupCounts:
     groups, spans = counted.groups, [slice(start, end) for start, end in pairwise(counted.starts.tolist())]
     if allowed.listed is not None:
         groups = allowed.listed
@@ -156,11 +137,12 @@ def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions,
     )
 
 
-def _result(
-    report: ReadReport, counted: ItemCounts | CountedGroups, allowed: Contributions, *, integers: bool
+def result(
+    report: ReadReport, counted: ItemCounts | CountedGroups, allowed: Contributions, integers: bool
 ) -> EventCounts | GroupCounts:
+    """What was counted, as it is handed out."""
     if isinstance(counted, CountedGroups):
-        return _grouped(report, counted, allowed, integers=integers)
+        return _grouped(report, counted, allowed, integers)
     names, limited, counts, clipped = allowed.within, allowed.bound, counted.counts, counted.clipped
     if names is not None:
         counts, clipped = aligned(counted.labels, counts, names), aligned(counted.labels, clipped, names)

@@ -67,7 +67,7 @@ class Reading(Frozen):
             under the bound. None takes those of the log, which are private: `PerGroup` then needs a `discovery`.
         max_groups_per_user: keep at most this many groups of each user, chosen as items are, with the group in place of the item;
             needed with `group`. `max_items_per_user` and `clip` then hold within each of a user's groups.
-        max_items_per_user: keep at most this many distinct items of each user: those with the smallest
+        max_items_per_user: keep at most this many distinct items of each user: those with the smallest first 64 bits of
             sha256(length(user) ":" user ":" length(item) ":" item ":" salt), lengths in code points, integers in decimal; ties
             by item. The choice for one user depends on no other user, nor on the order of the log.
         salt: text that makes that choice repeatable; a fresh random one for each reading if None. The result records it.

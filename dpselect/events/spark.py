@@ -7,11 +7,13 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
@@ -102,6 +104,7 @@ class Cluster:
     def __init__(self, session: SparkSession) -> None:
         self._session, self._prefix, self._numbers = session, f"dpselect_{uuid.uuid4().hex}", itertools.count()
         self._views: list[str] = []
+        self._computed: list[DataFrame] = []
 
     def view(self, frame: DataFrame) -> str:
         """A name for a frame in SQL."""
@@ -114,6 +117,14 @@ class Cluster:
         """A query, which nothing has computed yet."""
         frame: DataFrame = _quietly(lambda: self._session.sql(sql, args=dict(parameters or {})))
         return frame
+
+    def computed(self, frame: DataFrame) -> str:
+        """A name for a frame that is computed now, and never again from a source that may have changed.
+
+        Its rows stay on the executors until `close`: what is lost before fails whoever asks for it.
+        """
+        self._computed.append(_quietly(lambda: frame.localCheckpoint(eager=True)))
+        return self.view(self._computed[-1])
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query; decimals, which have no fraction here, as integers."""
@@ -133,60 +144,121 @@ class Cluster:
     def close(self) -> None:
         while self._views:
             self._session.catalog.dropTempView(self._views.pop())
+        while self._computed:
+            _forget(self._computed.pop())
+
+
+def _forget(computed: DataFrame) -> None:
+    """Free the rows of a checkpoint, which Spark would keep until some collection of garbage in Java.
+
+    A session elsewhere (Spark Connect) has no such handle: it lets go of them when Python does of the frame.
+    """
+    frame: Any = computed
+    if hasattr(frame, "_jdf"):
+        _quietly(lambda: frame._jdf.queryExecution().analyzed().rdd().unpersist(False))
+
+
+@final
+class SparkPairs:
+    """The pairs of a Spark table, on its cluster. Close it.
+
+    Args:
+        computed: whether they are computed once and stay there, for several counts; else each count reads the table.
+    """
+
+    def __init__(self, source: object, reading: Reading, *, computed: bool = True) -> None:
+        given, frame = reading.given(source), cast(Any, source)
+        given.require_no_file("a Spark table")
+        if frame.isStreaming:
+            raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
+        self._session = frame.sparkSession
+        self._cluster, self._tallies = Cluster(self._session), list[Cluster]()
+        with ExitStack() as stack:
+            stack.callback(self._cluster.close)
+            numbered = self._cluster.view(frame.toDF(*(f"c{place}" for place in range(len(frame.columns)))))
+            log = SparkLog(given, frame, numbered)
+            self._stored, self._pairs = log.stored, _pairs(log.sql, reading.contributions())
+            if computed:
+                self._pairs = f"SELECT * FROM {self._cluster.computed(self._cluster.frame(self._pairs))}"
+            self._events = _Events(self._cluster, given, log.sql)
+            stack.pop_all()
+
+    @property
+    def integers(self) -> bool:
+        """Whether items are integers."""
+        return self._stored["item"] != "STRING"
+
+    def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
+        """The totals of a count, which stay on the cluster until the tally is closed; and what users may contribute."""
+        cluster = Cluster(self._session)
+        with ExitStack() as stack:
+            stack.callback(cluster.close)
+            held = self._tallied(cluster, reading)
+            stack.pop_all()
+        self._tallies.append(cluster)
+        return held
+
+    def _tallied(self, cluster: Cluster, reading: Reading) -> tuple[Tally, Contributions]:
+        stored, allowed = self._stored, reading.contributions()
+        salt = next((bound.salt for bound in (allowed.bound, allowed.groups) if bound is not None), "")
+        asked = among(allowed, reading, {role: "str" if kind == "STRING" else "int" for role, kind in stored.items()})
+        totals = cluster.frame(_totals(self._looked_at(cluster, asked), allowed), {"salt": salt})
+        counted = cluster.computed(totals)
+        held = Tally(
+            run=cluster.run,
+            listing=lambda labels: cluster.listing(labels, stored["item"]),
+            bucket=_BUCKET,
+            relation=cluster.view(cluster.frame(f"SELECT * FROM {counted} WHERE n > 0")),
+            integers=self.integers,
+            typed=self.integers,
+            report=self._events.report(cluster, counted),
+            drop=cluster.close,
+        )
+        return held, asked
+
+    def counted(self, reading: Reading) -> tuple[ReadReport, ItemCounts | CountedGroups, Contributions, bool]:
+        """All counts, in this process."""
+        held, asked = self.tally(reading)
+        try:
+            return held.report, _collected(held, asked), asked, self.integers
+        finally:
+            held.close()
+
+    def items(self, reading: Reading) -> NDArray[np.float64]:
+        """(users,) how many items each has, of those that are looked at."""
+        cluster = Cluster(self._session)
+        asked = among(reading.contributions(), reading, {"item": "int" if self.integers else "str"})
+        try:
+            found = cluster.run(f"SELECT count(*) AS t FROM ({self._looked_at(cluster, asked)}) GROUP BY u")
+        finally:
+            cluster.close()
+        return np.array([row[0] for row in found], dtype=np.float64)
+
+    def close(self) -> None:
+        """Drop the pairs, and the totals of every count."""
+        for cluster in (*self._tallies, self._cluster):
+            cluster.close()
+
+    def _looked_at(self, cluster: Cluster, asked: Contributions) -> str:
+        """SQL of the pairs of the items and groups that are listed."""
+        lists = (("i", asked.within, "item"), ("g", asked.listed, "group"))
+        among = [
+            f"{column} IN (SELECT i FROM {cluster.listing(labels, self._stored[role])})"
+            for column, labels, role in lists
+            if labels is not None
+        ]
+        return f"SELECT * FROM ({self._pairs}) WHERE {' AND '.join(among)}" if among else self._pairs
 
 
 def tally(source: object, reading: Reading) -> tuple[Tally, Contributions]:
-    """Count a frame, and hold the totals on the cluster; and what users may contribute."""
-    given = reading.given(source)
-    given.require_no_file("a Spark table")
-    frame: Any = source
-    if frame.isStreaming:
-        raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
-    cluster = Cluster(frame.sparkSession)
+    """One count of a table, whose totals stay on the cluster until the tally is closed; and what users may contribute."""
+    pairs = SparkPairs(source, reading, computed=False)
     with ExitStack() as stack:
-        stack.callback(cluster.close)
-        held = _tallied(cluster, given, reading)
+        stack.callback(pairs.close)
+        held, asked = pairs.tally(reading)
         stack.pop_all()
-    return held
 
-
-def _tallied(cluster: Cluster, given: Given, reading: Reading) -> tuple[Tally, Contributions]:
-    frame: Any = given.source
-    allowed = reading.contributions()
-    numbered = cluster.view(frame.toDF(*(f"c{place}" for place in range(len(frame.columns)))))
-    log = SparkLog(given, frame, numbered)
-    salt = next((bound.salt for bound in (allowed.bound, allowed.groups) if bound is not None), "")
-    item = log.stored["item"]
-    integers = item != "STRING"
-    asked = among(allowed, reading, {role: "str" if kind == "STRING" else "int" for role, kind in log.stored.items()})
-    views = {
-        column: cluster.listing(labels, log.stored[role])
-        for column, labels, role in (("i", asked.within, "item"), ("g", asked.listed, "group"))
-        if labels is not None
-    }
-    totals = cluster.frame(_totals(_pairs(log.sql, allowed, views), allowed), {"salt": salt})
-    # Computed once, and never again from a source that may have changed: what is lost fails the release.
-    counted = cluster.view(_quietly(lambda: totals.localCheckpoint(eager=True)))
-    held = Tally(
-        run=cluster.run,
-        listing=lambda labels: cluster.listing(labels, item),
-        bucket=_BUCKET,
-        relation=cluster.view(cluster.frame(f"SELECT * FROM {counted} WHERE n > 0")),
-        integers=integers,
-        typed=integers,
-        report=_report(cluster, given, log.sql, counted),
-        drop=cluster.close,
-    )
-    return held, asked
-
-
-def count(source: object, reading: Reading) -> tuple[Tally, Contributions, ItemCounts | CountedGroups]:
-    """`tally`, and all counts in this process; the table is closed."""
-    held, asked = tally(source, reading)
-    try:
-        return held, asked, _collected(held, asked)
-    finally:
-        held.close()
+    return replace(held, drop=pairs.close), asked
 
 
 def _collected(tally: Tally, allowed: Contributions) -> ItemCounts | CountedGroups:
@@ -205,14 +277,13 @@ def _collected(tally: Tally, allowed: Contributions) -> ItemCounts | CountedGrou
     return CountedGroups(groups, items, starts, cells[1], sums[1], sums[2:], present, tally.report.pairs)
 
 
-def _pairs(log: str, allowed: Contributions, listed: Mapping[str, str]) -> str:
-    """SQL of the distinct pairs, of those that are looked at; s is what a user adds to one, where that is asked for."""
+def _pairs(log: str, allowed: Contributions) -> str:
+    """SQL of the distinct pairs; s is what a user adds to one, where that is asked for."""
     owner = f"{allowed.owner}, i"
     columns, end = f"DISTINCT {owner}", ""
     if allowed.summed is not None:
         columns, end = f"{owner}, {fine(allowed.summed)} AS s", f" GROUP BY {owner}"
-    among = "".join(f" AND {column} IN (SELECT i FROM {view})" for column, view in listed.items())
-    return f"SELECT {columns} FROM ({log}) WHERE NOT beyond AND NOT lacking{among}{end}"
+    return f"SELECT {columns} FROM ({log}) WHERE NOT beyond AND NOT lacking{end}"
 
 
 def _totals(pairs: str, allowed: Contributions) -> str:
@@ -242,7 +313,7 @@ def _totals(pairs: str, allowed: Contributions) -> str:
 
 
 def _rank(chosen: str) -> str:
-    return f"sha2({_text(KEY.format(chosen).replace('?', ':salt'))}, 256)"
+    return f"left(sha2({_text(KEY.format(chosen).replace('?', ':salt'))}, 256), 16)"
 
 
 def _text(sql: str) -> str:
@@ -250,12 +321,20 @@ def _text(sql: str) -> str:
     return sql.replace("VARCHAR", "STRING").replace(" // ", " DIV ")
 
 
-def _report(cluster: Cluster, given: Given, log: str, counted: str) -> ReadReport:
-    without = [f"count_if(NOT beyond AND {SHORT[role]} IS NULL) AS {SHORT[role]}" for role in given.asked.roles]
-    figures = "count_if(NOT beyond) AS a, count_if(NOT beyond AND lacking) AS b, count_if(NOT lacking) AS c"
-    refused = "collect_set(refused) AS d"
-    rows, left_out, complete, bad, *lacks = cluster.run(f"SELECT {figures}, {refused}, {', '.join(without)} FROM ({log})")[0]
-    refuse_malformed(bad, given.asked, WHAT)
-    require_events(WHAT, given.asked.roles, complete=complete > 0)
-    pairs, kept = cluster.run(f"SELECT coalesce(sum(p), 0) AS p, coalesce(sum(n), 0) AS n FROM {counted}")[0]
-    return reported(rows, dict(zip(given.asked.roles, lacks, strict=True)), left_out, pairs, kept)
+class _Events:
+    """What the events of a log are, by what they lack. Private."""
+
+    def __init__(self, cluster: Cluster, given: Given, log: str) -> None:
+        without = [f"count_if(NOT beyond AND {SHORT[role]} IS NULL) AS {SHORT[role]}" for role in given.asked.roles]
+        figures = "count_if(NOT beyond) AS a, count_if(NOT beyond AND lacking) AS b, count_if(NOT lacking) AS c"
+        refused = "collect_set(refused) AS d"
+        found = cluster.run(f"SELECT {figures}, {refused}, {', '.join(without)} FROM ({log})")[0]
+        self._rows, self._left_out, complete, bad, *lacks = found
+        refuse_malformed(bad, given.asked, WHAT)
+        require_events(WHAT, given.asked.roles, complete=complete > 0)
+        self._without = dict(zip(given.asked.roles, lacks, strict=True))
+
+    def report(self, cluster: Cluster, counted: str) -> ReadReport:
+        """What was read, of which these are the totals."""
+        pairs, kept = cluster.run(f"SELECT coalesce(sum(p), 0) AS p, coalesce(sum(n), 0) AS n FROM {counted}")[0]
+        return reported(self._rows, self._without, self._left_out, pairs, kept)

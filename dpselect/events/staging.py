@@ -13,6 +13,7 @@ from dpselect.events.contributions import Amount, summed
 from dpselect.events.doors import formats, parts, postgresql, tables
 from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, Rows, Settle, Source, literal
 from dpselect.events.engine import Engine, opened
+from dpselect.events.private import ReadReport, reported
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.time_window import Window
 
@@ -57,6 +58,10 @@ class Staged:
     rows: int
     without: Mapping[str, int]
     left_out: int
+
+    def report(self, pairs: int, kept: int) -> ReadReport:
+        """What was read, of which `kept` pairs are counted."""
+        return reported(self.rows, self.without, self.left_out, pairs, kept)
 
 
 def prepared(

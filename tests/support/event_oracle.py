@@ -41,7 +41,7 @@ def distinct_users(events: Iterable[Event]) -> dict[Label, int]:
 
 def rank(user: Label, item: Label, salt: str) -> str:
     """The documented order in which a user's items are kept."""
-    return hashlib.sha256(f"{len(str(user))}:{user}:{len(str(item))}:{item}:{salt}".encode()).hexdigest()
+    return hashlib.sha256(f"{len(str(user))}:{user}:{len(str(item))}:{item}:{salt}".encode()).hexdigest()[:16]
 
 
 def bounded(events: Iterable[Event], limit: int, salt: str) -> list[Event]:

@@ -243,13 +243,34 @@ def test_releases_from_a_cluster(session: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_view_goes_when_the_counts_are_closed(session: Any) -> None:
-    """Nothing of a reading stays in the session's catalogue."""
+def test_nothing_stays_on_the_cluster(session: Any) -> None:
+    """Neither views in the catalogue nor rows on the executors, when held counts, pairs and readings have ended."""
+    computed = session.sparkContext._jsc.getPersistentRDDs
     frame = session.createDataFrame([(1, 2)], "a int, b int")
+    before = computed().size()
     with hold(frame, user="a", item="b") as held:
         held.scores([2, 3])
         assert session.catalog.listTables()
+        assert computed().size() == before + 1
+    with dps.events.pairs(frame, user="a", item="b") as kept:
+        assert kept.hold().scores()._table.highest(1)[0] == [2]
+        assert kept.read(clip=1.0).labels == (2,)
+        assert computed().size() == before + 2
+    dps.events.read(frame, user="a", item="b")
+    assert computed().size() <= before
     assert not session.catalog.listTables()
+
+
+@pytest.mark.slow
+def test_pairs_on_a_cluster_are_counted_as_here(integers: tuple[Any, Any]) -> None:
+    """Read once there; lists, bounds, clips and groups as the embedded engine has them."""
+    arrow, frame = integers
+    with dps.events.pairs(frame, user="user", item="item", **CITY) as kept:
+        for name in ("groups", "clips"):
+            asked = {"max_items_per_user": 7, "salt": "s"} | {key: READINGS[name].get(key) for key in ("groups", "clip")}
+            assert plain(kept.read(**asked)) == plain(dps.events.read(arrow, user="user", item="item", **CITY, **asked))
+    with dps.events.pairs(frame, user="user", item="item") as kept, dps.events.pairs(arrow, user="user", item="item") as here:
+        assert kept.items_per_user([3, 1]).tolist() == here.items_per_user([3, 1]).tolist()
 
 
 @pytest.mark.slow
