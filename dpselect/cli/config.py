@@ -116,7 +116,8 @@ class PlanTable(ConfigTable):
     schedule: tuple[Part, ...] | None = Field(
         default=None, json_schema_extra={"minItems": 1}, description="tables with releases and k, in place of releases"
     )
-    shape: str | None = Field(default=None, description="'zipf:EXPONENT', 'uniform', or a CSV file of counts")
+    shape: str | None = Field(default=None, description="'zipf:EXPONENT', 'uniform', a CSV file of counts, or a log")
+    log: Flag | None = Field(default=None, description="true if the file is a log of events, with [data] user and item")
     items: Count | None = Field(default=None, description="an integer >= 1: how many items there are")
     users: Count | None = Field(default=None, description="an integer >= 1: how many users there are")
     items_per_user: Positive | None = Field(default=None, description="a number > 0: items that a user touches on average")
@@ -124,7 +125,7 @@ class PlanTable(ConfigTable):
     groups: Count | None = Field(default=None, description="an integer >= 1: how many groups there are, each with a top k")
     groups_per_user: Real | None = Field(default=None, ge=1.0, description="a number >= 1: groups that a user is in on average")
     group_exponent: Real | None = Field(default=None, ge=0.0, description="a number >= 0: Zipf exponent of the groups' sizes")
-    declared_public: Flag = Field(default=False, description="true if the counts in the CSV file are public or made up")
+    declared_public: Flag = Field(default=False, description="true if what the file holds is public or made up")
     unknown_domain: Flag | None = Field(default=None, description="true without a public catalogue of items")
     order: Flag | None = Field(default=None, description="true if the order has to be released, false if the set suffices")
     charged: Charged | None = Field(default=None, description="'together' or 'separately'")

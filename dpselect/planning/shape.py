@@ -193,7 +193,7 @@ class Shape:
         if public is not True:
             raise InvalidRequest(
                 f"the counts in {str(path)!r} may be private: a plan that looks at private counts leaks them. If they were "
-                "published or made up, declare it (public=True in the library, --i-declare-public at the command line)"
+                "published or made up, declare it (public=True in the library, --public at the command line)"
             )
         words = f"public counts in {Path(path).name}" + ("" if column is None else f", column {column}")
         return cls.counts(_counts_in(Path(path), column), public=True, items_per_user=items_per_user, description=words)
@@ -218,7 +218,7 @@ class Shape:
         if public is not True:
             raise InvalidRequest(
                 f"the log {str(path)!r} may be private: a plan that looks at a private log leaks it. If it was published or made "
-                "up, declare it (public=True)"
+                "up, declare it (public=True in the library, --public at the command line)"
             )
         counts, multiplicities, loads, users = _users_in(Path(path), user, item)
         return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users)

@@ -35,9 +35,12 @@ def plan(
         str | None,
         Option(
             help="What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; "
-            "learned-low: and learned-high: are the ends of what its noise leaves open), or a CSV file of counts that are public."
+            "learned-low: and learned-high: are the ends of what its noise leaves open), a CSV file of counts that are public, or, "
+            "with --user and --item, a public log of events, CSV or Parquet: last year's, if it was published."
         ),
     ] = None,
+    user: Annotated[str | None, Option(metavar="COLUMN", help="Column of users, where --shape is a log.")] = None,
+    item: Annotated[str | None, Option(metavar="COLUMN", help="Column of items, where --shape is a log.")] = None,
     items: Annotated[int | None, Option(min=1, help="How many items there are, for zipf and uniform.")] = None,
     users: Annotated[int | None, Option(min=1, help="How many users there are, for zipf and uniform.")] = None,
     items_per_user: Annotated[
@@ -46,7 +49,12 @@ def plan(
     column: Annotated[str | None, Option(help="Column of the CSV file that holds the counts, if it has several.")] = None,
     declared_public: Annotated[
         bool | None,
-        Option("--i-declare-public", help="The counts in the CSV file were published or made up; without this it is refused."),
+        Option(
+            "--public",
+            "--i-declare-public",
+            help="The counts or the log in the file were published or made up; without this the file is refused, since a plan "
+            "that looks at private data leaks them, and no ledger is charged for it.",
+        ),
     ] = None,
     unknown_domain: Annotated[
         bool | None,

@@ -18,7 +18,10 @@ from dpselect.planning.compare import Progress
 from dpselect.planning.task import Charged
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
-_KNOWN = "zipf:EXPONENT, uniform, learned:ANSWER.json, or the name of a CSV file with public counts"
+_KNOWN = (
+    "zipf:EXPONENT, uniform, learned:ANSWER.json, the name of a CSV file with public counts, or that of a public log with --user "
+    "and --item"
+)
 T = TypeVar("T", bound=config.ConfigTable)
 
 
@@ -81,14 +84,14 @@ def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | No
     budget = options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"])
     parts = None if schedule is None else _schedule(schedule)
     asked = Config(
-        data=_over(base.data, stated, ("relation", "max_items_per_user", "max_groups_per_user")),
+        data=_over(base.data, stated, ("user", "item", "relation", "max_items_per_user", "max_groups_per_user")),
         release=base.release if stated["k"] is None else ReleaseTable(k=stated["k"]),
         budget=budget,
         ledger=base.ledger,
         plan=_plan_table(base.plan, stated, parts),
     )
     _require_size(asked)
-    return PlanQuestion(asked, budget, _shape(asked.plan), only)
+    return PlanQuestion(asked, budget, _shape(asked), only)
 
 
 def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Config:
@@ -96,10 +99,11 @@ def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Conf
     if len(planned.mechanisms) > 1:
         raise InvalidRequest("a file holds one mechanism, and this schedule has one for every part: plan the parts one by one")
     quality = planned.quality
+    low, high = planned.forecast or (quality.recall.low, quality.recall.high)
     expected = Expectation(
-        recall=quality.recall.value,
-        recall_low=quality.recall.low,
-        recall_high=quality.recall.high,
+        recall=planned.expected,
+        recall_low=low,
+        recall_high=high,
         exact_set=quality.exact_set.value,
         released=quality.released.value,
     )
@@ -119,11 +123,13 @@ def _plan_table(base: PlanTable, stated: Mapping[str, Any], schedule: tuple[Part
         base = base.model_copy(update={"schedule": None})
     if stated["shape"] is not None:
         # Another shape: nothing of the old one may stay.
-        gone = dict.fromkeys(("items", "users", "items_per_user", "column")) | {"declared_public": False}
+        gone = dict.fromkeys(("items", "users", "items_per_user", "column", "log")) | {"declared_public": False}
         base = base.model_copy(update=gone)
     elif stated["column"] is not None:  # what was declared is another column
         base = base.model_copy(update={"declared_public": False})
-    return _over(base, stated, tuple(name for name in PlanTable.model_fields if name != "schedule"))
+    if stated["user"] is not None or stated["item"] is not None:
+        base = base.model_copy(update={"log": True})
+    return _over(base, stated, tuple(name for name in PlanTable.model_fields if name not in ("schedule", "log")))
 
 
 def _over(base: T, stated: Mapping[str, Any], names: tuple[str, ...]) -> T:
@@ -157,11 +163,14 @@ def _require_size(asked: Config) -> None:
         raise InvalidRequest("no size is stated: give --k, how many items each release has, or --schedule")
 
 
-def _shape(stated: PlanTable) -> Shape:
+def _shape(asked: Config) -> Shape:
     """The shape that the words stand for."""
+    stated = asked.plan
     if stated.shape is None:
         raise InvalidRequest(f"no shape is stated: give --shape, one of {_KNOWN}")
     if stated.shape.partition(":")[0] in ("zipf", "uniform"):
+        if stated.log:
+            raise InvalidRequest(f"--user and --item are columns of a log, and --shape={stated.shape} is made up: leave them out")
         return _made_up(stated, _exponent(stated.shape))
     kind, _, file = stated.shape.partition(":")
     if kind in _LEARNED:
@@ -172,7 +181,7 @@ def _shape(stated: PlanTable) -> Shape:
         return Shape.learned(file, end=_LEARNED[kind], items=stated.items)
     if not os.access(stated.shape, os.F_OK) and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is not a shape: it must be {_KNOWN}")
-    return _published(stated, Path(stated.shape))
+    return _published(stated, Path(stated.shape), asked.data)
 
 
 def _made_up(stated: PlanTable, exponent: float) -> Shape:
@@ -183,10 +192,17 @@ def _made_up(stated: PlanTable, exponent: float) -> Shape:
     return Shape.zipf(exponent, stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
 
 
-def _published(stated: PlanTable, path: Path) -> Shape:
+def _published(stated: PlanTable, path: Path, data: config.DataTable) -> Shape:
     for name in ("items", "users"):
         if getattr(stated, name) is not None:
             raise InvalidRequest(f"--{name.replace('_', '-')} does not go with a file of counts, which tells it: leave it out")
+    if stated.log or path.suffix == ".parquet":
+        if data.user is None or data.item is None:
+            raise InvalidRequest(f"--shape={str(path)!r} is a log: name its columns, --user COLUMN and --item COLUMN")
+        for name in ("column", "items_per_user"):
+            if getattr(stated, name) is not None:
+                raise InvalidRequest(f"--{name.replace('_', '-')} is about a file of counts, and a log tells it: leave it out")
+        return Shape.from_log(path, user=data.user, item=data.item, public=stated.declared_public)
     return Shape.from_csv(path, stated.column, public=stated.declared_public, items_per_user=stated.items_per_user)
 
 

@@ -58,6 +58,9 @@ def show_next_step(
 ) -> None:
     """What to run, and how."""
     console.print()
+    if asked.config.plan.declared_public:
+        words = f"{plan.shape} was looked at because you declared it public. If it is not, the plan has told of it, unpaid for."
+        console.print(Text.assemble(("Note: ", "bold yellow"), printable(words[0].upper() + words[1:])))
     if target is None:
         keep = "--write FILE keeps it for dpselect topk --config FILE; " if len(plan.parts) == 1 else ""
         console.print(Text(keep + "--all shows every mechanism; --json its parameters."))

@@ -71,7 +71,7 @@ def test_a_csv_of_counts(tmp_path: Path) -> None:
     path = tmp_path / "last_year.csv"
     path.write_text("place,visitors\nA,5\nB,9\n")
     assert Shape.from_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
-    with pytest.raises(InvalidRequest, match="--i-declare-public"):
+    with pytest.raises(InvalidRequest, match="--public"):
         Shape.from_csv(path, "visitors")
     with pytest.raises(InvalidRequest, match=r"column 'users' is missing.*place, visitors"):
         Shape.from_csv(path, "users", public=True)

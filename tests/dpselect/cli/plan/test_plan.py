@@ -231,8 +231,45 @@ def test_counts_in_a_file_must_be_declared_public(run: Run, folder: Path) -> Non
     """A CSV of counts is refused without --i-declare-public."""
     done = run(*ASKED, *ONE, "--shape", folder / "last_year.csv")
     assert done.exit_code == 2
-    assert "--i-declare-public" in done.stderr
+    assert "(--public)" in done.stderr
     assert run(*ASKED, *ONE, "--shape", folder / "last_year.csv", "--i-declare-public").exit_code == 0
+
+
+def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
+    """With --user, --item and --public, and kept with its columns; what it is not declared, and half of a log, are refused."""
+    ask = ("plan", "--k", 2, "--epsilon", 1, "--rounds", 200, *ONE, "--shape", folder / "log.csv")
+    columns, file = ("--user", "person", "--item", "shop"), folder / "kept.toml"
+    private = run(*ask, *columns)
+    assert (private.exit_code, private.stdout) == (2, "")
+    assert "--public" in private.stderr
+    done = run(*ask, *columns, "--public", "--write", file)
+    assert done.exit_code == 0, done.stderr
+    assert "The public log log.csv was looked at because you declared it public." in done.stdout
+    held = tomllib.loads(file.read_text())
+    assert (held["data"]["user"], held["plan"]["log"], held["plan"]["declared_public"]) == ("person", True, True)
+    assert held["release"]["expected"]["recall"] > 0.99
+    assert run("plan", "--config", file).exit_code == 0
+    for words, said in (
+        (("--user", "person", "--public"), "name its columns"),
+        ((*columns, "--public", "--column", "shop"), "about a file of counts"),
+        ((*columns, "--public", "--users", 9), "--users does not go with a file"),
+    ):
+        refused = run(*ask, *words)
+        assert refused.exit_code == 2
+        assert said in refused.stderr
+    assert "leave them out" in run("plan", "--k", 2, "--epsilon", 1, *MADE_UP, *columns).stderr
+
+
+def test_what_a_made_up_plan_keeps_is_its_forecast(run: Run, tmp_path: Path) -> None:
+    """The file states the range over uneven shapes, not the recall on the smooth curve; so does the page."""
+    file, page = tmp_path / "p.toml", tmp_path / "p.html"
+    done = run(*ASKED, *ONE, *MADE_UP, "--write", file, "--html", page, "--json")
+    assert done.exit_code == 0, done.stderr
+    best, kept = json.loads(done.stdout)["plan"]["ranked"][0], tomllib.loads(file.read_text())["release"]["expected"]
+    assert [kept["recall_low"], kept["recall_high"]] == best["forecast"]
+    assert kept["recall"] == best["fresh_recall"]
+    assert kept["recall"] != best["quality"]["recall"]["value"]
+    assert "uneven shapes" in page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -356,7 +393,7 @@ def test_another_column_is_declared_anew(run: Run, folder: Path) -> None:
     """A declaration in the file is about its own column: --column takes it back."""
     done = run("plan", "--config", folder / "release.toml", "--column", "visitors")
     assert done.exit_code == 2
-    assert "--i-declare-public" in done.stderr
+    assert "(--public)" in done.stderr
     assert run("plan", "--config", folder / "release.toml", "--column", "visitors", "--i-declare-public").exit_code == 0
 
 
