@@ -79,6 +79,14 @@ class _Answer:
             yield "picked", f"one of each user's numbers, with salt {printable(self.salt)!r}"
 
 
+_NUMBERS = "One number per user"
+EXAMPLES = """\
+dpselect quantile log.csv --user who --quantiles .5 --low 0 --high 500 \\
+    --step 1 --epsilon 1
+dpselect quantile log.csv --user who --value price --rule sum \\
+    --quantiles .25,.5,.75 --low 0 --high 1000 --step 5 --epsilon 1"""
+
+
 def quantile(
     events: Annotated[str, Argument(metavar="EVENTS", help="The log, as for topk: a file, or postgresql://USER@HOST/NAME.")],
     user: Annotated[str, Option(metavar="COLUMN", help="Column of users, as for topk.")],
@@ -88,25 +96,49 @@ def quantile(
     step: Annotated[float, Option(help="Distance of the points that may be released, in the numbers' unit.")],
     epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")],
     value: Annotated[
-        str | None, Option(metavar="COLUMN", help="Column of numbers. Without it: how many events a user has.")
+        str | None,
+        Option(rich_help_panel=_NUMBERS, metavar="COLUMN", help="Column of numbers. Without it: how many events a user has."),
     ] = None,
     rule: Annotated[
-        Rule | None, Option(help="How a user's numbers become one. Default: pick, one of them by a salted hash.")
+        Rule | None,
+        Option(rich_help_panel=_NUMBERS, help="How a user's numbers become one. Default: pick, one of them by a salted hash."),
     ] = None,
-    salt: Annotated[str | None, Option(help="Salt of that choice. Default: a fresh random one.")] = None,
-    relation: Annotated[Relation, Option(help="What neighbouring logs differ by, as for topk.")] = "add_remove",
-    format: Annotated[Format, Option(help="Format of the log; auto goes by the name of the file.")] = "auto",
+    salt: Annotated[
+        str | None, Option(rich_help_panel=_NUMBERS, help="Salt of that choice. Default: a fresh random one.")
+    ] = None,
+    relation: Annotated[
+        Relation, Option(rich_help_panel=options.PRIVACY, help="What neighbouring logs differ by, as for topk.")
+    ] = "add_remove",
+    format: Annotated[
+        Format, Option(rich_help_panel=options.READING, help="Format of the log; auto goes by the name of the file.")
+    ] = "auto",
     header: options.Header = None,
-    table: Annotated[str | None, Option(help="What to read of a database: a table.")] = None,
-    query: Annotated[str | None, Option(help="What to read of a database: an SQL query.")] = None,
-    buckets: Annotated[int | None, Option(min=1, help="Read the log in this many parts. Default: by size.")] = None,
-    memory_limit: Annotated[str | None, Option(metavar="SIZE", help="Memory of the engine, 2GiB say.")] = None,
-    ledger: Annotated[str | None, Option(help="Charge this ledger before anything is drawn.")] = None,
+    table: Annotated[str | None, Option(rich_help_panel=options.READING, help="What to read of a database: a table.")] = None,
+    query: Annotated[
+        str | None, Option(rich_help_panel=options.READING, help="What to read of a database: an SQL query.")
+    ] = None,
+    buckets: Annotated[
+        int | None, Option(rich_help_panel=options.READING, min=1, help="Read the log in this many parts. Default: by size.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, Option(rich_help_panel=options.READING, metavar="SIZE", help="Memory of the engine, 2GiB say.")
+    ] = None,
+    ledger: Annotated[
+        str | None, Option(rich_help_panel=options.LEDGER, help="Charge this ledger before anything is drawn.")
+    ] = None,
     dataset: options.Payer = None,
-    period: Annotated[list[str] | None, Option(help="Period whose rows the log holds; may be repeated.")] = None,
-    key: Annotated[str | None, Option(help="Idempotency key: a second release under it is refused; as for topk.")] = None,
+    period: Annotated[
+        list[str] | None, Option(rich_help_panel=options.LEDGER, help="Period whose rows the log holds; may be repeated.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        Option(rich_help_panel=options.LEDGER, help="Idempotency key: a second release under it is refused; as for topk."),
+    ] = None,
     output: Annotated[
-        Path | None, Option(metavar="FILE", help="Also keep the answer in this new private file, .json or .txt.")
+        Path | None,
+        Option(
+            rich_help_panel=options.OUTPUT, metavar="FILE", help="Also keep the answer in this new private file, .json or .txt."
+        ),
     ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,

@@ -1,11 +1,10 @@
 """What a plan on a made-up shape says and what then comes out; and what counts cost the items beside them.
 
     python tests/benchmarks/bench_forecast.py [--logs gowalla nyc tky times mine.parquet zipf:1.1,300,2000,10]
-        [--k 10 100] [--epsilon 0.5 1 4] [--draws 20] [--user user_id] [--item item_id] [--counts]
+        [--k 10 100] [--epsilon 0.5 1 4] [--draws 20] [--exponent 1] [--user user_id] [--item item_id] [--counts]
 
-Logs as for bench_recall.py. The first table: a plan on `zipf:EXPONENT` that is told a log's number of items and users, its mean
-of items per user and the exponent, a multiple of .1, that fits its 300 highest counts best; the range that it forecasts, their
-mean, and what its mechanism finds in the log. `above`: by how much the mean is above that. `--counts`: recall of `dpselect.topk`
+Logs as for bench_recall.py. The first table: a plan on `zipf:EXPONENT` that is told a log's number of items and users and its mean
+of items per user; the range that it forecasts, their mean, and what its mechanism finds in the log. `above`: by how much the mean is above that. `--counts`: recall of `dpselect.topk`
 without and with counts, their ratio, half the width of the 95 % interval, and the root mean square by which counts are off.
 """
 
@@ -22,21 +21,16 @@ import accounting as acc
 import dpselect as dps
 from dpselect.planning import Shape, plan
 
-_HEAD = 300
 
-
-def fitted_shape(log: Log) -> Shape:
-    """What somebody knows who knows how many items and users there are, and how steep the curve is."""
-    head = np.sort(log.counts)[::-1][:_HEAD]
-    slope = np.polyfit(np.log(np.arange(1, len(head) + 1)), np.log(head), 1)[0]
-    per_user = len(log.users) / log.people
-    return Shape.zipf(round(-slope, 1), log.size, log.people, items_per_user=round(per_user, 1))
+def guessed(log: Log, exponent: float) -> Shape:
+    """What somebody states who knows how many items and users there are, and how many items a user has on average."""
+    return Shape.zipf(exponent, log.size, log.people, items_per_user=round(len(log.users) / log.people, 1))
 
 
 def forecasts(logs: list[Log], options: argparse.Namespace) -> Iterator[tuple[float, str]]:
     """How far each plan's mean is above what its mechanism finds, and the line."""
     for log in logs:
-        shape = fitted_shape(log)
+        shape = guessed(log, options.exponent)
         for domain, k, epsilon in ((d, k, e) for d in ("unknown", "public") for k in options.k for e in options.epsilon):
             budget = acc.Budget(epsilon=epsilon, delta=1e-6)
             best = plan(budget, k, shape=shape, domain=domain, rounds=400).recommended
@@ -88,6 +82,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--exponent", type=float, default=1.0)
     parser.add_argument("--user", default="user_id")
     parser.add_argument("--item", default="item_id")
     parser.add_argument("--counts", action="store_true")

@@ -17,19 +17,34 @@ from dpselect.cli.plan.request import PlanQuestion, chosen, question
 from dpselect.planning.explore import Chart, explore
 from dpselect.planning.task import Charged, Criterion
 
+_SHAPE, _NEEDS = "The shape of the data", "What is needed of the answer"
+_SIMULATION, _VOTES = "Simulations", "Votes of teachers"
+EXAMPLES = """\
+dpselect plan --k 10 --releases 30 --epsilon 1 --delta 1e-6 \\
+    --shape zipf:1.1 --items 50000 --users 100000 --unknown-domain
+dpselect plan --k 10 --epsilon 1 --shape last_year.csv --column users --public
+dpselect plan --k 10 --epsilon 1 --delta 1e-6 --shape last_year.parquet \\
+    --user who --item shop --public --write plan.toml"""
+
 
 def plan(
     k: Annotated[int | None, Option(min=1, help="How many items each release has.")] = None,
     releases: Annotated[int | None, Option(min=1, help="How many releases share the budget. Default: 1.")] = None,
     schedule: Annotated[
-        str | None, Option(metavar="NxK,...", help="Releases of several sizes, 30x10,1x100 for example, in place of those two.")
+        str | None,
+        Option(
+            rich_help_panel=_NEEDS,
+            metavar="NxK,...",
+            help="Releases of several sizes, 30x10,1x100 for example, in place of those two.",
+        ),
     ] = None,
     epsilon: Annotated[float | None, Option(help="Budget of all releases together, in nats.")] = None,
     delta: Annotated[
         float | None, Option(help="Part of that budget: the probability that may fall outside epsilon or rho.")
     ] = None,
     rho: Annotated[
-        float | None, Option(help="Budget of all releases under zero-concentrated privacy, in place of --epsilon.")
+        float | None,
+        Option(rich_help_panel=_NEEDS, help="Budget of all releases under zero-concentrated privacy, in place of --epsilon."),
     ] = None,
     shape: Annotated[
         str | None,
@@ -39,19 +54,27 @@ def plan(
             "with --user and --item, a public log of events, CSV or Parquet: last year's, if it was published."
         ),
     ] = None,
-    user: Annotated[str | None, Option(metavar="COLUMN", help="Column of users, where --shape is a log.")] = None,
-    item: Annotated[str | None, Option(metavar="COLUMN", help="Column of items, where --shape is a log.")] = None,
+    user: Annotated[
+        str | None, Option(rich_help_panel=_SHAPE, metavar="COLUMN", help="Column of users, where --shape is a log.")
+    ] = None,
+    item: Annotated[
+        str | None, Option(rich_help_panel=_SHAPE, metavar="COLUMN", help="Column of items, where --shape is a log.")
+    ] = None,
     items: Annotated[int | None, Option(min=1, help="How many items there are, for zipf and uniform.")] = None,
     users: Annotated[int | None, Option(min=1, help="How many users there are, for zipf and uniform.")] = None,
     items_per_user: Annotated[
-        float | None, Option(help="Items that a user touches on average, for zipf and uniform. Default: 1.")
+        float | None,
+        Option(rich_help_panel=_SHAPE, help="Items that a user touches on average, for zipf and uniform. Default: 1."),
     ] = None,
-    column: Annotated[str | None, Option(help="Column of the CSV file that holds the counts, if it has several.")] = None,
+    column: Annotated[
+        str | None, Option(rich_help_panel=_SHAPE, help="Column of the CSV file that holds the counts, if it has several.")
+    ] = None,
     declared_public: Annotated[
         bool | None,
         Option(
             "--public",
             "--i-declare-public",
+            rich_help_panel=_SHAPE,
             help="The counts or the log in the file were published or made up; without this the file is refused, since a plan "
             "that looks at private data leaks them, and no ledger is charged for it.",
         ),
@@ -61,60 +84,124 @@ def plan(
         Option("--unknown-domain/--public-domain", help="Whether a public catalogue of items is missing. Default: it exists."),
     ] = None,
     order: Annotated[
-        bool | None, Option("--order/--set", help="Whether the order of the items is needed or their set suffices. Default: set.")
+        bool | None,
+        Option(
+            "--order/--set",
+            rich_help_panel=_NEEDS,
+            help="Whether the order of the items is needed or their set suffices. Default: set.",
+        ),
     ] = None,
     relation: Annotated[
-        Relation | None, Option(help="What neighbouring logs differ by, as for topk. Default: add_remove.")
+        Relation | None,
+        Option(rich_help_panel=_NEEDS, help="What neighbouring logs differ by, as for topk. Default: add_remove."),
     ] = None,
     max_items_per_user: Annotated[
-        int | None, Option(min=1, help="Each user is counted for at most this many items, as for topk.")
+        int | None, Option(rich_help_panel=_NEEDS, min=1, help="Each user is counted for at most this many items, as for topk.")
     ] = None,
     groups: Annotated[
-        int | None, Option(min=1, help="How many groups there are, of each of which the top k is released.")
+        int | None,
+        Option(rich_help_panel=options.GROUPS, min=1, help="How many groups there are, of each of which the top k is released."),
     ] = None,
-    groups_per_user: Annotated[float | None, Option(min=1, help="Groups that a user is in on average. Default: 1.")] = None,
+    groups_per_user: Annotated[
+        float | None, Option(rich_help_panel=options.GROUPS, min=1, help="Groups that a user is in on average. Default: 1.")
+    ] = None,
     group_exponent: Annotated[
-        float | None, Option(min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1.")
+        float | None,
+        Option(rich_help_panel=options.GROUPS, min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1."),
     ] = None,
     max_groups_per_user: Annotated[
-        int | None, Option(min=1, help="Each user is kept in at most this many groups, as for topk.")
+        int | None,
+        Option(rich_help_panel=options.GROUPS, min=1, help="Each user is kept in at most this many groups, as for topk."),
     ] = None,
     charged: Annotated[
-        Charged | None, Option(help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger].")
+        Charged | None,
+        Option(
+            rich_help_panel=_NEEDS,
+            help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger].",
+        ),
     ] = None,
     with_counts: Annotated[
         bool | None,
-        Option("--with-counts/--no-counts", help="Whether each release also counts the users of every item, with an interval."),
+        Option(
+            "--with-counts/--no-counts",
+            rich_help_panel=_NEEDS,
+            help="Whether each release also counts the users of every item, with an interval.",
+        ),
     ] = None,
     mechanism: Annotated[
-        list[str] | None, Option(metavar="KIND", help="Consider this kind only; may be repeated. Default: all.")
+        list[str] | None,
+        Option(rich_help_panel=_NEEDS, metavar="KIND", help="Consider this kind only; may be repeated. Default: all."),
     ] = None,
-    rank_by: Annotated[Criterion | None, Option(help="What the mechanisms are ranked by. Default: recall.")] = None,
-    rounds: Annotated[int | None, Option(min=100, help="Simulated runs for each mechanism. Default: 4000.")] = None,
-    level: Annotated[float | None, Option(help="Confidence of the intervals. Default: 0.95.")] = None,
-    seed: Annotated[int | None, Option(min=0, help="Seed of the simulations; never of a release. Default: 0.")] = None,
-    config: Annotated[Path | None, Option(help="TOML file with the same settings; options override it.")] = None,
+    rank_by: Annotated[
+        Criterion | None, Option(rich_help_panel=_NEEDS, help="What the mechanisms are ranked by. Default: recall.")
+    ] = None,
+    rounds: Annotated[
+        int | None, Option(rich_help_panel=_SIMULATION, min=100, help="Simulated runs for each mechanism. Default: 4000.")
+    ] = None,
+    level: Annotated[
+        float | None, Option(rich_help_panel=_SIMULATION, help="Confidence of the intervals. Default: 0.95.")
+    ] = None,
+    seed: Annotated[
+        int | None, Option(rich_help_panel=_SIMULATION, min=0, help="Seed of the simulations; never of a release. Default: 0.")
+    ] = None,
+    config: Annotated[
+        Path | None, Option(rich_help_panel=options.OUTPUT, help="TOML file with the same settings; options override it.")
+    ] = None,
     write: Annotated[
-        Path | None, Option(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
+        Path | None,
+        Option(
+            rich_help_panel=options.OUTPUT, help="Write the settings and the best mechanism to this TOML file, for topk --config."
+        ),
     ] = None,
-    choose: Annotated[str | None, Option(metavar="NAME", help="Write this mechanism instead of the best.")] = None,
+    choose: Annotated[
+        str | None, Option(rich_help_panel=options.OUTPUT, metavar="NAME", help="Write this mechanism instead of the best.")
+    ] = None,
     everything: Annotated[
-        bool, Option("--all", help="Also show the question, every mechanism, and why others are not planned.")
+        bool,
+        Option(
+            "--all",
+            rich_help_panel=options.OUTPUT,
+            help="Also show the question, every mechanism, and why others are not planned.",
+        ),
     ] = False,
     curves: Annotated[
-        bool, Option("--curves", help="Also show quality against epsilon, k and the number of releases, and the price.")
+        bool,
+        Option(
+            "--curves",
+            rich_help_panel=options.OUTPUT,
+            help="Also show quality against epsilon, k and the number of releases, and the price.",
+        ),
     ] = False,
-    figures: Annotated[Path | None, Option(metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")] = None,
-    html: Annotated[Path | None, Option(help="Write the plan and those curves as one page that needs no network.")] = None,
+    figures: Annotated[
+        Path | None,
+        Option(rich_help_panel=options.OUTPUT, metavar="DIR", help="Draw those curves into this folder, as PNG and SVG."),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        Option(rich_help_panel=options.OUTPUT, help="Write the plan and those curves as one page that needs no network."),
+    ] = None,
     pate: Annotated[
-        bool, Option("--pate", help="Plan a job of `dpselect pate` instead: --releases rounds, or as many as keep their quality.")
+        bool,
+        Option(
+            "--pate",
+            rich_help_panel=_VOTES,
+            help="Plan a job of `dpselect pate` instead: --releases rounds, or as many as keep their quality.",
+        ),
     ] = False,
-    teachers: Annotated[int | None, Option(min=1, help="With --pate: how many teachers vote.")] = None,
-    labels: Annotated[int | None, Option(min=2, help="With --pate: how many labels there are.")] = None,
-    votes_per_item: Annotated[float | None, Option(help="With --pate: labels that are true of an item, on average.")] = None,
-    agreement: Annotated[float | None, Option(help="With --pate: the share of teachers who vote for a true label.")] = None,
+    teachers: Annotated[int | None, Option(rich_help_panel=_VOTES, min=1, help="With --pate: how many teachers vote.")] = None,
+    labels: Annotated[int | None, Option(rich_help_panel=_VOTES, min=2, help="With --pate: how many labels there are.")] = None,
+    votes_per_item: Annotated[
+        float | None, Option(rich_help_panel=_VOTES, help="With --pate: labels that are true of an item, on average.")
+    ] = None,
+    agreement: Annotated[
+        float | None, Option(rich_help_panel=_VOTES, help="With --pate: the share of teachers who vote for a true label.")
+    ] = None,
     stray_votes: Annotated[
-        float | None, Option(help="With --pate: votes of a ballot for other labels. Default: 2 (1 - agreement) votes-per-item.")
+        float | None,
+        Option(
+            rich_help_panel=_VOTES,
+            help="With --pate: votes of a ballot for other labels. Default: 2 (1 - agreement) votes-per-item.",
+        ),
     ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,

@@ -109,3 +109,12 @@ def _section(path: str) -> str:
     """The part of the page about a command, with what belongs to all of them."""
     start, *sections = PAGE.read_text().split("\n## ")
     return start + "".join(section for section in sections if path != "dpselect" and section.startswith(f"`{path}"))
+
+
+@pytest.mark.parametrize("verb", ["topk", "plan", "quantile"])
+def test_help_begins_with_what_everybody_needs(verb: str, run: Any) -> None:
+    """Sections, of which the first has nine options at most, and examples that the command itself accepts."""
+    said = run(verb, "--help").stdout
+    assert said.index("Most used:") < said.index("Output:") < said.index("Examples:")
+    first = said.split("Most used:")[1].split("\n\n")[0]
+    assert 4 <= first.count("\n  --") <= 11
