@@ -3,9 +3,10 @@
     python tests/benchmarks/bench_forecast.py [--logs gowalla nyc tky times mine.parquet zipf:1.1,300,2000,10]
         [--k 10 100] [--epsilon 0.5 1 4] [--draws 20] [--exponent 1] [--user user_id] [--item item_id] [--counts]
 
-Logs as for bench_recall.py. The first table: a plan on `zipf:EXPONENT` that is told a log's number of items and users and its mean
-of items per user; the range that it forecasts, their mean, and what its mechanism finds in the log. `above`: by how much the mean is above that. `--counts`: recall of `dpselect.topk`
-without and with counts, their ratio, half the width of the 95 % interval, and the root mean square by which counts are off.
+Logs as for bench_recall.py. The first table: a plan on `zipf:EXPONENT` that is told a log's number of items and users and its
+mean of items per user; the range that it forecasts, their mean, and what its mechanism finds in the log. `above`: by how much the
+mean is above that. `--counts`: recall of `dpselect.topk` without and with counts, their ratio, half the width of the 95 %
+interval, and the root mean square by which counts are off.
 """
 
 from __future__ import annotations

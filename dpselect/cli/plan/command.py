@@ -50,7 +50,7 @@ def plan(
         str | None,
         Option(
             help="What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; "
-            "learned-low: and learned-high: are the ends of what its noise leaves open), a CSV file of counts that are public, or, "
+            "learned-low: and learned-high: are the ends of what its noise leaves open), a CSV file of public counts or, "
             "with --user and --item, a public log of events, CSV or Parquet: last year's, if it was published."
         ),
     ] = None,
