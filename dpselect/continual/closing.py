@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpselect.continual.continual_top_k import Floats
 from dpselect.continual.measurements import Block, Increment, Integers, estimates, late, measure, true_measurements
@@ -19,17 +20,15 @@ _REASON = "fewer items than requested were discovered"
 
 def close(state: State, period: int, relations: Sequence[str], kinds: Kinds, source: Sampler) -> Selection:
     """Count the events in SQL relations (columns u and i), measure, estimate and select, and store all of it, or nothing."""
-    mechanism = state.meta.mechanism
     with state.transaction():
         read = state.load(relations, kinds)
         state.require_kinds(kinds)
         known = state.number_of_items()
         increment = state.take(period)
-        scored = _latest if mechanism.count == "period" else _correlated
-        items, scores, off = scored(state, increment, known, source)
+        items, scores, tests = _measured(state, increment, known, source)
         passed = np.isin(items, state.discovered())
-        if mechanism.delta is not None:
-            new = ~passed & (scores - off > mechanism.thresholds[period - 1])
+        if tests:
+            new = ~passed & np.logical_or.reduce(tests)
             state.discover(period, items[new])
             passed |= new
         selection = _best(state, items[passed], scores[passed])
@@ -37,31 +36,42 @@ def close(state: State, period: int, relations: Sequence[str], kinds: Kinds, sou
     return selection
 
 
-Scored = tuple[Integers, Floats, Floats]
-"""Items, their estimates in weights, and how far the floats may be off."""
+Measured = tuple[Integers, Floats, list[NDArray[np.bool_]]]
+"""Items, their estimates in weights, and which of them pass each test; no test of a public domain."""
 
 
-def _latest(state: State, increment: Increment, known: int, source: Sampler) -> Scored:  # noqa: ARG001 - as `_correlated`
-    """Of the items that this period's events or an earlier discovery bring: fresh noise each, of which nothing is kept."""
-    mechanism = state.meta.mechanism
-    items: Integers = np.unique(np.concatenate([increment.items, state.discovered()]))
-    placed = Increment(increment.period, np.searchsorted(items, increment.items), increment.weights)
-    measured = measure(mechanism, true_measurements(mechanism, increment.period, len(items), [placed]), source)
-    scores = np.asarray(measured * public_grid(mechanism.scale), dtype=np.float64)
-    return items, scores, np.zeros(len(items))
+def _measured(state: State, increment: Increment, known: int, source: Sampler) -> Measured:
+    """Every item that exists, with the noise of earlier periods too where it is new.
 
-
-def _correlated(state: State, increment: Increment, known: int, source: Sampler) -> Scored:
-    """Of every item that exists; those that are new get the noise of earlier periods too."""
+    A public domain that is counted per period needs none of these: fresh noise, of which nothing is kept.
+    """
     mechanism, period, items = state.meta.mechanism, increment.period, state.number_of_items()
-    since = period + 1 - len(mechanism.strategy.measured)
+    strategy, public = mechanism.strategy, mechanism.delta is None
+    if public and mechanism.count == "period":
+        measured = measure(mechanism, true_measurements(mechanism, period, items, [increment]), source)
+        return np.arange(items), np.asarray(measured * public_grid(mechanism.scale), dtype=np.float64), []
+    since = period + 1 - len(strategy.measured)
     state.add_increment(increment, since)
     true = true_measurements(mechanism, period, items, state.increments(since))
     state.add_measured(Block(period, 0, measure(mechanism, true, source)))
     for block in late(mechanism, period, known, items - known, source):
         state.add_measured(block)
-    scores, off = estimates(mechanism, period, items, state.measured())
-    return np.arange(items), scores, off
+    totals = None if public else mechanism.total_thresholds
+    estimators = [strategy.estimator] if totals is None else [strategy.estimator, strategy.totals]
+    found = estimates(mechanism, period, items, state.measured(), estimators)
+    scores = found[0][0]
+    if public:
+        return np.arange(items), scores, []
+    tests = [_surely_above(*found[0], mechanism.thresholds[period - 1])]
+    if mechanism.count == "period":  # a score of noise alone is not tested: its item's users are not there (Theorem T4)
+        tests[0] &= np.isin(np.arange(items), increment.items)
+    if totals is not None:
+        tests.append(_surely_above(*found[1], totals[period - 1]))
+    return np.arange(items), scores, tests
+
+
+def _surely_above(estimate: Floats, off: Floats, threshold: float) -> NDArray[np.bool_]:
+    return np.asarray(estimate - off > threshold)
 
 
 def _best(state: State, items: Integers, scores: Floats) -> Selection:

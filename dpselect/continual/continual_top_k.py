@@ -27,6 +27,7 @@ from dpselect.sensitivity import Sensitivity, sqrt_up
 
 # Where C x is exact in 64-bit integers and the grid of values no finer than its units of 2^-40.
 _LEAST, _MOST = 2.0**-10, 2.0**32
+_ROOT_UP = 1 + 2.0**-50  # above the roundings of a root and a product
 _SHARES: Final = (0.75, 0.9, 0.5, 0.25)  # of a budget's delta for thresholds; the rest converts to epsilon
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,8 @@ class ContinualTopK(Mechanism):
     far ("running") or of the last `window` ("window"). A user's weights are bounded over the whole horizon, and noise is
     correlated over the periods. `Session.continual` draws from it, period by period; `select` does not, as it sees one table of
     scores. Under "running" each item of a user is counted once, and under "window" again only `window` or more periods later,
-    so that a count of a window is a lower bound.
+    so that a count of a window is a lower bound. An item of an unknown domain is discovered, and stays so, once its score passes
+    a threshold, or its total over all periods so far does.
 
     Guarantee: GaussianDP(D/scale) for a public domain and Approximate(GaussianDP(D/scale), delta) for an unknown one, where D is
     `strategy.norm`, Theorems T1 to T4; under replace_one sqrt(2) D.
@@ -152,18 +154,41 @@ class ContinualTopK(Mechanism):
         Raises:
             InvalidRequest: the domain is public.
         """
-        if self.delta is None:
-            raise InvalidRequest("a public domain has no thresholds: all its items may be released")
-        alone = self.delta if self.stated == "add_remove" else self.delta / 2
-        most, cells, each = self.users.most, self.users.cells, 1 if self.count == "period" else self.periods
+        each = 1 if self.count == "period" else self.periods
         shared = self.deviations[:1] if self.count == "period" else self.deviations
-        found = thresholds(tuple(shared.tolist()), most, cells, alone / each)
-        return np.broadcast_to(found, self.periods) + self._rounding
+        found = thresholds(tuple(shared.tolist()), self.users.most, self.users.cells, self._lone_chance / each)
+        return np.broadcast_to(found, self.periods) + self._rounding(self.strategy.estimator)
+
+    @cached_property
+    def total_thresholds(self) -> Floats | None:
+        """(periods,) what a noisy total of all periods so far must exceed for its item to be discovered, in weights, rounded up.
+
+        None where scores are such totals themselves.
+
+        Raises:
+            InvalidRequest: the domain is public.
+        """
+        if not self._tests_totals:
+            return None
+        repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells)) * _ROOT_UP
+        shared = self.scale * self.strategy.total_deviations / repeats
+        found = thresholds(tuple(shared.tolist()), 1.0, self.users.cells, self._lone_chance / self.periods)
+        return repeats * np.array(found) + self._rounding(self.strategy.totals)
 
     @property
-    def _rounding(self) -> Floats:
-        """(periods,) by how much the rounding of measurements to the public grid may raise a score."""
-        return np.cumsum(np.abs(self.strategy.estimator)) * (public_grid(self.scale) / 2) * (1 + 1e-9)
+    def _tests_totals(self) -> bool:
+        return bool(self.strategy.counted.sum() < self.periods)
+
+    @property
+    def _lone_chance(self) -> float:
+        """The chance of all tests of one kind together that items of one user alone pass."""
+        if self.delta is None:
+            raise InvalidRequest("a public domain has no thresholds: all its items may be released")
+        return self.delta / (1 if self.stated == "add_remove" else 2) / (2 if self._tests_totals else 1)
+
+    def _rounding(self, estimator: Floats) -> Floats:
+        """(periods,) by how much the rounding of measurements to the public grid may raise an estimate."""
+        return np.cumsum(np.abs(estimator)) * (public_grid(self.scale) / 2) * (1 + 1e-9)
 
     def _check_scores(self, scores: Scores) -> NoReturn:
         raise InvalidRequest(_NOT_AT_ONCE)

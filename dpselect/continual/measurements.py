@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -90,12 +90,18 @@ def late(mechanism: ContinualTopK, period: int, first: int, items: int, source: 
         yield Block(before, first, measure(mechanism, (nothing, nothing), source))
 
 
-def estimates(mechanism: ContinualTopK, period: int, items: int, blocks: Iterable[Block]) -> tuple[Floats, Floats]:
-    """(items,) estimates B y at the end of a period, in weights, and how far the floats may be off."""
-    estimator, sums, sizes, terms = mechanism.strategy.estimator, np.zeros(items), np.zeros(items), 0
+def estimates(
+    mechanism: ContinualTopK, period: int, items: int, blocks: Iterable[Block], estimators: Sequence[Floats]
+) -> list[tuple[Floats, Floats]]:
+    """For the first column of each estimator B, (items,) estimates B y at the end of a period, in weights, and how far the
+    floats may be off."""
+    sums, terms = np.zeros((2 * len(estimators), items)), 0
     for block in blocks:
-        part = estimator[period - block.period] * block.values
-        sums[block.first : block.first + len(part)] += part
-        sizes[block.first : block.first + len(part)] += np.abs(part)
+        place = slice(block.first, block.first + len(block.values))
+        for at, estimator in enumerate(estimators):
+            part = estimator[period - block.period] * block.values
+            sums[2 * at, place] += part
+            sums[2 * at + 1, place] += np.abs(part)
         terms += 1
-    return sums * public_grid(mechanism.scale), sizes * (public_grid(mechanism.scale) * _ERROR * (terms + 2))
+    grid = public_grid(mechanism.scale)
+    return [(total * grid, sizes * (grid * _ERROR * (terms + 2))) for total, sizes in zip(sums[::2], sums[1::2], strict=True)]

@@ -31,11 +31,13 @@ class Strategy:
         measured: (n,) the first column of C, n <= periods, multiples of 1/UNIT rounded down; what is left out is 0.
         estimator: (periods,) the first column of B.
         counted: (periods,) the first column of A: the periods that a count adds up.
+        totals: (periods,) the first column of the estimator of totals, which add up all periods so far.
     """
 
     measured: NDArray[np.int64]
     estimator: NDArray[np.float64]
     counted: NDArray[np.int64]
+    totals: NDArray[np.float64]
 
     @property
     def norm(self) -> float:
@@ -45,7 +47,22 @@ class Strategy:
     @property
     def deviations(self) -> NDArray[np.float64]:
         """(periods,) standard deviations of the estimates, in units of the noise."""
-        return np.asarray(np.sqrt(np.cumsum(self.estimator**2)))
+        return _deviations(self.estimator)
+
+    @property
+    def total_deviations(self) -> NDArray[np.float64]:
+        """(periods,) standard deviations of the estimated totals, in units of the noise."""
+        return _deviations(self.totals)
+
+    @property
+    def repeats(self) -> NDArray[np.int64]:
+        """(periods,) how often a pair may have been counted at most: once in each count that it can stand in."""
+        periods = np.arange(1, len(self.counted) + 1)
+        return np.asarray(-(-periods // int(self.counted.sum())))
+
+
+def _deviations(column: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.sqrt(np.cumsum(column**2)))
 
 
 @lru_cache(maxsize=64)
@@ -53,14 +70,19 @@ def strategy(count: Over, periods: int, window: int | None) -> Strategy:
     """The strategy of a count over a horizon of `periods`."""
     width = {"period": 1, "running": periods, "window": min(window or periods, periods)}[count]
     measured, counted = np.array(_root(width), dtype=np.int64), (np.arange(periods) < width).astype(np.int64)
-    factors = measured / UNIT
-    estimator = np.zeros(periods)
-    for t in range(periods):
-        lags = factors[1 : t + 1]
-        estimator[t] = counted[t] - math.fsum(lags * estimator[t - len(lags) : t][::-1])
-    for column in (measured, estimator, counted):
+    estimator, totals = _solved(measured, counted), _solved(measured, np.ones(periods, dtype=np.int64))
+    for column in (measured, estimator, counted, totals):
         column.setflags(write=False)
-    return Strategy(measured, estimator, counted)
+    return Strategy(measured, estimator, counted, totals)
+
+
+def _solved(measured: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The first column of A C^-1, for the first columns of C and A."""
+    factors, column = measured / UNIT, np.zeros(len(wanted))
+    for t in range(len(wanted)):
+        lags = factors[1 : t + 1]
+        column[t] = wanted[t] - math.fsum(lags * column[t - len(lags) : t][::-1])
+    return column
 
 
 def _root(width: int) -> list[int]:
