@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from dpselect.continual.continual_top_k import Floats
 from dpselect.continual.measurements import Block, Increment, Integers, estimates, late, measure, true_measurements
+from dpselect.continual.smoothing import order_by
 from dpselect.continual.state import State
 from dpselect.events.doors.base import Kinds
-from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import Sampler
 from dpselect.selection import Selection, label_key
 
@@ -31,7 +31,7 @@ def close(state: State, period: int, relations: Sequence[str], kinds: Kinds, sou
             new = ~passed & np.logical_or.reduce(tests)
             state.discover(period, items[new])
             passed |= new
-        selection = _best(state, items[passed], scores[passed])
+        selection = _best(state, period, items[passed], scores[passed])
         state.add_closed(period, read, selection)
     return selection
 
@@ -41,15 +41,9 @@ Measured = tuple[Integers, Floats, list[NDArray[np.bool_]]]
 
 
 def _measured(state: State, increment: Increment, known: int, source: Sampler) -> Measured:
-    """Every item that exists, with the noise of earlier periods too where it is new.
-
-    A public domain that is counted per period needs none of these: fresh noise, of which nothing is kept.
-    """
+    """Every item that exists, with the noise of earlier periods too where it is new."""
     mechanism, period, items = state.meta.mechanism, increment.period, state.number_of_items()
     strategy, public = mechanism.strategy, mechanism.delta is None
-    if public and mechanism.count == "period":
-        measured = measure(mechanism, true_measurements(mechanism, period, items, [increment]), source)
-        return np.arange(items), np.asarray(measured * public_grid(mechanism.scale), dtype=np.float64), []
     since = period + 1 - len(strategy.measured)
     state.add_increment(increment, since)
     true = true_measurements(mechanism, period, items, state.increments(since))
@@ -74,20 +68,21 @@ def _surely_above(estimate: Floats, off: Floats, threshold: float) -> NDArray[np
     return np.asarray(estimate - off > threshold)
 
 
-def _best(state: State, items: Integers, scores: Floats) -> Selection:
-    """The k highest of the discovered items; equal scores in the order of labels, which tells nothing about the log."""
+def _best(state: State, period: int, items: Integers, scores: Floats) -> Selection:
+    """The first k of the discovered items; equals in the order of labels, which tells nothing about the log."""
     k, domain = state.meta.mechanism.k, state.meta.domain
+    order = order_by(state.meta.mechanism, period, items, scores, state.measured())
     if len(items) > k:
-        least = np.partition(scores, -k)[-k]
-        items, scores = items[scores >= least], scores[scores >= least]
-    ranked = zip(scores.tolist(), items.tolist(), state.labels(items), strict=True)
-    best = sorted(ranked, key=lambda one: (-one[0], label_key(one[2])))[:k]
+        first = order >= np.partition(order, -k)[-k]
+        items, scores, order = items[first], scores[first], order[first]
+    ranked = zip(order.tolist(), items.tolist(), scores.tolist(), state.labels(items), strict=True)
+    best = sorted(ranked, key=lambda one: (-one[0], label_key(one[3])))[:k]
     return Selection(
-        indices=None if domain is None else tuple(item for _, item, _ in best),
+        indices=None if domain is None else tuple(item for _, item, _, _ in best),
         ordered=True,
         requested=k,
         complete=len(best) == k,
         reason=None if len(best) == k else _REASON,
-        values=tuple(score for score, _, _ in best),
-        labels=tuple(label for _, _, label in best),
+        values=tuple(score for _, _, score, _ in best),
+        labels=tuple(label for _, _, _, label in best),
     )

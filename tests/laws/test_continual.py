@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.stats import norm
 
 import accounting as acc
 import dpselect as dps
+from dpselect.continual import smoothing
 from dpselect.continual import state as states
 from dpselect.continual.closing import close
 from dpselect.continual.horizon_clip import UNIT
@@ -243,7 +245,7 @@ def test_lone_items_are_discovered_with_the_chance_that_is_charged() -> None:
 
     A false alarm has a chance below 1e-7 (a binomial law, 5.3 deviations), and the seed is fixed.
     """
-    mechanism = of("period", None, periods=8, scale=1.0, delta=0.2, users=ONE_CELL)
+    mechanism = of("period", None, periods=8, scale=20.0, delta=0.2, users=ONE_CELL)
     state = closed(mechanism, [[(user, user) for user in range(2000)], *[[(5000, 5000)]] * 7])
     assert 0.1 < np.isin(state.discovered(), range(2000)).sum() / 2000 < 0.2 + 5.3 * math.sqrt(0.16 / 2000)
 
@@ -415,3 +417,36 @@ def test_a_pair_counts_once_and_in_windows_again_after_them() -> None:
         ("window", 2): [1, 0, 1, 0],
         ("window", 3): [1, 0, 0, 1],
     }
+
+
+# In which order
+
+
+def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
+    """Steady items are found by what they scored before; items that take turns are still found, if fewer."""
+    mechanism = of("period", None, periods=12, scale=15.0, delta=None, users=ONE_CELL, k=5)
+
+    def right(best: Callable[[int], set[int]]) -> float:
+        state, source = states.in_memory(mechanism, range(50)), sampler(np.random.default_rng(5))
+        found = []
+        for period in range(1, 13):
+            events = [(item, user) for item in range(50) for user in range(60 if item in best(period) else 30)]
+            items, users = np.array(events).T
+            state._connection.register("events", {"u": users + 1000 * items + 100_000 * period, "i": items})
+            found.append(len(best(period) & set(close(state, period, ["events"], KINDS, source).labels or ())) / 5)
+        return float(np.mean(found[6:]))
+
+    assert right(lambda _: set(range(5))) > 0.9
+    assert right(lambda period: set(range(5 * (period % 10), 5 * (period % 10) + 5))) > 0.25
+
+
+def test_the_weights_of_the_order_add_up_to_one() -> None:
+    """A column of weights is a mean of scores: of one that never changes it makes the same, whatever the memory."""
+    for count, window in COUNTS:
+        mechanism = of(count, window, periods=9)
+        for memory, period in itertools.product(smoothing._MEMORIES, (1, 2, 9)):
+            scored = np.convolve(mechanism.strategy.measured / UNIT, np.ones(9))[:9]  # what is measured if x is 1 in all periods
+            counts = np.cumsum(mechanism.strategy.counted)[:period]
+            weights = memory ** np.arange(period)[::-1]
+            column = smoothing._column(mechanism, period, memory)
+            assert column[::-1] @ scored[:period] == pytest.approx(counts @ weights / weights.sum())
