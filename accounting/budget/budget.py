@@ -260,7 +260,11 @@ class Budget(Frozen):
 
     def _why_not(self, curve: Curve) -> str:
         if self.release is not None:
-            return f"{type(curve).__name__} is not the declared release, nor smaller: {self!r} pays for {self.release!r} alone"
+            return (
+                f"this budget was declared for releases of {self.release!r} and pays for those, and for smaller ones of that "
+                f"kind; what is charged is a {type(curve).__name__} that is neither. Lower its cost, add the declared noise, or "
+                "declare another dataset with a budget for it"
+            )
         if curve.delta0 > 0 and self.capacity.failure == 0:
             return (
                 f"{type(curve).__name__} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of "

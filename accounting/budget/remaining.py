@@ -120,7 +120,11 @@ def shortfall(budget: Budget, spent: Price, price: Price) -> str:
 def _short(budget: Budget, left: Price, price: Price) -> Iterator[str]:
     if price.main > left.main:
         change = "add noise, or run fewer" if left.main else "it is spent, and no command adds to a budget"
-        yield f"{_lacking(price.main, left.main, MAIN_UNIT, currency(budget))}: {change}"
+        if budget.release is not None:
+            asked, rest = (of_unit(part, MAIN_UNIT) for part in (price.main, left.main))
+            yield f"it counts as {asked:,.0f} of the releases that were declared, and {rest:,.0f} more fit: {change}"
+        else:
+            yield f"{_lacking(price.main, left.main, MAIN_UNIT, currency(budget))}: {change}"
     if price.failure > left.failure:
         most = _rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         change = f"lower the mechanism's delta to at most {most}" if left.failure else "choose a mechanism that never fails"

@@ -18,7 +18,7 @@ from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.quota import Standing, read_quota
 from accounting.ledger.sums import Summary
 from accounting.page.proofs import Proofs, theorems_of
-from accounting.page.spent import Filled, failure_up, filled, main_up, percent_up, shares, spending, unit_of
+from accounting.page.spent import Filled, budget_in_words, failure_up, filled, main_up, percent_up, shares, spending, unit_of
 from accounting.page.templates import card
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.relation import WORDS
@@ -131,14 +131,6 @@ def _facts(dataset: Dataset, summary: Summary) -> list[tuple[str, str]]:
         ("Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"),
         ("Head", f"entry {summary.entries:,}, {summary.head}"),
     ]
-
-
-def budget_in_words(budget: Budget) -> str:
-    """A budget as it was declared."""
-    if budget.rho is not None:
-        return f"ρ = {plain(budget.rho)}" + (f" with δ = {plain(budget.delta)}" if budget.delta else "")
-    release = "" if budget.release is None else f", for releases of {in_words(budget.release.to_json())}"
-    return f"ε = {plain(budget.limit)}" + (f", δ = {plain(budget.delta)}" if budget.delta else "") + release
 
 
 def _gauge(dataset: Dataset, totals: Sequence[Total], latest: Sequence[Entry]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from accounting.budget.budget import Budget, Price
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, Measure
 from accounting.decimal_sum import of_unit
-from accounting.page.wording import rounded_down, rounded_up
+from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from accounting.ledger.sums import Summary
@@ -30,6 +30,16 @@ def unit_of(measure: Measure) -> str:
     if measure == "epsilon":
         return "nats of pure ε"
     return "nats of ρ (zCDP)" if measure == "rho" else f"nats of Rényi divergence of order {measure:g}"
+
+
+def budget_in_words(budget: Budget) -> str:
+    """A budget as it was declared."""
+    if budget.rho is not None:
+        return f"ρ = {plain(budget.rho)}" + (f" with δ = {plain(budget.delta)}" if budget.delta else "")
+    unit = ", for Gaussian noise (μ² is added up)" if budget.order == "gaussian" else ""
+    if budget.release is not None:
+        unit = f", for releases of {in_words(budget.release.to_json())}"
+    return f"ε = {plain(budget.limit)}" + (f", δ = {plain(budget.delta)}" if budget.delta else "") + unit
 
 
 def main_up(units: int) -> str:

@@ -177,7 +177,7 @@ class ReleasePlan(Stated):
         yield "ranked", len(self.ranked)
 
     def _repr_html_(self) -> str:
-        from accounting.page.dataset import budget_in_words
+        from accounting.page.spent import budget_in_words
         from accounting.page.templates import card  # notebooks only
 
         rows = [(place, planned.name, *planned._figures()) for place, planned in enumerate(self.ranked, start=1)]

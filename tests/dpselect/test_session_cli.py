@@ -101,15 +101,83 @@ def test_a_reservation_from_the_shell(shell: Shell) -> None:
     assert shown(shell)["periods"][0]["spent"]["main"] == 4 * 10**11
 
 
-def test_show_is_a_table_for_people(shell: Shell) -> None:
-    """The table has the spent and remaining budget and the latest entries; control characters are shown by their code."""
+def test_show_is_for_people(shell: Shell) -> None:
+    """In shares, with what still fits, or in the accountant's units; control characters are shown by their code."""
+    assert "0.0 % used\n" in shell.run("show")
     with Ledger.open(shell.url) as ledger:
         ledger.charge("clicks", acc.PureDP(epsilon=0.25), relation="add_remove", label="evil \u202e label")
-    text = shell.run("show")
-    assert "0.25" in text
-    assert "0.75" in text
-    assert "25.0 %" in text
-    assert "\u202e" not in text
+        ledger.reserve("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="back")
+        ledger.void("clicks", "back", actor="ada", reason="no data")
+    brief, details = shell.run("show"), shell.run("show", "--details")
+    assert "ε = 1, add_remove, unit: visitor\n25.0 % used, 7 more like the last fit; runs out first: epsilon\n" in brief
+    assert "charge, 1 run, 25.0 % of the budget\n" in brief
+    assert "void, 10.0 % given back\n" in brief
+    assert all(word in details for word in ("0.25", "0.75", "25.0 %", "charge, 1 run, 0.25 nats"))
+    assert "\u202e" not in brief + details
+
+
+def test_show_lists_the_latest_periods(shell: Shell) -> None:
+    """One line for each, and how many are left out; a free release has no end."""
+    with Ledger.open(shell.url) as ledger:
+        ledger.create_dataset("months", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="month")
+        assert "nothing is charged yet: each month has all of it" in shell.run("show", "--dataset", "months")
+        for month in range(1, 15):
+            curve = acc.ApproxDP(epsilon=0.001 * month, delta=2e-7)
+            period = f"20{24 + (month - 1) // 12}-{(month - 1) % 12 + 1:02}"
+            ledger.charge("months", curve, relation="add_remove", period=period)
+        text = shell.run("show", "--dataset", "months")
+        assert "2 earlier periods: see --details\n2024-03: 40.0 % used, 1 more" in text
+        assert "2025-02: 40.0 % used, 1 more like the last fit; runs out first: delta" in text
+        ledger.charge("months", acc.PureDP(epsilon=0.0), relation="add_remove", period="2025-02")
+        assert "2025-02: 40.0 % used; the last charge was free\n" in shell.run("show", "--dataset", "months")
+
+
+GAUSSIAN = json.dumps({"kind": "gaussian_dp", "mu": 0.05})
+
+
+@pytest.mark.parametrize(
+    ("options", "budget", "words"),
+    [
+        (["--order", "gaussian"], acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), "for Gaussian noise (μ² is added up)"),
+        (["--order", "12.5"], acc.Budget(epsilon=1.0, delta=1e-6, order=12.5), "ε = 1, δ = 1e-6"),
+        (
+            ["--only", GAUSSIAN],
+            acc.Budget(epsilon=1.0, delta=1e-6, release=acc.GaussianDP(mu=0.05)),
+            "for releases of gaussian dp",
+        ),
+        (
+            ["--mostly", GAUSSIAN],
+            acc.Budget.for_workload(epsilon=1.0, delta=1e-6, curve=acc.GaussianDP(mu=0.05)),
+            "for Gaussian noise",
+        ),
+    ],
+    ids=["gaussian", "an order", "one release", "a workload"],
+)
+def test_init_says_what_charges_are_added_up_in(shell: Shell, options: list[str], budget: acc.Budget, words: str) -> None:
+    """As `Budget` does: and every verb speaks of it."""
+    shell.run("init", "--dataset", "noisy", "--epsilon", "1", "--delta", "1e-6", *options)
+    assert acc.Budget(**shown(shell, "--dataset", "noisy")["budget"]) == budget
+    most = budget.how_many(acc.GaussianDP(mu=0.05))
+    charged = shell.run("charge", "--dataset", "noisy", "--relation", "add_remove", "--curve", GAUSSIAN)
+    assert f"{most - 1} more like it fit" in charged
+    said = " ".join(shell.run("show", "--dataset", "noisy").split())
+    assert words in said
+    assert f"{most - 1} more like the last fit" in said
+    assert "no problems" in shell.run("verify")
+
+
+def test_init_takes_one_unit(shell: Shell, tmp_path: Path) -> None:
+    """One of --order, --mostly and --only, of an (epsilon, delta); a mechanism or its file stands for its curve."""
+    asked = ["init", "--dataset", "x", "--epsilon", "1", "--delta", "1e-6"]
+    assert "give one of them" in shell.run(*asked, "--order", "gaussian", "--only", GAUSSIAN, status=2)
+    assert "gaussian" in shell.run(*asked, "--order", "normal", status=2)
+    assert "--delta" in shell.run("init", "--dataset", "x", "--epsilon", "1", "--mostly", GAUSSIAN, status=2)
+    mechanism = dps.ReportNoisyMax(noise="gumbel", scale=20.0)
+    (tmp_path / "m.json").write_text(mechanism.to_json())
+    shell.run(*asked, "--only", f"@{tmp_path / 'm.json'}")
+    loose = json.dumps({"kind": "approx_dp", "epsilon": 0.5, "delta": 1e-3})
+    refused = shell.run("charge", "--dataset", "x", "--relation", "add_remove", "--curve", loose, status=2)
+    assert "declared for releases of BoundedRange" in refused
 
 
 def test_show_fits_a_terminal_of_80_columns(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +188,7 @@ def test_show_fits_a_terminal_of_80_columns(shell: Shell, monkeypatch: pytest.Mo
         curve = acc.Approximate(curve=acc.BoundedRange(epsilon=0.1), delta0=1e-8)
         ledger.charge("months", curve, relation="add_remove", period="2024-01", label="best places of the week, by district")
         also = ledger.total("months", "2024-01").equivalent
-    lines = shell.run("show", "--dataset", "months").splitlines()
+    lines = shell.run("show", "--details", "--dataset", "months").splitlines()
     assert max(len(line) for line in lines) <= 80
     assert any(
         line.split() == ["2024-01", "0.0272", "0.5063", "5.1", "%", "1e-8/5e-7", "0.679", "0.5063", "0.2086"] for line in lines
@@ -294,7 +362,8 @@ def test_quotas_from_the_shell(shell: Shell) -> None:
     assert "quota='interns'" in shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns", status=3)
     (quota,) = shown(shell)["quotas"]
     assert (quota["name"], quota["accounts"][0]["spent"]["main"]) == ("interns", 4 * 10**11)
-    assert "interns: 0.4 spent, 0.09999 nats" in shell.run("show").replace("0.1 nats", "0.09999 nats")
+    assert "interns: 0.4 spent, 0.09999 nats" in shell.run("show", "--details").replace("0.1 nats", "0.09999 nats")
+    assert "Quota interns for team interns over all rows: ε = 0.5\n       interns: 80.0 % used" in shell.run("show")
     assert "alone" in shell.run("quota", "--dataset", "clicks", "--name", "interns", "--withdraw", "--rho", "1", status=2)
     shell.run("quota", "--dataset", "clicks", "--name", "interns", "--withdraw")
     shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns")

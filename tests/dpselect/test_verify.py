@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import dpselect as dps
 from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
+from dpselect.verify.sampled import _limits
 
 S = dps.Sensitivity()
 
@@ -86,3 +88,12 @@ def test_a_box_without_neighbours_is_refused() -> None:
     sensitivity = dps.Sensitivity(relation="replace_one", monotone=False, l1=1.0, uniform=True)
     with pytest.raises(dps.InvalidRequest, match="no user changes a score by linf=1 within"):
         dps.verify.worst_case(dps.PermuteAndFlip(epsilon=1.0, sensitivity=sensitivity))
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.999])
+def test_each_limit_misses_half_as_often_as_the_statement(confidence: float) -> None:
+    """Exactly: of 40 draws at the limit's chance, as many as were seen, or more (fewer), come with half of what may be missed."""
+    low, high = _limits([30, 3], 40, confidence)
+    assert binom.sf(29, 40, low) == pytest.approx((1 - confidence) / 2, rel=1e-9)
+    assert binom.cdf(3, 40, high) == pytest.approx((1 - confidence) / 2, rel=1e-9)
+    assert _limits([0, 40], 40, confidence) == (0.0, 1.0)

@@ -158,12 +158,8 @@ def _item(curve: str | None, mechanism: str | None) -> Any:
     if (curve is None) == (mechanism is None):
         raise dps.InvalidRequest("give either --curve or --mechanism: what is charged")
     if curve is not None:
-        return Curve.from_json(_text(curve))
-    return dps.Mechanism.from_json(_text(mechanism or ""))
-
-
-def _text(argument: str) -> str:
-    return read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
+        return Curve.from_json(request.text_of(curve))
+    return dps.Mechanism.from_json(request.text_of(mechanism or ""))
 
 
 def affordable(

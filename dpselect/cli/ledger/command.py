@@ -36,6 +36,9 @@ def init(
     epsilon: options.AllEpsilon = None,
     delta: options.Delta = None,
     rho: options.AllRho = None,
+    order: Annotated[str | None, Option(help="What charges are added up in: gaussian (mu^2), inf, or a Renyi order.")] = None,
+    mostly: Annotated[str | None, Option(metavar="JSON", help="Curve or mechanism (or @FILE): let most of these fit.")] = None,
+    only: Annotated[str | None, Option(metavar="JSON", help="Curve or mechanism (or @FILE): pay for these alone.")] = None,
     relation: Annotated[Relation | None, Option(help="What neighbouring data differ by. Default: add_remove.")] = None,
     window: Annotated[Window, Option(help="Which rows share a budget.")] = "whole",
     time_zone: Annotated[str, Option(metavar="ZONE", help="Where the days or months of --window begin.")] = "UTC",
@@ -49,6 +52,8 @@ def init(
     file = request.read(config)
     name = dataset or file.dataset
     budget = None if name is None else options.budget_over(file.budget, epsilon, delta, rho)
+    if budget is not None:
+        budget = request.in_unit(budget, order, mostly, only)
     with Ledger.open(file.url_or(url)) as ledger:
         if name is not None and budget is not None:
             stated = relation or file.relation
@@ -102,10 +107,11 @@ def show(
     url: Url,
     dataset: Annotated[str | None, Option(help="Only this one.")] = None,
     limit: Annotated[int, Option(min=0, help="How many of the latest entries to list.")] = 10,
+    details: Annotated[bool, Option("--details", help="In the units that the accountant adds up, not in shares.")] = False,
     as_json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
-    """What every dataset has spent and has left."""
+    """How much of its budget every dataset has used, and how many more releases like its last one fit."""
     with Ledger.open(url, create=False) as ledger:
         names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
         if as_json:
@@ -113,7 +119,7 @@ def show(
             data = {"heads": heads, "datasets": [view.as_data(ledger, name, limit) for name in names]}
             echo(json.dumps(data, indent=2, allow_nan=False))
         else:
-            view.show(ledger, names, limit, out.screen(highlight=True))
+            view.show(ledger, names, limit, out.screen(highlight=True), details=details)
 
 
 app.command()(affordable)

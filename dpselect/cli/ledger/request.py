@@ -10,9 +10,11 @@ from typing import Annotated, Final
 
 from typer import Option
 
-from accounting import Budget, Relation
+from accounting import Budget, Curve, Relation
+from accounting.curves.base import CURVES
 from accounting.files import read_text
 from accounting.ledger import Heads, InvalidEntry, Mirror, Rotation, SigningKey, Trust
+from accounting.ledger.stored_text import read_json
 from dpselect import InvalidRequest
 
 _KEY: Final = "DPSELECT_HEADS_KEY"
@@ -66,6 +68,38 @@ def read(path: Path | None) -> LedgerFile:
     if found.ledger is None:
         raise InvalidRequest(f"{str(path)!r} has no [ledger]: add one with url and dataset")
     return LedgerFile(budget=found.budget, relation=found.data.relation, **dict(found.ledger))
+
+
+def in_unit(budget: Budget, order: str | None, mostly: str | None, only: str | None) -> Budget:
+    """The same (epsilon, delta), adding up what --order, --mostly or --only says; at most one of them."""
+    if sum(asked is not None for asked in (order, mostly, only)) > 1:
+        raise InvalidRequest("--order, --mostly and --only each say what charges are added up in: give one of them")
+    stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
+    if order is not None:
+        number = order.replace(".", "", 1).isdigit()
+        return Budget(**stated, order=float(order) if number else order)  # type: ignore[arg-type]  # Budget says what it takes
+    if only is not None:
+        return Budget(**stated, release=curve_of(only))  # type: ignore[arg-type]
+    if mostly is None:
+        return budget
+    if budget.form != "approximate":
+        raise InvalidRequest("--mostly chooses how (epsilon, delta) is added up: give --epsilon and --delta")
+    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=curve_of(mostly))
+
+
+def curve_of(argument: str) -> Curve:
+    """The curve that JSON, or the file of an @FILE, states: its own, or that of a mechanism."""
+    text = text_of(argument)
+    if read_json(text).get("kind") in CURVES.members():
+        return Curve.from_json(text)
+    from dpselect import Mechanism  # knows every mechanism, which a ledger does without
+
+    return Mechanism.from_json(text).curve
+
+
+def text_of(argument: str) -> str:
+    """An argument, or what the file of an @FILE holds."""
+    return read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
 
 
 def private(file: Path | None) -> SigningKey | None:

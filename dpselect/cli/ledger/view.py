@@ -12,25 +12,61 @@ from rich.table import Table
 from rich.text import Text
 
 from accounting.budget.budget import NOTHING, Budget
-from accounting.budget.price import Measure, unit_in_words
-from accounting.budget.remaining import equivalent
+from accounting.budget.price import unit_in_words
+from accounting.budget.remaining import affordable, equivalent
+from accounting.curves import Curve
 from accounting.ledger import Entry, Heads, Ledger, Quota, Standing, Total, Trust, Verification
-from accounting.page.spent import failure_up, main_up, percent_up, shares, unit_of
+from accounting.ledger.item import MOST_RUNS
+from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from dpselect.errors import printable
 
 FULLEST = 5  # accounts of a quota that are listed
+PERIODS = 12  # of a dataset with a window, the latest
+_RECENT = 100  # entries among which the last charge is looked for
 
 
-def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console) -> None:
-    """Where every dataset stands, and its latest entries."""
+def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console, *, details: bool) -> None:
+    """Where every dataset stands, and its latest entries: in shares, or with `details` in the accountant's units."""
     for name in names:
-        console.print(_standing(ledger, name))
-        console.print(_units(ledger.dataset(name).budget), highlight=False)
-        console.print(*_quotas(ledger, name), sep="\n", highlight=False)
+        budget = ledger.dataset(name).budget
+        if details:
+            console.print(_standing(ledger, name))
+            console.print(_units(budget), highlight=False)
+        else:
+            console.print(*_in_shares(ledger, name), sep="\n", highlight=False)
+        console.print(*_quotas(ledger, name, details=details), sep="\n", highlight=False)
         if limit:
-            console.print(*_latest(ledger.latest(name, limit), ledger.dataset(name).budget.measure), sep="\n", soft_wrap=False)
+            console.print(*_latest(ledger.latest(name, limit), budget, details=details), sep="\n", soft_wrap=False)
         console.print()
+
+
+def _in_shares(ledger: Ledger, name: str) -> Iterator[Text]:
+    """A line for the declaration and one for each of the latest periods: what is used, and how many more like the last fit."""
+    dataset, totals = ledger.dataset(name), _totals(ledger, name)
+    yield Text(printable(name), style="bold")
+    yield Text(printable(f"{_declared(dataset.budget)}, {dataset.relation}, unit: {dataset.unit}"))
+    if len(totals) > PERIODS:
+        yield Text(f"{len(totals) - PERIODS} earlier periods: see --details")
+    opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.action in ("charge", "reserve")), None)
+    for total in totals[-PERIODS:]:
+        used = percent_up(max(shares(total.budget, total.spent)))
+        yield Text(f"{total.period + ': ' if total.period else ''}{used} used{'' if opening is None else _more(total, opening)}")
+    if dataset.window != "whole" and not totals:
+        yield Text(f"nothing is charged yet: each {dataset.window} has all of it")
+
+
+def _declared(budget: Budget) -> str:
+    return budget_in_words(budget).replace("\u00a0", " ")
+
+
+def _more(total: Total, opening: Entry) -> str:
+    """How many more charges like an earlier one fit, and what stops them."""
+    more = affordable(total.budget, total.spent, opening.count * Curve.from_json(opening.curve or ""), most=MOST_RUNS)
+    if more >= MOST_RUNS:
+        return "; the last charge was free"
+    first = {"divergence": "epsilon", "failure": "delta", None: None}[more.runs_out]
+    return f", {int(more):,} more like the last fit{'' if first is None else f'; runs out first: {first}'}"
 
 
 def show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:
@@ -91,14 +127,19 @@ def _quota(quota: Quota, standing: Iterable[Standing]) -> dict[str, Any]:
     return {**quota.model_dump(mode="json"), "accounts": accounts}
 
 
-def _quotas(ledger: Ledger, name: str) -> Iterator[Text]:
-    """Two lines for each quota and one for each of its fullest accounts."""
+def _quotas(ledger: Ledger, name: str, *, details: bool) -> Iterator[Text]:
+    """A line for each quota and one for each of its fullest accounts."""
     quotas = ledger.quotas(name)
     for quota in quotas.all():
-        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {quota.limit!r}"))
+        assert quota.limit is not None
+        limit = repr(quota.limit) if details else _declared(quota.limit)
+        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {limit}"))
         for one in (one for one in quotas.standing(FULLEST) if one.quota == quota):
-            left = f"{rounded_down(one.remaining.main)} {unit_in_words(one.remaining.measure)}"
-            yield Text(printable(f"       {one.account}: {main_up(one.spent.main)} spent, {left} left"))
+            used = f"{percent_up(max(shares(one.limit, one.spent)))} used"
+            if details:
+                left = f"{rounded_down(one.remaining.main)} {unit_in_words(one.remaining.measure)}"
+                used = f"{main_up(one.spent.main)} spent, {left} left"
+            yield Text(printable(f"       {one.account}: {used}"))
 
 
 def _totals(ledger: Ledger, name: str) -> list[Total]:
@@ -161,13 +202,12 @@ def _whole(budget: Budget) -> str:
     return "" if budget.epsilon is None else f"All of it together is ({plain(budget.epsilon)}, {plain(budget.delta)})-DP. "
 
 
-def _latest(entries: Iterable[Entry], measure: Measure) -> Iterator[Text]:
+def _latest(entries: Iterable[Entry], budget: Budget, *, details: bool) -> Iterator[Text]:
     """Two or three lines for each entry, which are not broken into columns on a narrow terminal."""
-    unit = unit_of(measure) if measure in ("mu^2", "release") else "nats"
     yield Text("Latest entries")
     for entry in entries:
         runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
-        cost = f", {main_up(entry.main)} {unit}" if entry.main else ""
+        cost = _cost(entry, budget, details=details)
         place = entry.period and f", {printable(entry.period)}"
         at = printable(entry.at[:19].replace("T", " "))
         yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
@@ -175,3 +215,12 @@ def _latest(entries: Iterable[Entry], measure: Measure) -> Iterator[Text]:
         for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")):
             if line:
                 yield Text(f"       {printable(line)}")
+
+
+def _cost(entry: Entry, budget: Budget, *, details: bool) -> str:
+    if details:
+        unit = unit_of(budget.measure) if budget.measure in ("mu^2", "release") else "nats"
+        return f", {main_up(entry.main)} {unit}" if entry.main else ""
+    if min(entry.price) < 0:
+        return f", {percent_up(max(shares(budget, entry.price.times(-1))))} given back"
+    return f", {percent_up(max(shares(budget, entry.price)))} of the budget" if max(entry.price) else ""

@@ -278,3 +278,13 @@ def test_charges_wait_for_the_disk(postgres_url: str) -> None:
             event.remove(Engine, "begin", ask)
     assert said
     assert set(said) == {"on"}
+
+
+def test_reading_cannot_write(url: str) -> None:
+    """What only reads has a transaction that refuses a write: on PostgreSQL by its own mode, whatever the role may do."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        if url.startswith("postgresql"):
+            with pytest.raises(LedgerUnavailable, match="read-only"), ledger._store.reader() as connection:
+                connection.exec_driver_sql("UPDATE dpledger_datasets SET seq = 7")
+        assert ledger.verify().ok

@@ -130,3 +130,18 @@ def test_reading_everything_takes_no_more_memory_than_a_block(sqlite_url: str) -
 class _Nowhere(io.StringIO):
     def write(self, text: str) -> int:
         return len(text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "index"),
+    [
+        ("SELECT key FROM dpledger_entries WHERE dataset_id = 1 AND expires <= 'x' AND expires IS NOT NULL", "expiring"),
+        ("SELECT seq FROM dpledger_entries WHERE dataset_id = 1 AND action = 'quota'", "quotas"),
+        ("SELECT seq FROM dpledger_entries WHERE fingerprint = 'x' AND dataset_id = 1", "fingerprints"),
+    ],
+)
+def test_what_each_charge_asks_for_has_an_index(sqlite_url: str, asked: str, index: str) -> None:
+    """Few rows of many are found without reading the others."""
+    with Ledger.open(sqlite_url) as ledger, ledger._store.reader() as connection:
+        plan = str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked}").all())
+    assert f"INDEX dpledger_entries_{index}" in plan

@@ -18,7 +18,7 @@ from accounting.conversion.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey, Trust
 from accounting.page.dataset import ROUTES, whole_epsilon
 from accounting.page.proofs import curve_proofs, theorems_of
-from accounting.page.wording import in_words
+from accounting.page.wording import in_words, rounded_down, rounded_up
 from accounting.report import write_report
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
@@ -316,3 +316,10 @@ def test_a_budget_states_what_it_enforces(budget: acc.Budget, delta: float, expe
 def test_mechanisms_are_put_in_words(text: str | None, expected: str) -> None:
     """Any JSON becomes one line, without importing what it names."""
     assert in_words(text).replace("\u00a0", " ") == expected
+
+
+@pytest.mark.parametrize(("value", "up", "down"), [(0.123456, "0.1235", "0.1234"), (1.00001, "1.001", "1"), (2.5, "2.5", "2.5")])
+def test_what_is_spent_rounds_up_and_what_is_left_down(value: float, up: str, down: str) -> None:
+    """Four digits, never on the pleasant side."""
+    assert (rounded_up(value), rounded_down(value)) == (up, down)
+    assert rounded_up(-value) == f"-{down}"
