@@ -77,9 +77,9 @@ def in_unit(budget: Budget, order: str | None, mostly: str | None, only: str | N
     stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
     if order is not None:
         number = order.replace(".", "", 1).isdigit()
-        return Budget(**stated, order=float(order) if number else order)  # type: ignore[arg-type]  # Budget says what it takes
+        return Budget(**stated, order=float(order) if number else order)  # Budget says what it takes
     if only is not None:
-        return Budget(**stated, release=curve_of(only))  # type: ignore[arg-type]
+        return Budget(**stated, release=curve_of(only))
     if mostly is None:
         return budget
     if budget.form != "approximate":
