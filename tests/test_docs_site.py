@@ -22,6 +22,7 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^(?P<fence>`{3,})\w*[^\n]*\n(.*?)^(?P=fence)[ \t]*$", flags=re.MULTILINE | re.DOTALL)
 # What people type into the search box, in the words of other places, and a page that has to be among the answers.
 SEARCHED = {"neighbor": "units", "percentile": "mechanisms/quantile", "how many teachers": "pate"}
+INDENTED = re.compile(r"^    dpselect .*$", flags=re.MULTILINE)
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -52,6 +53,8 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     done = subprocess.run([*command, str(DOCS), str(tmp_path / "site")], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "Start in five minutes" in (tmp_path / "site" / "index.html").read_text()
+    assert not any("{.formula}" in page.read_text() for page in (tmp_path / "site").rglob("theorems*/*.html"))
+    assert 'class="formula' in (tmp_path / "site" / "theorems.html").read_text()
     for words, page in SEARCHED.items():
         assert page in _found(tmp_path / "site", words), words
     rows = re.findall(r'<tr class="row.*?</tr>', (tmp_path / "site" / "api.html").read_text(), re.DOTALL)
@@ -81,6 +84,7 @@ def _code(page: Path) -> list[str]:
 def test_code_fits_a_page() -> None:
     """No line of a block of code, on a page or in a notebook, is cut at the edge of a page."""
     wide = [(_name(page), line) for page in PAGES for line in _code(page) if len(line) > 88]
+    wide += [(_name(page), line) for page in PAGES for line in INDENTED.findall(page.read_text()) if len(line) > 92]
     assert wide == []
     assert sum(len(_code(page)) for page in PAGES) > 1000
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):

@@ -182,7 +182,7 @@ def _page(plan: VotingPlan) -> str:
         facts=list(plan.model.model_dump(exclude_none=True).items()),
         command=_command(plan),
         heads=_HEADS,
-        rows=_rows(plan.ranked),
+        rows=[[_name(planned), *cells[1:]] for planned, cells in zip(plan.ranked, _rows(plan.ranked), strict=True)],
         charts=[
             _chart(plan, "F1", "expected micro-F1", lambda planned: planned.prediction.f1, 1.0),
             _chart(plan, "Labels an item", "labels released for an item", lambda planned: planned.prediction.labels, None),
@@ -200,7 +200,7 @@ def _chart(plan: VotingPlan, title: str, described: str, value: Any, top: float 
     }
     every = [rounds for line in points.values() for rounds, _ in line]
     low, span = math.log(min(every)), math.log(max(every) / min(every)) or 1.0
-    high = top or max(1.0, *(y for line in points.values() for _, y in line))
+    high = top or 4.0 * max(1, math.ceil(max(y for line in points.values() for _, y in line) / 4))
 
     def across(rounds: float) -> float:
         return _LEFT + (math.log(rounds) - low) / span * (_WIDTH - _LEFT - _RIGHT)
@@ -212,7 +212,10 @@ def _chart(plan: VotingPlan, title: str, described: str, value: Any, top: float 
         "title": title,
         "described": f"{described} by number of rounds",
         "levels": [(f"{up(part / 4 * high):.1f}", f"{part / 4 * high:.3g}") for part in range(5)],
-        "ticks": [(f"{across(rounds):.1f}", f"{rounds:,}") for rounds in sorted(set(every))[::2]],
+        "ticks": [
+            (f"{across(rounds):.1f}", f"{rounds:,}", "end" if rounds == max(every) else "middle")
+            for rounds in sorted(set(every))[::2]
+        ],
         "planned": f"{min(max(across(plan.rounds), _LEFT), _WIDTH - _RIGHT):.1f}",
         "lines": [
             (name, style % 5, [(f"{across(x):.1f}", f"{up(y):.1f}", f"{x:,} rounds: {y:.3g}") for x, y in line])
