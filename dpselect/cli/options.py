@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from accounting import InvalidBudget
+from accounting import InvalidBudget, Relation
 from dpselect.cli.guard import remember_debug
+from dpselect.events import Format
+from dpselect.events.time_window import Unit
 
 if TYPE_CHECKING:
     from accounting import Budget
@@ -85,6 +88,157 @@ WithCounts = Annotated[
         "--with-counts",
         rich_help_panel=QUESTION,
         help="Also release a noisy number of users of every item, with an interval; it takes a part of the budget.",
+    ),
+]
+User = Annotated[str | None, Option(metavar="COLUMN", help="Column of users: its name, or its number from 1 without a header.")]
+Item = Annotated[
+    list[str] | None,
+    Option(
+        metavar="COLUMN",
+        help="Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) "
+        "make up one item.",
+    ),
+]
+Catalogue = Annotated[
+    Path | None, Option(help="A public catalogue of items, made without looking at the log. Without it --delta is needed.")
+]
+LedgerUrl = Annotated[
+    str | None, Option(help="Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.")
+]
+ValueClip = Annotated[
+    str | None,
+    Option(
+        rich_help_panel=QUESTION,
+        metavar="[LOW,]HIGH",
+        help="Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative (-50,50).",
+    ),
+]
+Kbar = Annotated[
+    int | None,
+    Option(
+        rich_help_panel=QUESTION,
+        min=1,
+        help="How many of the most popular items compete without a catalogue. Default: max(1000, 10 k).",
+    ),
+]
+Neighbours = Annotated[
+    Relation | None,
+    Option(
+        rich_help_panel=PRIVACY,
+        help="Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
+    ),
+]
+CatalogueColumn = Annotated[
+    str | None,
+    Option(
+        rich_help_panel=ITEMS,
+        metavar="COLUMN",
+        help="Column of the catalogue that holds the items, if it has several.",
+    ),
+]
+ItemsPerUser = Annotated[
+    float | None,
+    Option(rich_help_panel=ITEMS, help="A public guess of how many items users have on average, for the default."),
+]
+MaxItemsPerUser = Annotated[
+    int | None,
+    Option(
+        rich_help_panel=USERS,
+        min=1,
+        help="Keep at most this many items of each user (in each group), chosen by a salted hash.",
+    ),
+]
+Clip = Annotated[
+    float | None,
+    Option(
+        rich_help_panel=USERS,
+        metavar="C",
+        help="Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in "
+        "part: the l2 norm, or l1 without --delta. Default: chosen by what is public.",
+    ),
+]
+Salt = Annotated[
+    str | None,
+    Option(rich_help_panel=USERS, help="Salt of that choice. Default: a fresh random one, which is printed."),
+]
+GroupColumn = Annotated[
+    str | None,
+    Option(
+        rich_help_panel=GROUPS,
+        metavar="COLUMN",
+        help="Release the k items of every group of this column: each city, country or day.",
+    ),
+]
+Groups = Annotated[
+    Path | None,
+    Option(
+        rich_help_panel=GROUPS,
+        help="A public list of groups, made without looking at the log. Without it they are discovered.",
+    ),
+]
+GroupsColumn = Annotated[
+    str | None,
+    Option(rich_help_panel=GROUPS, metavar="COLUMN", help="Column of that list that holds the groups, if it has several."),
+]
+MaxGroupsPerUser = Annotated[
+    int | None,
+    Option(
+        rich_help_panel=GROUPS,
+        min=1,
+        help="Keep at most this many groups of each user, chosen by a salted hash; it is paid for.",
+    ),
+]
+Since = Annotated[str | None, Option(rich_help_panel=TIME, metavar="TIME", help="Read events from this time on; it is public.")]
+Until = Annotated[str | None, Option(rich_help_panel=TIME, metavar="TIME", help="Read events before this time; it is public.")]
+TimeZone = Annotated[
+    str | None,
+    Option(
+        rich_help_panel=TIME,
+        metavar="ZONE",
+        help="Zone of times that state none, Europe/Berlin for example. Default: UTC.",
+    ),
+]
+TimeUnit = Annotated[
+    Unit | None, Option(rich_help_panel=TIME, help="Unit of times that are numbers since 1970, in UTC: s, ms or us.")
+]
+Period = Annotated[
+    list[str] | None,
+    Option(
+        rich_help_panel=LEDGER,
+        help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated.",
+    ),
+]
+Team = Annotated[str | None, Option(rich_help_panel=LEDGER, help="Whose work it is, where the dataset has quotas by team.")]
+Purpose = Annotated[str | None, Option(rich_help_panel=LEDGER, help="What for, where it has quotas by purpose; stored in clear.")]
+LogFormat = Annotated[
+    Format | None,
+    Option(rich_help_panel=READING, help="Format of the log; auto, the default, goes by the name of the file."),
+]
+DatabaseTable = Annotated[
+    str | None,
+    Option(
+        rich_help_panel=READING,
+        metavar="NAME",
+        help="Table of the database that holds the log, perhaps SCHEMA.TABLE.",
+    ),
+]
+DatabaseQuery = Annotated[
+    str | None, Option(rich_help_panel=READING, metavar="SQL", help="Query of the database that gives the log.")
+]
+Buckets = Annotated[
+    int | None,
+    Option(
+        rich_help_panel=READING,
+        min=1,
+        help="Read the log in this many parts: more need less memory. Default: by size.",
+    ),
+]
+MemoryLimit = Annotated[
+    str | None,
+    Option(
+        rich_help_panel=READING,
+        metavar="SIZE",
+        help="Memory of the engine before it spills to disk, 2GiB for example.",
     ),
 ]
 

@@ -113,23 +113,15 @@ def quantile(
         Format, Option(rich_help_panel=options.READING, help="Format of the log; auto goes by the name of the file.")
     ] = "auto",
     header: options.Header = None,
-    table: Annotated[str | None, Option(rich_help_panel=options.READING, help="What to read of a database: a table.")] = None,
-    query: Annotated[
-        str | None, Option(rich_help_panel=options.READING, help="What to read of a database: an SQL query.")
-    ] = None,
-    buckets: Annotated[
-        int | None, Option(rich_help_panel=options.READING, min=1, help="Read the log in this many parts. Default: by size.")
-    ] = None,
-    memory_limit: Annotated[
-        str | None, Option(rich_help_panel=options.READING, metavar="SIZE", help="Memory of the engine, 2GiB say.")
-    ] = None,
+    table: options.DatabaseTable = None,
+    query: options.DatabaseQuery = None,
+    buckets: options.Buckets = None,
+    memory_limit: options.MemoryLimit = None,
     ledger: Annotated[
         str | None, Option(rich_help_panel=options.LEDGER, help="Charge this ledger before anything is drawn.")
     ] = None,
     dataset: options.Payer = None,
-    period: Annotated[
-        list[str] | None, Option(rich_help_panel=options.LEDGER, help="Period whose rows the log holds; may be repeated.")
-    ] = None,
+    period: options.Period = None,
     key: Annotated[
         str | None,
         Option(rich_help_panel=options.LEDGER, help="Idempotency key: a second release under it is refused; as for topk."),

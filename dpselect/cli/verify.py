@@ -20,9 +20,8 @@ from dpselect.cli import options, out
 from dpselect.cli.config import Config, read
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.cli.topk.request import item_columns, value_clip
-from dpselect.events import Format, Reading
+from dpselect.events import Reading
 from dpselect.events.doors.base import SHORT
-from dpselect.events.time_window import Unit
 
 app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
 
@@ -40,44 +39,38 @@ def _verify() -> None:
 @app.command()
 def replay(
     events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
-    user: Annotated[str | None, Option(metavar="COLUMN", help="Column of users: its name, or its number from 1.")] = None,
-    item: Annotated[
-        list[str] | None, Option(metavar="COLUMN", help="Column of items, likewise; several make up one item.")
-    ] = None,
+    user: options.User = None,
+    item: options.Item = None,
     domain: Annotated[Path | None, Option(help="A public catalogue of items.")] = None,
-    domain_column: Annotated[str | None, Option(metavar="COLUMN", help="Column of the catalogue that holds the items.")] = None,
-    group: Annotated[str | None, Option(metavar="COLUMN", help="Column of groups, likewise.")] = None,
-    groups: Annotated[Path | None, Option(help="A public list of groups.")] = None,
-    groups_column: Annotated[str | None, Option(metavar="COLUMN", help="Column of that list that holds the groups.")] = None,
-    max_groups_per_user: Annotated[int | None, Option(min=1, help="Keep at most this many groups of each user.")] = None,
-    max_items_per_user: Annotated[
-        int | None, Option(min=1, help="Keep at most this many items of each user (and group).")
-    ] = None,
+    domain_column: options.CatalogueColumn = None,
+    group: Annotated[str | None, Option(metavar="COLUMN", help="Column of groups: its name, or its number from 1.")] = None,
+    groups: options.Groups = None,
+    groups_column: options.GroupsColumn = None,
+    max_groups_per_user: options.MaxGroupsPerUser = None,
+    max_items_per_user: options.MaxItemsPerUser = None,
     clip: Annotated[float | None, Option(metavar="C", help="Scale each user's counts to a norm of at most C.")] = None,
     clip_norm: Annotated[
         str | None, Option(metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")
     ] = None,
     value: options.Value = None,
-    value_clip: Annotated[
-        str | None, Option(metavar="[LOW,]HIGH", help="What each user's sum of each item is cut to, as for topk.")
-    ] = None,
+    value_clip: options.ValueClip = None,
     time: options.Time = None,
-    since: Annotated[str | None, Option(metavar="TIME", help="Read events from this time on.")] = None,
-    until: Annotated[str | None, Option(metavar="TIME", help="Read events before this time.")] = None,
+    since: options.Since = None,
+    until: options.Until = None,
     time_zone: Annotated[str, Option(metavar="ZONE", help="Zone of times that state none.")] = "UTC",
-    time_unit: Annotated[Unit | None, Option(help="Unit of times that are numbers: s, ms or us.")] = None,
+    time_unit: options.TimeUnit = None,
     salt: Annotated[str | None, Option(help="Salt of these choices. Default: a fresh random one.")] = None,
-    relation: Annotated[Relation | None, Option(help="add_remove or replace_one, as for topk. Default: add_remove.")] = None,
+    relation: options.Neighbours = None,
     n_users: Annotated[int, Option(min=1, help="How many users to leave out, one at a time; half of them the heaviest.")] = 100,
     seed: Annotated[int, Option(min=0, help="Seed of the choice of the other half. It releases nothing.")] = 0,
     name_salt: Annotated[
         str | None, Option(help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing.")
     ] = None,
-    format: Annotated[Format | None, Option(help="Format of the log. Default: by the name of the file.")] = None,
+    format: options.LogFormat = None,
     header: options.Header = None,
-    table: Annotated[str | None, Option(help="Table of a postgresql:// log.")] = None,
-    query: Annotated[str | None, Option(help="Query of a postgresql:// log.")] = None,
-    memory_limit: Annotated[str | None, Option(metavar="SIZE", help="Memory of the engine before it spills to disk.")] = None,
+    table: options.DatabaseTable = None,
+    query: options.DatabaseQuery = None,
+    memory_limit: options.MemoryLimit = None,
     config: Annotated[
         Path | None, Option(help="TOML file, that of topk: how the log is read; options override what it says.")
     ] = None,

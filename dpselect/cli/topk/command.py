@@ -8,7 +8,6 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from accounting import Relation
 from dpselect.answers.answer import answer
 from dpselect.answers.question import Keeper
 from dpselect.cli import options, out
@@ -16,8 +15,7 @@ from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.every import released_every
 from dpselect.cli.topk.request import asked, learnt
 from dpselect.errors import InvalidRequest
-from dpselect.events import Format
-from dpselect.events.time_window import Every, Unit
+from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
 
 EXAMPLES = """\
@@ -37,26 +35,13 @@ def topk(
             "folder of Parquet, a pattern in quotes, - for standard input, or postgresql://USER@HOST/NAME.",
         ),
     ],
-    user: Annotated[
-        str | None, Option(metavar="COLUMN", help="Column of users: its name, or its number from 1 without a header.")
-    ] = None,
-    item: Annotated[
-        list[str] | None,
-        Option(
-            metavar="COLUMN",
-            help="Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) "
-            "make up one item.",
-        ),
-    ] = None,
+    user: options.User = None,
+    item: options.Item = None,
     k: Annotated[int | None, Option(min=1, help="How many items to release.")] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
-    domain: Annotated[
-        Path | None, Option(help="A public catalogue of items, made without looking at the log. Without it --delta is needed.")
-    ] = None,
-    ledger: Annotated[
-        str | None, Option(help="Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.")
-    ] = None,
+    domain: options.Catalogue = None,
+    ledger: options.LedgerUrl = None,
     dataset: options.Payer = None,
     with_counts: options.WithCounts = False,
     min_users: Annotated[
@@ -69,14 +54,7 @@ def topk(
         ),
     ] = None,
     value: options.Value = None,
-    value_clip: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.QUESTION,
-            metavar="[LOW,]HIGH",
-            help="Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative (-50,50).",
-        ),
-    ] = None,
+    value_clip: options.ValueClip = None,
     mechanism: Annotated[
         str | None,
         Option(
@@ -88,35 +66,12 @@ def topk(
     noise: Annotated[
         NoiseName | None, Option(rich_help_panel=options.QUESTION, help="Name of the noise, where --mechanism leaves a choice.")
     ] = None,
-    kbar: Annotated[
-        int | None,
-        Option(
-            rich_help_panel=options.QUESTION,
-            min=1,
-            help="How many of the most popular items compete without a catalogue. Default: max(1000, 10 k).",
-        ),
-    ] = None,
+    kbar: options.Kbar = None,
     rho: options.Rho = None,
     releases: options.Releases = None,
-    relation: Annotated[
-        Relation | None,
-        Option(
-            rich_help_panel=options.PRIVACY,
-            help="Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
-        ),
-    ] = None,
-    domain_column: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.ITEMS,
-            metavar="COLUMN",
-            help="Column of the catalogue that holds the items, if it has several.",
-        ),
-    ] = None,
-    items_per_user: Annotated[
-        float | None,
-        Option(rich_help_panel=options.ITEMS, help="A public guess of how many items users have on average, for the default."),
-    ] = None,
+    relation: options.Neighbours = None,
+    domain_column: options.CatalogueColumn = None,
+    items_per_user: options.ItemsPerUser = None,
     users: Annotated[
         float | None,
         Option(rich_help_panel=options.ITEMS, help="A public guess of how many users there are, for the default."),
@@ -137,74 +92,18 @@ def topk(
             "--set", rich_help_panel=options.QUESTION, help="A set will do: consider mechanisms that do not release the order."
         ),
     ] = False,
-    max_items_per_user: Annotated[
-        int | None,
-        Option(
-            rich_help_panel=options.USERS,
-            min=1,
-            help="Keep at most this many items of each user (in each group), chosen by a salted hash.",
-        ),
-    ] = None,
-    clip: Annotated[
-        float | None,
-        Option(
-            rich_help_panel=options.USERS,
-            metavar="C",
-            help="Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in "
-            "part: the l2 norm, or l1 without --delta. Default: chosen by what is public.",
-        ),
-    ] = None,
-    salt: Annotated[
-        str | None,
-        Option(rich_help_panel=options.USERS, help="Salt of that choice. Default: a fresh random one, which is printed."),
-    ] = None,
-    group: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.GROUPS,
-            metavar="COLUMN",
-            help="Release the k items of every group of this column: each city, country or day.",
-        ),
-    ] = None,
-    groups: Annotated[
-        Path | None,
-        Option(
-            rich_help_panel=options.GROUPS,
-            help="A public list of groups, made without looking at the log. Without it they are discovered.",
-        ),
-    ] = None,
-    groups_column: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.GROUPS, metavar="COLUMN", help="Column of that list that holds the groups, if it has several."
-        ),
-    ] = None,
-    max_groups_per_user: Annotated[
-        int | None,
-        Option(
-            rich_help_panel=options.GROUPS,
-            min=1,
-            help="Keep at most this many groups of each user, chosen by a salted hash; it is paid for.",
-        ),
-    ] = None,
+    max_items_per_user: options.MaxItemsPerUser = None,
+    clip: options.Clip = None,
+    salt: options.Salt = None,
+    group: options.GroupColumn = None,
+    groups: options.Groups = None,
+    groups_column: options.GroupsColumn = None,
+    max_groups_per_user: options.MaxGroupsPerUser = None,
     time: options.Time = None,
-    since: Annotated[
-        str | None, Option(rich_help_panel=options.TIME, metavar="TIME", help="Read events from this time on; it is public.")
-    ] = None,
-    until: Annotated[
-        str | None, Option(rich_help_panel=options.TIME, metavar="TIME", help="Read events before this time; it is public.")
-    ] = None,
-    time_zone: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.TIME,
-            metavar="ZONE",
-            help="Zone of times that state none, Europe/Berlin for example. Default: UTC.",
-        ),
-    ] = None,
-    time_unit: Annotated[
-        Unit | None, Option(rich_help_panel=options.TIME, help="Unit of times that are numbers since 1970, in UTC: s, ms or us.")
-    ] = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    time_zone: options.TimeZone = None,
+    time_unit: options.TimeUnit = None,
     every: Annotated[
         Every | None,
         Option(
@@ -213,19 +112,9 @@ def topk(
             "--key and --output FILE{period}.json; run again, it goes on where it was stopped.",
         ),
     ] = None,
-    period: Annotated[
-        list[str] | None,
-        Option(
-            rich_help_panel=options.LEDGER,
-            help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated.",
-        ),
-    ] = None,
-    team: Annotated[
-        str | None, Option(rich_help_panel=options.LEDGER, help="Whose work it is, where the dataset has quotas by team.")
-    ] = None,
-    purpose: Annotated[
-        str | None, Option(rich_help_panel=options.LEDGER, help="What for, where it has quotas by purpose; stored in clear.")
-    ] = None,
+    period: options.Period = None,
+    team: options.Team = None,
+    purpose: options.Purpose = None,
     key: Annotated[
         str | None,
         Option(
@@ -268,29 +157,10 @@ def topk(
         ),
     ] = False,
     json: options.Json = False,
-    format: Annotated[
-        Format | None,
-        Option(rich_help_panel=options.READING, help="Format of the log; auto, the default, goes by the name of the file."),
-    ] = None,
-    header: Annotated[
-        bool | None,
-        Option(
-            "--header/--no-header",
-            rich_help_panel=options.READING,
-            help="Whether the first line of a CSV or TSV log holds names. Default: it is worked out.",
-        ),
-    ] = None,
-    table: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.READING,
-            metavar="NAME",
-            help="Table of the database that holds the log, perhaps SCHEMA.TABLE.",
-        ),
-    ] = None,
-    query: Annotated[
-        str | None, Option(rich_help_panel=options.READING, metavar="SQL", help="Query of the database that gives the log.")
-    ] = None,
+    format: options.LogFormat = None,
+    header: options.Header = None,
+    table: options.DatabaseTable = None,
+    query: options.DatabaseQuery = None,
     engine: Annotated[
         Keeper | None,
         Option(
@@ -299,22 +169,8 @@ def topk(
             "memory holds; or spark, for a table or a path that the Spark session of the environment finds.",
         ),
     ] = None,
-    buckets: Annotated[
-        int | None,
-        Option(
-            rich_help_panel=options.READING,
-            min=1,
-            help="Read the log in this many parts: more need less memory. Default: by size.",
-        ),
-    ] = None,
-    memory_limit: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.READING,
-            metavar="SIZE",
-            help="Memory of the engine before it spills to disk, 2GiB for example.",
-        ),
-    ] = None,
+    buckets: options.Buckets = None,
+    memory_limit: options.MemoryLimit = None,
     config: Annotated[
         Path | None,
         Option(rich_help_panel=options.READING, help="TOML file, from plan --write for example; options override what it says."),
