@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from dpselect.noise.base import Noise
-from dpselect.sampling import discrete, exact, passing, plain
+from dpselect.sampling import discrete, exact, plain, thresholds
 from dpselect.sampling.contest import Entries, RankingProblem
 from dpselect.sampling.heights import Flags, Floats, Indices, Numbers, Words, numbers
 from dpselect.sampling.lazy import LazyUniform, WordSource, precision, rational
@@ -104,13 +104,13 @@ class Sampler(ABC):
         if multiplicities is not None:
             size = int(multiplicities.sum(dtype=object))
             problem = RankingProblem(values, noise, float(scale), size if k is None else min(k, size), self.words)
-            found = (passing.grouped_drawn_all if self.constant_work else passing.grouped)(problem, multiplicities, level)
+            found = (thresholds.grouped_drawn_all if self.constant_work else thresholds.grouped)(problem, multiplicities, level)
             return _LazyDrawn(values, noise, scale, found, self.words)
         if not self.exact:
             return PlainDrawn(*plain.above(values, self._draw(noise), scale, level, k))
         few = len(values) if k is None else min(k, len(values))
         problem = RankingProblem(values, noise, float(scale), max(few, 1), self.words)
-        entries = passing.drawn_all(problem, level) if self.constant_work else passing.above(problem, level)
+        entries = thresholds.drawn_all(problem, level) if self.constant_work else thresholds.above(problem, level)
         return _LazyDrawn(values, noise, scale, entries[:few], self.words)
 
     @final
@@ -135,8 +135,8 @@ class Sampler(ABC):
         matrix = numbers(matrix)
         if not self.exact:
             noisy = np.where(listed, plain.noisy(matrix, self._draw(noise), scale), -np.inf)
-            return passing.in_order(noisy, noisy > level)
-        return passing.rows(RankingProblem(matrix, noise, float(scale), matrix.shape[1], self.words), level, listed)
+            return thresholds.in_order(noisy, noisy > level)
+        return thresholds.rows(RankingProblem(matrix, noise, float(scale), matrix.shape[1], self.words), level, listed)
 
     @final
     def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Indices:

@@ -1,20 +1,36 @@
-"""Exact comparisons of noisy numbers: with a level, and with noisy thresholds, each kept until it is renewed."""
+"""Exact comparisons of noisy numbers: with a level, and with noisy thresholds, each kept until it is renewed.
+
+Which of very many noisy scores exceed a level, without drawing the noise of each. Theorem X13.
+
+A candidate far below the level exceeds it only if its uniform number V is below 2^-8, or a smaller power of two: which candidates
+have so small a V is drawn directly, and the others are not looked at.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
-from dpselect.sampling.contest import Entries
+from dpselect.sampling import exact
+from dpselect.sampling.contest import Entries, RankingProblem, ranked
+from dpselect.sampling.discrete import successes
 from dpselect.sampling.heights import Flags, Floats, Indices, Numbers, Words, contest_bounds
 from dpselect.sampling.lazy import LazyUniform, Term, WordSource, rational, sign_of_total
 from dpselect.sampling.plain import NoiseDraw, noisy
 
+_LEVEL, _RARE = 8, (24, 20, 16, 12)  # candidates that need a V below 2^-8 are pooled; where all do, by the rarest that holds
+_SAMPLED, _MOST = 257, 0.1  # a sweep of all costs less than to pick out more than this share, of a sample
+_SMALL = 1 << 14  # up to here pooling saves nothing
+_CHUNK = 1 << 15  # candidates whose noise fits the cache
+_STEPS = 64
+_SLACK = 2.0**-45  # of every term: more than the roundings of their difference
 WIDER = 2.0**-48  # of the size of every term: more than the few roundings of their sum
 TINY = 2.0**-1000  # more than any underflow
 
@@ -160,3 +176,124 @@ def _whole_difference(values: NDArray[Any], minus: NDArray[Any]) -> Floats:
     half, low = np.int64(32), np.int64(2**32 - 1)
     upper = ((values >> half) - (minus >> half)).astype(np.float64)
     return upper * 2.0**32 + ((values & low) - (minus & low)).astype(np.float64)
+
+
+def above(problem: RankingProblem, level: float) -> Entries:
+    """At most `problem.k` candidates: the largest values + scale * noise, of those that exceed `level`, largest first."""
+    if len(problem.values) <= _SMALL:
+        return drawn_all(problem, level)
+    highest = problem.values.max()
+    for bits in _RARE:
+        if highest <= far_below(problem, level, bits):
+            return _ranked(problem, _pooled(problem, level, np.empty(0, dtype=np.int64), bits))
+    far = far_below(problem, level, _LEVEL)
+    if exact.worth_sweeping(problem) and np.mean(problem.values[::_SAMPLED] > far) > _MOST:
+        return _ranked(problem, _best(problem, level))
+    near = np.flatnonzero(problem.values > far)
+    found = [_best(problem.at(near), level).among(near), _pooled(problem, level, near, _LEVEL)]
+    return _ranked(problem, Entries.concatenate(found))
+
+
+def drawn_all(problem: RankingProblem, level: float) -> Entries:
+    """The same with the noise of every candidate drawn."""
+    return _ranked(problem, _all(problem, level))
+
+
+def grouped(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
+    """The same among groups of candidates with one score: `index` is the group, `member` which of its candidates. Theorem X14."""
+    if problem.k < int(multiplicities.sum(dtype=object)):
+        best = exact.grouped(problem, multiplicities)
+    else:
+        best = exact.grouped_reaching(problem, multiplicities, level)
+    return _ranked(problem, _exceeding(problem, level, best))
+
+
+def grouped_drawn_all(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
+    """The same with the noise of every candidate drawn; raises as `exact.grouped_drawn_all`."""
+    return exact.grouped_drawn_all(problem, multiplicities, lambda every: drawn_all(every, level))
+
+
+def rows(problem: RankingProblem, level: float, listed: Flags) -> Indices:
+    """(rounds, m) the same in every row of a matrix, of the `listed` candidates; -1 beyond the last."""
+    step = max(1, _CHUNK // problem.values.shape[1])
+    parts = [slice(start, start + step) for start in range(0, len(listed), step)]
+    return np.concatenate([_block(problem.at(part), level, listed[part]) for part in parts])
+
+
+def in_order(numbers: Floats, kept: Flags) -> Indices:
+    """(rounds, m) places of the numbers that are kept, largest first, then -1."""
+    order = np.argsort(np.where(kept, -numbers, np.inf), axis=1, kind="stable")
+    return np.where(np.take_along_axis(kept, order, axis=1), order, -1).astype(np.int64)
+
+
+def _block(problem: RankingProblem, level: float, listed: Flags) -> Indices:
+    values, words = problem.values, problem.words(problem.values.size).reshape(problem.values.shape)
+    low, high = scaled(problem.noise, problem.scale, words)
+    floats = values.astype(np.float64)
+    margin = _SLACK * (np.abs(floats) + np.maximum(np.abs(low), np.abs(high)) + abs(level))
+    low, high = low + floats - margin, high + floats + margin
+    kept = listed & (low > level)
+    order = in_order(low, kept)
+    lower, upper = (np.take_along_axis(part, np.maximum(order, 0), axis=1) for part in (low, high))
+    untold = (order[:, 1:] >= 0) & (upper[:, 1:] >= lower[:, :-1])
+    unsure = (listed & ~kept & (high >= level)).any(axis=1) | untold.any(axis=1)
+    for row in np.flatnonzero(unsure).tolist():
+        order[row] = _one(problem.at(row), level, np.flatnonzero(listed[row]), words[row])
+    return order
+
+
+def _one(problem: RankingProblem, level: float, listed: Indices, words: Words) -> Indices:
+    entries = Entries.at(listed, words[listed])
+    best = _ranked(problem, _exceeding(problem, level, entries)).index
+    return np.concatenate([best, np.full(len(words) - len(best), -1, dtype=np.int64)])
+
+
+def far_below(problem: RankingProblem, level: float, bits: int) -> float:
+    """A score such that it and all lower ones exceed `level` only with a V below 2^-bits. Theorem X3."""
+    distance = problem.scale * _reach(problem.noise, bits)
+    return level - distance - _SLACK * (abs(level) + distance)
+
+
+@lru_cache(maxsize=64)
+def _reach(noise: Noise, bits: int) -> float:
+    """A noise z that is exceeded with a chance of at most 2^-bits, from above."""
+    low, high = 0.0, 1024.0
+    for _ in range(_STEPS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if float(noise.tail_bits(np.array(middle))) >= bits else (middle, high)
+    return high
+
+
+def _best(problem: RankingProblem, level: float) -> Entries:
+    """Those that exceed `level`: all, or at least the k largest of them."""
+    if len(problem.values) <= problem.k or not exact.worth_sweeping(problem):
+        return _all(problem, level)
+    return _exceeding(problem, level, exact.top_k(problem))
+
+
+def _all(problem: RankingProblem, level: float) -> Entries:
+    """All that exceed `level`, with the noise of every candidate drawn."""
+    found = []
+    for start in range(0, len(problem.values), _CHUNK):
+        index = np.arange(start, min(start + _CHUNK, len(problem.values)))
+        found.append(_exceeding(problem, level, Entries.at(index, problem.words(len(index)))))
+    return Entries.concatenate(found)
+
+
+def _pooled(problem: RankingProblem, level: float, near: Indices, bits: int) -> Entries:
+    """Those that exceed `level` of the candidates that are not `near`."""
+    small = successes(len(problem.values), bits, problem.words).astype(np.int64)
+    small = small[np.searchsorted(near, small, side="right") == np.searchsorted(near, small, side="left")]
+    return _exceeding(problem, level, Entries.at(small, problem.words(len(small)), bits))
+
+
+def _exceeding(problem: RankingProblem, level: float, entries: Entries) -> Entries:
+    values = problem.values[entries.index]
+    return entries[np.flatnonzero(exceeding(values, problem.noise, problem.scale, level, entries, problem.words))]
+
+
+def _ranked(problem: RankingProblem, entries: Entries) -> Entries:
+    """The k largest, largest first."""
+    if len(entries) == 0:
+        return entries
+    return ranked(replace(problem, k=min(problem.k, len(entries))).against(problem.values[entries.index].max()), entries)
