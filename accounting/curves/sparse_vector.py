@@ -18,7 +18,7 @@ from accounting.frozen import Count, Positive
 _CELLS = 256
 _PAD = 16 * 2.0**-52  # of the larger term: two logarithms, good to a few ulps each, are subtracted
 _LEAST_SHIFT, _MOST_SHIFT = 1e-150, 30.0  # below, squares underflow; above, epsilon2 is as good
-_RHO_ORDERS = 1 + np.geomspace(1e-6, 1e12, 3000)
+_RHO_ORDERS = np.geomspace(1e-6, 1e12, 240)  # each less 1
 _AT_ONCE = 64  # orders that are bounded together
 _MOST_SHARE = 0.99  # of a chance: beyond it a bound is worth nothing, and its roundings grow
 
@@ -52,6 +52,10 @@ class SparseVectorDP(Undoubted):
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
+        return np.minimum(self._at_each(orders), self.rho * (1 + 1e-12) * orders)
+
+    def _at_each(self, orders: Floats) -> Floats:
+        """The least of the theorems' bounds at each order by itself: not convex where they cross."""
         shared = self._threshold._rdp(orders) + self._answers(orders)
         return np.minimum(np.minimum(self._whole._rdp(orders), shared), self._without_threshold(orders))
 
@@ -93,13 +97,10 @@ class SparseVectorDP(Undoubted):
     @cached_property
     def rho(self) -> float:
         # V1's and V8's bounds over the order are largest as the order goes to 1 (C4, V8), so their minimum is too.
-        # Renyi divergence does not decrease with the order: between neighbours of a grid V10's is at most that of the larger.
         limit = min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self._answers_rho)]))
         if not self._is_counted:
             return limit
-        values = self._rdp(_RHO_ORDERS)
-        between = float(np.max(values / np.append(1.0, _RHO_ORDERS[:-1])))
-        return min(limit, max(between, self.core_epsilon / float(_RHO_ORDERS[-1])))
+        return min(limit, max(_largest_over_order(self._at_each(1 + _RHO_ORDERS)), self.core_epsilon / float(_RHO_ORDERS[-1])))
 
     @property
     def _answers_rho(self) -> float:
@@ -147,6 +148,17 @@ def _cells(shift: float) -> Cells:
     near = -np.log1p(-np.minimum(change / above, 0.5))
     gain = np.where(change < above / 2, near, np.log(2 * above) + shift - ends[:-1])
     return gain, np.log1p(change / below), below / above
+
+
+def _largest_over_order(divergences: Floats) -> float:
+    """A bound of Renyi divergence over order, up to the last of `_RHO_ORDERS`, from its bounds at each. Theorem V10."""
+    x, moments = _RHO_ORDERS, _RHO_ORDERS * divergences
+    slope = np.diff(moments) / np.diff(x)
+    start = moments[:-1] - slope * x[:-1]  # of the chord, at order 1
+    with np.errstate(invalid="ignore"):
+        highest = np.where(start < 0, (np.sqrt(start * (start - slope)) - start) / slope, 0.0)
+    at = np.clip(highest, x[:-1], x[1:])
+    return float(max(divergences[0], ((slope * at + start) / (at * (1 + at))).max())) * (1 + 1e-12)
 
 
 def _falling(cells: Cells, rest: Floats) -> Floats:
