@@ -186,3 +186,22 @@ def _log_delta_at(orders: Floats, bounds: Floats, epsilon: float) -> Floats:
     """Proposition 12 again, for the logarithm of delta: dp-accounting's compute_delta fails on bounds below 1e-16."""
     found = (orders - 1) * (bounds - epsilon + np.log1p(-1 / orders)) - np.log(orders)
     return np.where(np.isinf(bounds), 0.0, np.where(bounds > 0, found, -np.inf))
+
+
+RHO_ORDERS = np.geomspace(1e-6, 1e12, 240)  # each less 1
+
+
+def largest_over_order(divergences: Callable[[Floats], Floats], epsilon: float) -> float:
+    """A zCDP parameter of what is pure `epsilon`: the largest Renyi divergence over its order, from bounds at some. Theorem A6.
+
+    Divergence times (order - 1) is convex in the order: between two orders it is below the chord.
+    """
+    x, found = RHO_ORDERS, divergences(1 + RHO_ORDERS)
+    moments = x * found
+    slope = np.diff(moments) / np.diff(x)
+    start = moments[:-1] - slope * x[:-1]  # of the chord, at order 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        highest = np.where(start < 0, (np.sqrt(start * (start - slope)) - start) / slope, 0.0)
+    at = np.clip(highest, x[:-1], x[1:])
+    inside = float(((slope * at + start) / (at * (1 + at))).max()) * (1 + 1e-12)
+    return max(float(found[0]), inside, epsilon / float(x[-1]))

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from accounting.arguments import shown
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
-from accounting.conversion.renyi import rdp_to_delta
+from accounting.conversion.renyi import largest_over_order, rdp_to_delta
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.curves.pure_dp import PureDP
 from accounting.errors import InvalidCurve
@@ -22,6 +22,8 @@ from accounting.relation import Relation
 _ORDERS = 1 + np.geomspace(1e-2, 1e6, 81)
 _MOST_RUNS = 1e6  # expected; beyond it nobody runs anything
 _UP = 1 + 1e-13  # sums of a few terms and logarithms, each good to a few ulps
+_PAD = 16 * 2.0**-52  # of the largest term: a few sums, products and powers
+_MOST_EXPONENT = 300.0  # beyond it the pure epsilon says as much
 _HATS = 1 + np.geomspace(1e-2, 1e6, 161)
 
 
@@ -80,12 +82,28 @@ class TruncatedNegativeBinomial(Frozen):
 
     def pure(self, epsilon: float) -> float:
         """The pure epsilon (nats) of the best of runs of a pure epsilon: exact, rounded up, below (2 + eta) epsilon."""
-        gain = math.log1p(-math.expm1(-epsilon) * (1 - self.gamma) / (self.gamma + math.exp(-epsilon)))
-        return (epsilon + (1 + self.eta) * gain) * _UP
+        return (epsilon + (1 + self.eta) * self._gain(epsilon)) * _UP
+
+    def _gain(self, epsilon: float) -> float:
+        """Most by which ln(gamma + (1 - gamma) G) moves, nats, G being a chance of one run."""
+        return math.log1p(-math.expm1(-epsilon) * (1 - self.gamma) / (self.gamma + math.exp(-epsilon)))
 
     def renyi(self, base: Curve, orders: Floats) -> Floats:
         """(n,) Renyi bounds at these orders, nats; Theorem 2 of Papernot and Steinke (2022)."""
         return (base._rdp(orders) + self.shift(base) + math.log(self.mean * _UP) / (orders - 1)) * _UP
+
+    def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
+        """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x on its ratios. W4 (vi)."""
+        power, log = (
+            (1 + self.eta) * rest,
+            -math.log1p(-math.expm1(-epsilon) * (1 - self.gamma) / (self.gamma + math.exp(-epsilon))),
+        )
+        ratio = np.minimum(a * rest / (b * (1 + rest)), math.exp(-log))
+        part = ratio**power
+        less = b * (1 + self.eta) * (1 + rest) / (1 + power)
+        more = b * self.eta / (1 + power)
+        pad = _PAD * (part * (a + ratio * less) + abs(more)) * (1 + power + (1 + rest) * epsilon)
+        return part * (a - ratio * less) + more + pad
 
     def shift(self, base: Curve) -> float:
         """What is added at every order, nats: (1 + eta) min over orders b of (1 - 1/b) rdp(b) + ln(1/gamma)/b."""
@@ -137,6 +155,16 @@ class PoissonRuns(Frozen):
         total = np.logaddexp(-self.mean, spent + log)
         return (total + 1e-15 * (1 + spent + abs(log) + self.mean)) / rest * _UP
 
+    def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
+        """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x on its ratios. W4 (vi)."""
+        none, chord = math.exp(-self.mean), b / rest
+        power = self.mean * rest * math.tanh(epsilon / 2) * _UP
+        part = np.exp(power)
+        excess = part * (a - b - chord) + chord
+        return (
+            none - math.expm1(-self.mean) * excess + _PAD * (part * (a + b + chord) + chord) * (1 + power + (1 + rest) * epsilon)
+        )
+
     def profile_shift(self, base: Curve) -> float:
         """The mean times the profile of `base` at 0, nats, rounded up. W4 (v)."""
         return self.mean * (base.profile(0.0) or 0.0) * _UP
@@ -158,7 +186,8 @@ class RepeatAndSelectDP(Curve):
     """Run what `base` describes a random number of times and release the best run only. Theorem W4.
 
     The best of the bound of Papernot and Steinke (2022), at every order also those at larger orders; where `base` is pure outside
-    its bad event, the exact pure epsilon; and where it has a profile in closed form, a profile made of it.
+    its bad event, the exact pure epsilon, and at small orders little more than one run; and where it has a profile in closed
+    form, a profile made of it.
 
     Args:
         base: the guarantee of one run.
@@ -178,7 +207,19 @@ class RepeatAndSelectDP(Curve):
     def _rdp(self, orders: Floats) -> Floats:
         at, least = self._larger
         bounds = np.minimum(self.distribution.renyi(self.base, orders), np.append(least, math.inf)[np.searchsorted(at, orders)])
-        return bounds if self._pure is None else np.minimum(bounds, self._pure._rdp(orders))
+        return (
+            bounds if self._pure is None else np.minimum(np.minimum(bounds, self._pure._rdp(orders)), self._of_pure_runs(orders))
+        )
+
+    def _of_pure_runs(self, orders: Floats) -> Floats:
+        """Little more than one run, at small orders: Theorem W4 (vi); inf where its terms leave the floats."""
+        epsilon, rest = self.base.core_epsilon, orders - 1
+        result = np.full_like(orders, math.inf)
+        fits = (orders * epsilon + rest * (self.core_epsilon - epsilon) < _MOST_EXPONENT) & (rest > 0)
+        if epsilon > 0 and fits.any():
+            a, b = (np.sinh(order * epsilon) / math.sinh(epsilon) for order in (orders[fits], rest[fits]))
+            result[fits] = np.log(self.distribution.moments(epsilon, a, b, rest[fits])) / rest[fits] * _UP
+        return result
 
     @cached_property
     def _larger(self) -> tuple[Floats, Floats]:
@@ -193,10 +234,11 @@ class RepeatAndSelectDP(Curve):
         epsilon = self.core_epsilon
         return PureDP(epsilon=epsilon) if math.isfinite(epsilon) else None
 
-    @property
+    @cached_property
     def rho(self) -> float:
-        whole = math.inf if self._pure is None else self._pure.rho
-        return min(whole, self.distribution.rho(self.base))
+        if self._pure is None:
+            return self.distribution.rho(self.base)
+        return min(self._pure.rho, self.distribution.rho(self.base), largest_over_order(self._rdp, self.core_epsilon))
 
     @property
     def delta0(self) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
+from accounting.conversion.renyi import largest_over_order
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.laplace import LaplaceDP
 from accounting.decimal_sum import decimal_sum
@@ -18,7 +19,6 @@ from accounting.frozen import Count, Positive
 _CELLS = 256
 _PAD = 16 * 2.0**-52  # of the larger term: two logarithms, good to a few ulps each, are subtracted
 _LEAST_SHIFT, _MOST_SHIFT = 1e-150, 30.0  # below, squares underflow; above, epsilon2 is as good
-_RHO_ORDERS = np.geomspace(1e-6, 1e12, 240)  # each less 1
 _AT_ONCE = 64  # orders that are bounded together
 _MOST_SHARE = 0.99  # of a chance: beyond it a bound is worth nothing, and its roundings grow
 
@@ -100,7 +100,7 @@ class SparseVectorDP(Undoubted):
         limit = min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self._answers_rho)]))
         if not self._is_counted:
             return limit
-        return min(limit, max(_largest_over_order(self._at_each(1 + _RHO_ORDERS)), self.core_epsilon / float(_RHO_ORDERS[-1])))
+        return min(limit, largest_over_order(self._at_each, self.core_epsilon))
 
     @property
     def _answers_rho(self) -> float:
@@ -148,17 +148,6 @@ def _cells(shift: float) -> Cells:
     near = -np.log1p(-np.minimum(change / above, 0.5))
     gain = np.where(change < above / 2, near, np.log(2 * above) + shift - ends[:-1])
     return gain, np.log1p(change / below), below / above
-
-
-def _largest_over_order(divergences: Floats) -> float:
-    """A bound of Renyi divergence over order, up to the last of `_RHO_ORDERS`, from its bounds at each. Theorem V10."""
-    x, moments = _RHO_ORDERS, _RHO_ORDERS * divergences
-    slope = np.diff(moments) / np.diff(x)
-    start = moments[:-1] - slope * x[:-1]  # of the chord, at order 1
-    with np.errstate(invalid="ignore"):
-        highest = np.where(start < 0, (np.sqrt(start * (start - slope)) - start) / slope, 0.0)
-    at = np.clip(highest, x[:-1], x[1:])
-    return float(max(divergences[0], ((slope * at + start) / (at * (1 + at))).max())) * (1 + 1e-12)
 
 
 def _falling(cells: Cells, rest: Floats) -> Floats:

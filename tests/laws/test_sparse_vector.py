@@ -17,7 +17,7 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from accounting.curves import sparse_vector
+from accounting.conversion.renyi import largest_over_order
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect import verify
 from dpselect.mechanisms.queries.above_threshold import AboveThreshold
@@ -181,7 +181,7 @@ def test_many_answers_never_cost_more_than_counted_as_one(c: int) -> None:
 @pytest.mark.parametrize("curve", [acc.GaussianDP(mu=0.3), acc.LaplaceDP(epsilon=20.0), acc.PureDP(epsilon=0.1)])
 def test_rho_between_orders_is_that_of_the_chord(curve: acc.Curve) -> None:
     """Of exact divergences on the grid of orders alone: never below their own rho, and less than a hundredth above it."""
-    found = sparse_vector._largest_over_order(curve.rdp(1 + sparse_vector._RHO_ORDERS))
+    found = largest_over_order(curve.rdp, curve.rho)
     assert curve.rho <= found <= 1.01 * curve.rho
 
 
