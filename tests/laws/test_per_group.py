@@ -78,6 +78,9 @@ REPLACED: list[dps.Mechanism] = [
     dps.OneshotTopK(k=1, noise="laplace", scale=4.0, sensitivity=SHARED),
     dps.CanonicalTopK(k=1, epsilon=0.8, sensitivity=SHARED),
     dps.JointTopK(k=1, epsilon=0.8, sensitivity=SHARED),
+    dps.OneshotTopK(k=2, noise="laplace", scale=4.0, sensitivity=SHARED),  # k = m
+    dps.PermuteAndFlip(epsilon=12.0, sensitivity=SHARED),
+    dps.ExponentialMechanism(epsilon=1e-3, sensitivity=SHARED),
     dps.StabilityTest(k=1, scale=1.0, failure_delta=0.05, relation="replace_one"),
     dps.StableTopK(rho=0.5, failure_delta=0.05, kbar=2, relation="replace_one"),
     dps.StableTopKFixed(k=1, rho=0.5, failure_delta=0.05, penalty=0.0, kbar=1, relation="replace_one"),
