@@ -70,13 +70,15 @@ def _line(package: str, name: str, value: object) -> str:
         if described
         else "a constant or type alias"
     )
-    own = getattr(importlib.import_module("dpselect"), name, None) is value
-    home = "dpselect" if own else package
-    shown = (
-        f"{{py:obj}}`{name} <{home}.{name}>`"
-        if described and not inspect.ismodule(value)
-        else f"`{name}`"
+    page, own = (
+        f"reference/{package}.{name}.md",
+        getattr(importlib.import_module("dpselect"), name, None) is value,
     )
+    if inspect.ismodule(value):
+        shown = f"[`{name}`]({page})" if (PAGE.parent / page).exists() else f"`{name}`"
+    else:
+        home = "dpselect" if own else package
+        shown = f"{{py:obj}}`{name} <{home}.{name}>`" if described else f"`{name}`"
     return f"| {shown} | {first.replace('|', chr(92) + '|')} |"
 
 

@@ -60,7 +60,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     rows = re.findall(r'<tr class="row.*?</tr>', (tmp_path / "site" / "api.html").read_text(), re.DOTALL)
     unlinked = [row for row in rows if "<code" in row and "href=" not in row and "constant or type" not in row]
     assert len(rows) > 150
-    assert len(unlinked) <= 6  # packages, which have pages of their own
+    assert len(unlinked) <= 7  # packages without a page of their own
 
 
 def _found(site: Path, words: str) -> set[str]:
