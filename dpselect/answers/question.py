@@ -273,7 +273,7 @@ def _require_floor(question: Question) -> None:
         raise InvalidRequest(f"min_users= is about distinct users, and {other}: leave one of them out")
     if release.budget.delta == 0:
         raise InvalidRequest(
-            f"min_users={release.min_users} needs a delta, for a public list of items too: whether an item has so many users may "
+            f"min_users={release.min_users} needs a delta, even with public items: whether an item has that many users may "
             "rest on one of them. Choose far less than 1 / users, for example 1e-6"
         )
 

@@ -99,7 +99,7 @@ class Learning(Frozen):
 
 
 def _moved(quantiles: Quantiles, by: float) -> Quantiles:
-    """At shares of the users that are larger by so much."""
+    """At shares of the users that are larger by `by`."""
     logs = np.interp(np.clip(np.array(SHARES) + by, SHARES[0], SHARES[-1]), SHARES, np.log(quantiles))
     return cast(Quantiles, tuple(np.maximum(1.0, np.exp(logs)).tolist()))
 

@@ -114,7 +114,7 @@ def _marked(wrong: int) -> list[tuple[str, bool]]:
 
 
 def _bought(chart: Chart) -> list[list[str]]:
-    """For every mechanism, how many releases share the budget where so much is found, read off its line."""
+    """For every mechanism, how many releases share the budget where each share is found, read off its line."""
     return [[class_name(line.name), *(_releases(line.points, found) for found in _FOUND)] for line in chart.lines]
 
 
