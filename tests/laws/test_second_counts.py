@@ -41,9 +41,10 @@ def counted(mechanism: Any, users: Sequence[Sequence[str]], items: Sequence[str]
     rows = [(f"u{n}", item) for n, held in enumerate(users) for item in (*held, "elsewhere")]
     log = pd.DataFrame(rows or [("nobody", "elsewhere")], columns=["u", "i"])
     release = Release(k=4, budget=acc.Budget(epsilon=1.0), relation=mechanism.relation)
-    look = _second_look(Question(log, READING, release), Choice(mechanism, None), log, READING)
-    assert look is not None
-    scores, lost = look.counted(items, mechanism.counted)
+    with dps.events.pairs(log, READING) as kept:
+        look = _second_look(Question(log, READING, release), Choice(mechanism, None), kept)
+        assert look is not None
+        scores, lost = look.counted(items, mechanism.counted)
     return np.asarray(scores.values, dtype=float), lost
 
 
