@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -411,3 +412,56 @@ def test_a_mirror_a_signed_export_and_a_report_of_it(shell: Shell, tmp_path: Pat
     assert 'href="#theorem-C8"' in page.read_text()
     refused = shell.run("report", "--output", str(tmp_path / "no.html"), "--no-verify", "--mirror", mirror, status=2)
     assert "--no-verify" in refused
+
+
+# The deployments schema of opendp/deployments-registry-data: what is required of each object, what else may stand there.
+REGISTRY: dict[str, tuple[set[str], set[str]]] = {
+    "": ({"approved", "registry_author", "deployment"}, set()),
+    "deployment": (
+        {"short_name", "data_curator", "intended_use", "data_product_type", "data_product_description", "publication_date"},
+        {"dp_flavor", "privacy_loss", "model", "additional_dp_information", "implementation"},
+    ),
+    "dp_flavor": ({"name", "data_domain", "unprotected_quantities"}, set()),
+    "privacy_loss": (
+        {"privacy_unit", "privacy_parameters"},
+        {"privacy_unit_description", "privacy_parameters_description"},
+    ),
+    "privacy_parameters": (set(), {"epsilon", "rho", "delta"}),
+    "model": ({"model_type", "release_type", "interactivity"}, set()),
+    "additional_dp_information": ({"post_processing", "composition"}, set()),
+    "implementation": ({"pre_processing_eda_hyperparameter_tuning", "mechanisms", "justification"}, set()),
+}
+
+
+def _require_schema(name: str, value: dict[str, Any]) -> None:
+    required, more = REGISTRY[name]
+    assert required <= set(value) <= required | more, name
+    for inner, held in value.items():
+        if isinstance(held, dict):
+            _require_schema(inner, held)
+        elif name == "privacy_parameters":
+            assert isinstance(held, float)
+        else:
+            assert isinstance(held, bool if inner == "approved" else str), inner
+
+
+def test_an_entry_for_the_registry(shell: Shell, tmp_path: Path) -> None:
+    """It has the registry's fields, says what the ledger knows, and marks what a person has to add."""
+    yaml = pytest.importorskip("yaml")
+    shell.run("init", "--dataset", 'mon"ths: #1', "--epsilon", "1", "--delta", "1e-6", "--window", "month", "--unit", "household")
+    for name, more in (("clicks", []), ('mon"ths: #1', ["--period", "2024-01"])):
+        shell.run("charge", "--dataset", name, *BARE, *more)
+        shell.run("report", "--registry", name, "--output", str(tmp_path / f"{len(name)}.yaml"))
+        read = yaml.safe_load((tmp_path / f"{len(name)}.yaml").read_text())
+        _require_schema("", read)
+        known = read["deployment"]
+        assert (read["approved"], known["short_name"]) == (False, name)
+        assert known["data_curator"].startswith("TO FILL IN")
+        assert datetime.fromisoformat(known["publication_date"]).date() == datetime.now(UTC).date()
+    assert known["dp_flavor"]["name"] == "Approximate DP"
+    loss = known["privacy_loss"]
+    assert (loss["privacy_unit"], loss["privacy_parameters"]) == ("household", {"epsilon": 1.0, "delta": 1e-6})
+    assert "for the rows of each month" in loss["privacy_parameters_description"]
+    assert "1 x pure dp: ε = 0.4" in known["implementation"]["mechanisms"]
+    assert "is not declared" in shell.run("report", "--registry", "nobody", "--output", str(tmp_path / "x.yaml"), status=1)
+    assert not (tmp_path / "x.yaml").exists()

@@ -230,7 +230,7 @@ def import_(
 
 @app.command()
 def report(
-    output: Annotated[Path, Option(help="The new HTML file to write.")],
+    output: Annotated[Path, Option(help="The new HTML file to write; with --registry, the new YAML file.")],
     delta: Annotated[list[float] | None, Option(help="State epsilon at this delta; may be repeated.")] = None,
     latest: Annotated[int, Option(min=0, help="How many entries of each dataset to list.")] = 200,
     check: Annotated[bool, Option("--verify/--no-verify", help="Verify first, and say so on the page.")] = True,
@@ -238,11 +238,15 @@ def report(
     mirror: request.Kept = None,
     trust: request.Trusted = None,
     rotation: request.Rotations = None,
+    registry: Annotated[str | None, Option(metavar="DATASET", help="Write its entry for a registry of deployments.")] = None,
     url: OptionalUrl = None,
     config: Config = None,
     _debug: options.Debug = False,
 ) -> None:
-    """Write one self-contained page for an auditor. It needs no network."""
+    """Write one self-contained page for an auditor. It needs no network.
+
+    With --registry, write a dataset's entry for the DP Deployments Registry instead; what the ledger does not know is marked.
+    """
     from accounting.page.proofs import cited_by
     from accounting.report import DELTAS, write_report  # the other verbs need no template engine, and no mechanisms
     from dpselect.mechanisms import members
@@ -252,6 +256,12 @@ def report(
     if not check and (heads or mirror or trust):
         raise InvalidRequest("--no-verify checks nothing: leave out --heads, --mirror and --trust, or --no-verify")
     with Ledger.open(store, create=False) as ledger:
+        if registry is not None:
+            from dpselect.cli.ledger.registry import entry
+
+            with new_file(output, "--output", encoding="utf-8") as file:
+                file.write(entry(ledger, registry))
+            return
         found = ledger.verify(request.kept(heads, mirror), request.trust(trust, rotation)) if check else None
         proofs = {kind: cited_by(member) for kind, member in members().items()}
         write_report(ledger, output, deltas=delta or DELTAS, latest=latest, verification=found, proofs=proofs)

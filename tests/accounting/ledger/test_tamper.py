@@ -11,15 +11,28 @@ from pathlib import Path
 
 import pytest
 from intruders import intruder, resum
-from sqlalchemy import Column, Connection, Executable, create_engine, delete, insert, literal, select, text, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Executable,
+    Integer,
+    Table,
+    create_engine,
+    delete,
+    insert,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
 from accounting.budget.budget import Price
-from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, SchemaMismatch
+from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, Quota, SchemaMismatch
 from accounting.ledger.book import Step, append
 from accounting.ledger.database import checked_url
-from accounting.ledger.ddl import datasets, entries, fingerprints, sums, totals
+from accounting.ledger.ddl import datasets, entries, fingerprints, meta, metadata, sums, totals
 from accounting.ledger.item import Opening, read_item
 from accounting.ledger.model import Entry, origin, utc_now
 from accounting.ledger.statements import find_dataset, lock_dataset, read_entry
@@ -98,6 +111,34 @@ def test_an_edited_row_is_found(kept: Ledger, url: str, column: object, value: o
         connection.execute(update(entries).where(entries.c.seq == 4).values({column: value}))
     found = kept.verify()
     assert any(problem.seq in (4, 5) and problem.dataset == "clicks" for problem in found.problems)
+
+
+# All but the key of the one row of the ledger's identity, which nothing reads.
+COLUMNS = [(table, column) for table in metadata.sorted_tables for column in table.columns if column is not meta.c.id]
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=[f"{table.name}.{column.name}" for table, column in COLUMNS])
+def test_every_column_of_every_table_is_watched(sqlite_url: str, table: Table, column: Column[object]) -> None:
+    """Another value in one row is found by `verify` with earlier heads, or nothing opens: the list is the schema's own."""
+    with Ledger.open(sqlite_url) as ledger:
+        for name in ("clicks", "visits"):
+            ledger.create_dataset(name, acc.Budget(epsilon=10.0, delta=1e-6), "add_remove")
+        ledger.quotas("clicks").declare(Quota(name="all", limit=acc.Budget(epsilon=5.0, delta=1e-6)))
+        curve, terms = acc.ApproxDP(epsilon=0.1, delta=1e-8), {"relation": "add_remove", "fingerprint": "rows", "label": "daily"}
+        ledger.charge("clicks", curve, **terms)  # type: ignore[arg-type]
+        heads = ledger.heads()
+        assert ledger.verify(heads).ok
+        other = 2 if column.name == "dataset_id" else 77 if isinstance(column.type, Integer) else "edited"
+        with intruder(sqlite_url) as connection:
+            row = next(iter(connection.execute(select(table)).mappings()))
+            same = [key == row[key.name] for key in table.primary_key.columns]
+            assert connection.execute(update(table).where(*same).values({column: other})).rowcount == 1
+    if column is meta.c.schema_version:
+        with pytest.raises(SchemaMismatch, match="77"):
+            Ledger.open(sqlite_url, create=False)
+        return
+    with Ledger.open(sqlite_url, create=False) as again:
+        assert not again.verify(heads).ok
 
 
 @pytest.mark.parametrize("seq", [1, 4])
