@@ -14,6 +14,7 @@ from accounting.budget.budget import NOTHING
 from accounting.conversion.adaptive_composition import adaptive_composition, delta_bounds
 from accounting.ledger import Ledger
 from dpselect import pate
+from dpselect.mechanisms.stability.stability_test import doubled_failure
 from dpselect.pate.budgets import adaptive_epsilon
 
 BUDGETS = [
@@ -142,3 +143,19 @@ def test_the_adaptive_programme_prices_a_round_as_its_two_steps(rho: float, fail
     steps = [acc.BoundedRange(epsilon=2 * math.sqrt(rho)), acc.GaussianDP(mu=math.sqrt(rho))] * 4
     found = adaptive_composition(steps, delta - 4 * mechanism.failure_delta)
     assert found.epsilon_lower * (1 - 1e-9) <= adaptive_epsilon(mechanism, delta, 4) <= found.epsilon_upper * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon0", [0.1, 1.0, 4.0])
+def test_the_delta_of_laplace_noise_is_that_of_its_pair(epsilon0: float) -> None:
+    """Two Laplace densities, one shifted by epsilon0 scales, integrated: 1 - exp((epsilon - epsilon0) / 2)."""
+    at = np.linspace(-40.0, 40.0, 2_000_001)
+    for epsilon in (0.0, 0.3 * epsilon0, 0.9 * epsilon0):
+        above = np.maximum(0.0, np.exp(-np.abs(at)) / 2 - np.exp(epsilon - np.abs(at + epsilon0)) / 2)
+        assert acc.LaplaceDP(epsilon=epsilon0).profile(epsilon) == pytest.approx(np.trapezoid(above, at), rel=1e-6)
+
+
+def test_each_of_two_users_may_fail() -> None:
+    """The failure of a curve is doubled, to the last digit; a certain one is none."""
+    once = acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.125)
+    assert doubled_failure(once) == acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.25)
+    assert doubled_failure(acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.5)) is None

@@ -880,4 +880,16 @@ EDITS = [
         "",
         f"{KILLED}/test_growth.py::test_what_each_charge_asks_for_has_an_index",
     ),
+    Edit(
+        "accounting/curves/laplace.py",
+        "min(0.0, epsilon - self.epsilon0) / 2",
+        "min(0.0, epsilon - 0.95 * self.epsilon0) / 2",
+        f"{DELTAS}::test_the_delta_of_laplace_noise_is_that_of_its_pair",
+    ),
+    Edit(
+        "dpselect/mechanisms/stability/stability_test.py",
+        "failure = 2 * curve.delta0",
+        "failure = 1.9 * curve.delta0",
+        f"{DELTAS}::test_each_of_two_users_may_fail",
+    ),
 ]

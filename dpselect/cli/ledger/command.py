@@ -257,7 +257,7 @@ def report(
         raise InvalidRequest("--no-verify checks nothing: leave out --heads, --mirror and --trust, or --no-verify")
     with Ledger.open(store, create=False) as ledger:
         if registry is not None:
-            from dpselect.cli.ledger.registry import entry
+            from dpselect.cli.ledger.deployments_registry import entry
 
             with new_file(output, "--output", encoding="utf-8") as file:
                 file.write(entry(ledger, registry))
