@@ -22,11 +22,12 @@ from accounting import (
     OutputRefused,
     RelationMismatch,
 )
-from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, Note, printable
+from dpselect.errors import DomainMismatch, HorizonError, InvalidMechanism, InvalidRequest, Note, printable
 
 FAILED: Final = 1
 USAGE: Final = 2
 SPENT: Final = 3
+HORIZON: Final = 4
 INTERNAL: Final = 70
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
@@ -140,6 +141,8 @@ def explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, AccountingError):
         if isinstance(error, BudgetExceeded):
             return printable(str(error)), SPENT
+        if isinstance(error, HorizonError):
+            return printable(str(error)), HORIZON
         return printable(str(error)), USAGE if isinstance(error, _ASKED_WRONGLY) else FAILED
     kind = type(error).__name__
     if isinstance(error, OSError) and error.errno:

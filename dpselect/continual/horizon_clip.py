@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, ClassVar, final
 
@@ -57,6 +58,32 @@ class HorizonClip(Frozen):
     def weights(self) -> NDArray[np.int64]:
         """(cells, cells + 1) weights, multiples of 1/UNIT: at [u, m] that of each of m new cells of a user who has had u."""
         return _weights(self.exponent, self.cells)
+
+    def counted(
+        self, users: NDArray[np.int64], used: NDArray[np.int16], coins: Callable[[int], bytes]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which of one period's new cells count, and for how much.
+
+        Of a user with more cells than are left, those with the lowest of 128 bits of coins count: a choice that depends on
+        nothing else.
+
+        Args:
+            users: (n,) whose each cell is, from 0.
+            used: (users,) how many cells of each were counted before.
+            coins: so many random bytes.
+
+        Returns:
+            (m,) positions in `users`, and (m,) weights above 0, multiples of 1/UNIT.
+        """
+        room, new = self.cells - used[users].astype(np.int64), np.bincount(users, minlength=len(used))[users]
+        crowded = np.flatnonzero((new > room) & (room > 0))
+        tossed = np.frombuffer(coins(16 * len(crowded)), dtype=np.uint64).reshape(2, -1)
+        crowded = crowded[np.lexsort((*tossed, users[crowded]))]
+        owner = users[crowded]
+        place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+        kept = np.concatenate([np.flatnonzero(new <= room), crowded[place < room[crowded]]])
+        weights = self.weights()[self.cells - room[kept], np.minimum(new, room)[kept]]
+        return kept[weights > 0], weights[weights > 0]
 
 
 @lru_cache(maxsize=64)

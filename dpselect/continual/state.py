@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.measurements import Block, Increment, Integers
@@ -28,13 +29,13 @@ from dpselect.selection import Label, Selection
 if TYPE_CHECKING:
     import duckdb
 
-_SCHEMA: Final = 1
+_SCHEMA: Final = 2
 _MEMORY = "1GiB"
 _TABLES = """
 CREATE TABLE meta (schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, domain VARCHAR);
 CREATE TABLE kinds (role VARCHAR, integers BOOLEAN);
-CREATE TABLE weights (used SMALLINT, fresh SMALLINT, weight BIGINT);
-CREATE TABLE users (u VARCHAR, uid INTEGER, used SMALLINT);
+CREATE TABLE users (u VARCHAR, uid INTEGER);
+CREATE TABLE positions (used BLOB);
 CREATE TABLE items (i VARCHAR, iid INTEGER, discovered SMALLINT);
 CREATE TABLE pairs (uid INTEGER, iid INTEGER, period SMALLINT);
 CREATE TABLE increments (period SMALLINT, items BLOB, weights BLOB);
@@ -105,7 +106,8 @@ class State(NotPickled):
         except BaseException:
             self._run("ROLLBACK")
             raise
-        self._run("COMMIT")
+        with _private_files():  # the engine makes its log of the transaction here
+            self._run("COMMIT")
 
     # -- what was released ----------------------------------------------------------------------------------------------
 
@@ -152,47 +154,50 @@ class State(NotPickled):
 
     def take(self, period: int) -> Increment:
         """Count `fresh` under the users' clip: positions, pairs and new items are stored, and the weights of items returned."""
-        mechanism = self.meta.mechanism
-        cells = mechanism.users.cells
-        self._run(
-            "CREATE OR REPLACE TEMP TABLE cells AS SELECT fresh.u, fresh.i, uid, iid, coalesce(used, 0) AS used FROM fresh "
-            f"LEFT JOIN users USING (u) LEFT JOIN items ON items.i = fresh.i WHERE coalesce(used, 0) < {cells}"
-            + ("" if self.meta.domain is None else " AND iid IS NOT NULL")
-        )
+        mechanism, known = self.meta.mechanism, self.number_of_items()
+        self._enumerate("users", "u", "uid")
+        self._run("CREATE OR REPLACE TEMP TABLE named AS SELECT i, iid FROM items")
+        if self.meta.domain is None:
+            self._enumerate("named", "i", "iid")  # of a new item nothing stays unless it gets a weight: existence by weight
+        again = ""
         if mechanism.count != "period":
-            since = period - (mechanism.window or period)  # a pair counts again this many periods later
-            counted = f"SELECT uid, iid FROM pairs WHERE period > {since}"
-            self._run(f"CREATE OR REPLACE TEMP TABLE cells AS SELECT * FROM cells ANTI JOIN ({counted}) USING (uid, iid)")
-        # Which cells of a user with too many count depends on that user, and on a key that nothing else uses.
-        order = "sha256(concat(length(u), ':', u, i, ?)), i"
-        self._run(
-            "CREATE OR REPLACE TEMP TABLE cells AS WITH sizes AS (SELECT u, count(*) AS n FROM cells GROUP BY u), "
-            f"sized AS (SELECT cells.*, n, {cells} - used AS room FROM cells JOIN sizes USING (u)), most AS "
-            f"(SELECT * FROM sized WHERE n > room QUALIFY row_number() OVER (PARTITION BY u ORDER BY {order}) <= room), "
-            "kept AS (SELECT *, least(n, room) AS fresh FROM (SELECT * FROM sized WHERE n <= room UNION ALL FROM most)) "
-            "SELECT u, i, uid, iid, fresh, weight FROM kept JOIN weights USING (used, fresh) WHERE weight > 0",
-            [secrets.token_hex(16)],
+            since = period - (mechanism.window or period)  # a pair counts again so many periods later
+            again = f" ANTI JOIN (SELECT uid, iid FROM pairs WHERE period > {since}) USING (uid, iid)"
+        cells = self._columns(
+            f"SELECT uid, iid FROM (SELECT uid, iid FROM fresh JOIN users USING (u) JOIN named USING (i)){again}"
         )
-        self._enumerate("users", "u", "uid", "0")
-        self._enumerate("items", "i", "iid", "NULL")
-        taken = "(SELECT u, any_value(fresh) AS fresh FROM cells GROUP BY u) AS taken"
-        self._run(f"UPDATE users SET used = used + taken.fresh FROM {taken} WHERE users.u = taken.u")
-        self._run(
-            "CREATE OR REPLACE TEMP TABLE cells AS SELECT users.uid, items.iid, weight "
-            "FROM cells JOIN users USING (u) JOIN items ON items.i = cells.i"
-        )
+        used = self._positions()
+        counted, weights = mechanism.users.counted(cells["uid"], used, secrets.token_bytes)
+        users, (items, place) = cells["uid"][counted], np.unique(cells["iid"][counted], return_inverse=True)
+        sums = np.zeros(len(items), dtype=np.int64)
+        np.add.at(sums, place, weights)
+        used += np.bincount(users, minlength=len(used)).astype(used.dtype)
+        self._run("DELETE FROM positions")
+        self._run("INSERT INTO positions VALUES (?)", [used.tobytes()])
+        new = items >= known
+        numbers = np.where(new, known + np.cumsum(new) - 1, items)
+        self._connection.register("numbered", {"was": items[new], "iid": numbers[new]})
+        self._run("INSERT INTO items SELECT i, numbered.iid, NULL FROM numbered JOIN named ON named.iid = numbered.was")
+        self._connection.unregister("numbered")
         if mechanism.count != "period":
             if mechanism.window is not None:
                 self._run("DELETE FROM pairs WHERE period <= ?", [period + 1 - mechanism.window])
-            self._run("INSERT INTO pairs SELECT uid, iid, ? FROM cells ORDER BY ALL", [period])
-        found = self._columns("SELECT iid, CAST(sum(weight) AS BIGINT) AS weight FROM cells GROUP BY iid ORDER BY iid")
-        return Increment(period, found["iid"], found["weight"])
+            self._connection.register("counted", {"uid": users, "iid": numbers[place]})
+            self._run("INSERT INTO pairs SELECT uid, iid, ? FROM counted ORDER BY ALL", [period])
+            self._connection.unregister("counted")
+        return Increment(period, numbers, sums)
 
-    def _enumerate(self, table: str, label: str, number: str, last: str) -> None:
-        """Add the labels of `cells` that have no number yet."""
+    def _positions(self) -> NDArray[np.int16]:
+        """(users,) how many cells of each user were counted so far."""
+        stored = self._run("SELECT used FROM positions")
+        before = np.frombuffer(stored[0][0], dtype=np.int16) if stored else np.zeros(0, dtype=np.int16)
+        return np.pad(before, (0, self._run("SELECT count(*) FROM users")[0][0] - len(before)))
+
+    def _enumerate(self, table: str, label: str, number: str) -> None:
+        """Add the labels of `fresh` that have no number yet."""
         start = f"(SELECT count(*) FROM {table})"
-        new = f"SELECT DISTINCT {label} FROM cells WHERE {number} IS NULL"
-        self._run(f"INSERT INTO {table} SELECT {label}, {start} + row_number() OVER () - 1, {last} FROM ({new})")
+        new = f"SELECT DISTINCT {label} FROM fresh ANTI JOIN {table} USING ({label})"
+        self._run(f"INSERT INTO {table} SELECT {label}, {start} + row_number() OVER () - 1 FROM ({new})")
 
     # -- items: what was measured ---------------------------------------------------------------------------------------
 
@@ -252,11 +257,6 @@ def _made(connection: Any, mechanism: ContinualTopK, belongs_to: str, domain: Se
     listed = None if domain is None else json.dumps(list(domain))
     told = [_SCHEMA, secrets.token_hex(32), mechanism.model_dump_json(), belongs_to, listed]
     connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?)", told)
-    table = mechanism.users.weights()
-    used, fresh = np.nonzero(table)
-    connection.register("listed", {"used": used, "fresh": fresh, "weight": table[used, fresh]})
-    connection.execute("INSERT INTO weights SELECT used, fresh, weight FROM listed")
-    connection.unregister("listed")
     if domain is not None:
         names = [str(label) for label in domain]
         connection.execute("INSERT INTO items SELECT unnest(?), unnest(?), 0", [names, list(range(len(names)))])
@@ -303,7 +303,7 @@ def opened(path: Path) -> Iterator[State]:
     """
     import duckdb
 
-    with _ALONE, _private_files(), tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
+    with _ALONE, tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
         configuration: dict[str, Any] = {
             "memory_limit": _MEMORY,
             "temp_directory": spill,
@@ -329,7 +329,7 @@ def opened(path: Path) -> Iterator[State]:
 
 @contextmanager
 def _private_files() -> Iterator[None]:
-    """Files that are made meanwhile, the engine's log of a transaction among them, are this user's alone."""
+    """Files that are made meanwhile are this user's alone. Of the whole process: so for as short a time as possible."""
     before = os.umask(0o077)
     try:
         yield

@@ -810,8 +810,8 @@ EDITS = [
     ),
     Edit(
         "dpselect/continual/state.py",
-        "SELECT DISTINCT {label} FROM cells WHERE {number} IS NULL",
-        "SELECT DISTINCT {label} FROM fresh WHERE {label} NOT IN (SELECT {label} FROM {table})",
+        "new = items >= known",
+        'items = np.unique(np.append(items, cells["iid"])); sums = np.resize(sums, len(items)); new = items >= known',
         f"{HORIZON}::test_spent_users_create_no_items",
     ),
     Edit(

@@ -75,4 +75,4 @@ def test_a_run_with_too_few_periods_is_refused_before_it_is_charged(paid: list[s
 
 def test_a_state_that_is_not_there(paid: list[str], tmp_path: Path) -> None:
     """`close` and `show` need a horizon that was started; the error says so and nothing is charged."""
-    assert "start the horizon first" in told("show", *paid, status=1)
+    assert "start the horizon first" in told("show", *paid, status=4)

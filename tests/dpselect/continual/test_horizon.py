@@ -55,15 +55,18 @@ def test_a_horizon_is_charged_once(start: Any, ledger: acc.Ledger) -> None:
 
 
 def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
-    """Mode 0600; nothing of it in a repr; it is not pickled."""
+    """Mode 0600, and files that others make meanwhile keep theirs; nothing of it in a repr; it is not pickled."""
     made = start()
     made.close(1, DAYS[0], **COLUMNS)
     files = list(tmp_path.glob("state*"))
     assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600]
+    (tmp_path / "before").touch()
     with states.opened(files[0]) as state:
+        (tmp_path / "meanwhile").touch()
         assert repr(state) == "State(<private>)"
         with pytest.raises(TypeError, match="private"):
             state.__reduce__()
+    assert (tmp_path / "meanwhile").stat().st_mode == (tmp_path / "before").stat().st_mode
 
 
 @pytest.mark.parametrize("period", [0, 3, True, *(pytest.param(one, marks=pytest.mark.slow) for one in (5, "2", 1.0))])
@@ -317,6 +320,7 @@ def test_kills(start: Any, tmp_path: Path, where: str) -> None:
     made = start()
     status, _, _ = Forked(KILLED, tmp_path, where).finish()
     assert status != 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("state*")} == {0o600}
     with states.opened(tmp_path / "state") as state:
         stored = [one.selection for one in state.closed()]
     assert len(stored) == (where in ("state.commit", "door._record"))
