@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import place_of
+from dpselect.events.doors.base import located, place_of, quoted, require_label
 from dpselect.events.doors.delimited import CSV, TSV, Delimited, first_record
+from dpselect.events.doors.parquet import PARQUET, names_in
 from dpselect.events.doors.paths import checked, plain, temporary_folder
+from dpselect.events.engine import opened
 from dpselect.selection import Label
 
 _DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
@@ -113,12 +115,13 @@ def _require_integer(name: Label, what: str) -> None:
 
 
 def read_catalogue(path: str | os.PathLike[str], column: Names | None = None, *, item: Names | None = None) -> list[Label]:
-    """Public item labels from a file, as text, in the file's order. UTF-8; may be gzipped.
+    """Public item labels from a file, as text, in the file's order. Text in UTF-8, perhaps gzipped; or Parquet.
 
     A file named .csv or .tsv (or so with .gz) with several columns has a header line, and the labels are in `column`, or else
     in the column called `item`, the name that the log's items go by. With one column and no `column` its first line is a header
     if it is `item` or a usual name of one (item, item_id, id, label, name, ...), or if it is the only line that is not an
-    integer; otherwise it is an item. Any other file holds one label per line, and no header. Blank lines are skipped.
+    integer; otherwise it is an item. Of a Parquet file (.parquet, .pq) with one column that column is meant; of one with several
+    the same as of a CSV. Any other file holds one label per line, and no header. Blank lines are skipped.
 
     Several columns give one label of each line, as several columns of `read` do one item.
 
@@ -130,9 +133,12 @@ def read_catalogue(path: str | os.PathLike[str], column: Names | None = None, *,
     source = checked(path)
     what = f"catalogue {str(source)!r}"
     kind = _kind(source)
-    with temporary_folder() as folder:
-        copy = plain(source, folder / "catalogue")
-        labels = _lines(copy, column, what) if kind is None else _read(copy, kind, column, item, what)
+    if source.suffix.lower() in PARQUET.suffixes:
+        labels = _columns(source, column, item, what)
+    else:
+        with temporary_folder() as folder:
+            copy = plain(source, folder / "catalogue")
+            labels = _lines(copy, column, what) if kind is None else _read(copy, kind, column, item, what)
     if not labels:
         raise EventLogError(f"{what} holds no item: it must name at least one")
     require_distinct(labels, what)
@@ -153,6 +159,23 @@ def _read(path: Path, kind: Delimited, column: Names | None, item: Names | None,
     stated = asked if column is not None or (len(names) > 1 and asked in names) else None
     labels = _records(path, kind, _place(names, stated, what), len(names), what)
     return labels if stated is not None or _is_header(names[0], labels, asked) else [*names, *labels]
+
+
+def _columns(path: Path, column: Names | None, item: Names | None, what: str) -> list[Label]:
+    """The labels of a Parquet file."""
+    with opened() as engine:
+        names = names_in(engine, path, what)
+        asked = item if column is None and len(names) > 1 else column
+        parts = [names[_place(names, name, what)] for name in ([asked] if asked is None or isinstance(asked, str) else asked)]
+        relation = f"read_parquet({located(path)}, hive_partitioning = false, file_row_number = true)"
+        types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, parts))} FROM {relation}", what=what)
+        for name, column_type in zip(parts, types, strict=True):
+            require_label(name, column_type[1], what)
+        texts = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in parts)
+        rows = engine.run(f"SELECT {texts} FROM {relation} ORDER BY file_row_number", what=what)
+    if any(part is None or part == "" for row in rows for part in row):
+        raise EventLogError(f"{what} has an empty label: give the item a name or remove the row")
+    return [row[0] if len(parts) == 1 else joined(row) for row in rows]
 
 
 def _lines(path: Path, column: Names | None, what: str) -> list[Label]:

@@ -1,12 +1,12 @@
-"""An event log to distinct users per item: CPU, wall time and peak memory, each reading in a process of its own.
+"""An event log to counts: dpselect, plain DuckDB and Polars side by side, each in a process of its own.
 
-    python tests/benchmarks/bench_events.py [--events 50000000] [--baseline 5000000] [--items 1000000] [--bound 20] [--texts]
-        [--groups 10000] [--group-items 10000]
+    python tests/benchmarks/bench_events.py [--events 20000000] [--items 1000000] [--bound 20] [--csv] [--texts] [--large]
+        [--group-events 3000000] [--groups 10000] [--group-items 10000]
 
-The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. Polars counts the same log by its streaming engine,
-without a bound. Another baseline, pandas' read_parquet, drop_duplicates and groupby, runs on a smaller log, since it holds
-everything in memory; dpselect runs on that log too, for the ratio. A third log, of the smaller size, has groups; each user is in
-three of them or fewer. With --texts the smaller log is also read with ids of 8 and of 32 characters, by dpselect and by Polars.
+The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. `--csv` and `--texts` add the same log as CSV and
+with ids of 32 characters; `--large` adds one of 10^8 events, distinct users and bounded only, to see whether memory stays. What plain
+DuckDB is asked stands in `PLAIN`; it and Polars take the memory they like, dpselect its default. CPU seconds include starting
+Python and importing. The last lines count a log with groups, of which each user is in three or fewer, against pandas.
 """
 
 from __future__ import annotations
@@ -19,14 +19,38 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 _CHUNK = 2_000_000
+_FOUND = 200  # items that a second step looks at
+_COLUMNS: Final = {"user": "user_id", "item": "item_id"}
+_PAIRS = "CREATE TEMP TABLE pairs AS SELECT DISTINCT user_id, item_id FROM '{log}'"
+_WEIGHED = (
+    "SELECT item_id, count(*) AS n, sum(w) AS s FROM {pairs} JOIN "
+    "(SELECT user_id, least(1, 1 / sqrt(count(*))) AS w FROM {pairs} GROUP BY user_id) USING (user_id) GROUP BY item_id"
+)
+PLAIN: Final = {
+    "distinct": ["SELECT item_id, count(*) AS n FROM (SELECT DISTINCT user_id, item_id FROM '{log}') GROUP BY item_id"],
+    "bounded": [
+        _PAIRS,
+        "SELECT item_id, count(*) AS n FROM (SELECT item_id, row_number() OVER (PARTITION BY user_id ORDER BY hash(user_id, "
+        "item_id)) AS place FROM pairs) WHERE place <= {bound} GROUP BY item_id",
+    ],
+    "clipped": [_PAIRS, _WEIGHED.format(pairs="pairs")],
+    "two steps": [
+        _PAIRS,
+        f"CREATE TEMP TABLE found AS SELECT item_id FROM ({_WEIGHED.format(pairs='pairs')}) ORDER BY s DESC LIMIT {_FOUND}",
+        "CREATE TEMP TABLE among AS SELECT * FROM pairs SEMI JOIN found USING (item_id)",
+        _WEIGHED.format(pairs="among"),
+    ],
+}
+"""What plain DuckDB is asked; its result is ordered by item, as ours is."""
 
 
 @dataclass(frozen=True)
@@ -90,54 +114,73 @@ def pandas_by_group(path: Path, _: int | None) -> int:
     return len(pd.read_parquet(path).drop_duplicates().groupby(["group_id", "item_id"]).size())
 
 
-def with_dpselect(path: Path, bound: int | None) -> int:
-    """Counts by `dpselect.events.read`."""
+def by_dpselect(task: str, path: Path, bound: int) -> int:
+    """One task by `dpselect.events`."""
     from dpselect import events
 
-    found = events.read(
-        path, user="user_id", item="item_id", max_items_per_user=bound, salt=None if bound is None else "benchmark"
-    )
+    if task == "two steps":
+        with events.pairs(path, **_COLUMNS) as kept:
+            first: Any = kept.read(clip=1.0)
+            found: Any = kept.read(clip=1.0, within=[first.labels[at] for at in np.argsort(-first.clipped[0])[:_FOUND]])
+    else:
+        asked: dict[str, Any] = {"distinct": {}, "clipped": {"clip": 1.0}, "bounded": {"max_items_per_user": bound}}[task]
+        found = events.read(path, **_COLUMNS, **asked)
     return _checksum(np.array(found.labels), found.counts)
 
 
-def with_clips(path: Path, bound: int | None) -> int:
-    """Counts and counts clipped to two norms, by `dpselect.events.read`."""
-    from dpselect import events
-
-    clips = (1.0, 2**0.5)
-    found = events.read(
-        path, user="user_id", item="item_id", clip=clips, max_items_per_user=bound, salt=None if bound is None else "benchmark"
-    )
-    return _checksum(np.array(found.labels), found.counts)
-
-
-def with_polars(path: Path, _: int | None) -> int:
-    """Counts by Polars, streaming."""
-    import polars as pl
-
-    pairs = pl.scan_parquet(path).select("user_id", "item_id").unique()
-    counts = pairs.group_by("item_id").len().collect(engine="streaming")
-    return _checksum(counts["item_id"].to_numpy(), counts["len"].to_numpy())
-
-
-def write_texts(source: Path, target: Path, length: int) -> None:
-    """The same log with ids that are texts."""
+def by_duckdb(task: str, path: Path, bound: int) -> int:
+    """The same by plain SQL."""
     import duckdb
 
-    text = "lpad(CAST({0} AS VARCHAR), 8, '0') AS {0}" if length == 8 else "md5(CAST({0} AS VARCHAR)) AS {0}"
-    texts = ", ".join(text.format(name) for name in ("user_id", "item_id"))
-    duckdb.sql(f"COPY (SELECT {texts} FROM '{source}') TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
+    connection = duckdb.connect()
+    *first, last = (sql.format(log=path, bound=bound) for sql in PLAIN[task])
+    for sql in first:
+        connection.execute(sql)
+    found = connection.execute(f"{last} ORDER BY item_id").fetchnumpy()
+    return _checksum(found["item_id"], found["n"])
 
 
-def with_pandas(path: Path, _: int | None) -> int:
-    """Counts by pandas, in memory."""
-    import pandas as pd
+def by_polars(task: str, path: Path, bound: int) -> int:
+    """The same by Polars, streaming where it can."""
+    import polars as pl
 
-    counts = pd.read_parquet(path).drop_duplicates().groupby("item_id").size()
-    return _checksum(counts.index.to_numpy(), counts.to_numpy())
+    scan = pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)
+    pairs = scan.select("user_id", "item_id").unique()
+
+    def weighed(among: Any) -> Any:
+        weights = among.group_by("user_id").agg(w=(1 / pl.len().sqrt()).clip(0, 1))
+        return among.join(weights, on="user_id").group_by("item_id").agg(n=pl.len(), s=pl.col("w").sum())
+
+    if task == "distinct":
+        asked = pairs.group_by("item_id").agg(n=pl.len())
+    elif task == "bounded":
+        place = pl.struct("user_id", "item_id").hash().rank("ordinal").over("user_id")
+        asked = pairs.filter(place <= bound).group_by("item_id").agg(n=pl.len())
+    elif task == "clipped":
+        asked = weighed(pairs)
+    else:
+        held = pairs.collect(engine="streaming").lazy()
+        found = weighed(held).top_k(_FOUND, by="s").select("item_id")
+        asked = weighed(held.join(found, on="item_id", how="semi"))
+    counts = asked.sort("item_id").collect(engine="streaming")
+    return _checksum(counts["item_id"].to_numpy(), counts["n"].to_numpy())
 
 
-def measured(read: Callable[[Path, int | None], int], path: Path, bound: int | None = None) -> Cost:
+def write_forms(log: Path, *, csv: bool, texts: bool) -> list[tuple[str, Path]]:
+    """The log, and the same in the other forms that were asked for."""
+    import duckdb
+
+    ids = ", ".join(f"md5(CAST({name} AS VARCHAR)) AS {name}" for name in ("user_id", "item_id"))
+    forms = [("Parquet, integers", log, "*", "FORMAT parquet")]
+    forms += [("Parquet, texts of 32", log.with_name("texts.parquet"), ids, "FORMAT parquet, COMPRESSION zstd")] * texts
+    forms += [("CSV, integers", log.with_name("log.csv"), "*", "FORMAT csv")] * csv
+    forms += [("CSV, texts of 32", log.with_name("texts.csv"), ids, "FORMAT csv")] * (csv and texts)
+    for _, path, columns, how in forms[1:]:
+        duckdb.sql(f"COPY (SELECT {columns} FROM '{log}') TO '{path}' ({how})")
+    return [(name, path) for name, path, *_ in forms]
+
+
+def measured(read: Callable[[Path, Any], int], path: Path, bound: int | None = None) -> Cost:
     """Run `read` in a fresh process."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -149,7 +192,7 @@ def measured(read: Callable[[Path, int | None], int], path: Path, bound: int | N
     return cost
 
 
-def _child(read: Callable[[Path, int | None], int], path: Path, bound: int | None, sender: object) -> None:
+def _child(read: Callable[[Path, Any], int], path: Path, bound: int | None, sender: object) -> None:
     start = time.perf_counter()
     checksum = read(path, bound)
     wall = time.perf_counter() - start
@@ -159,80 +202,60 @@ def _child(read: Callable[[Path, int | None], int], path: Path, bound: int | Non
 
 
 def _checksum(labels: np.ndarray, counts: np.ndarray) -> int:
-    if labels.dtype.kind in "UO":
-        labels = np.array([int(str(label)[:15], 16) for label in labels], dtype=np.uint64)
+    if labels.dtype.kind in "UO":  # whole numbers of a CSV, or digests
+        labels = np.array(
+            [int(str(label)[:15], 16) if len(str(label)) == 32 else int(label) for label in labels], dtype=np.uint64
+        )
     return int(np.sum((labels.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ counts.astype(np.uint64)))
 
 
-def _line(name: str, events: int, cost: Cost) -> None:
-    print(f"{name:<42} {events:>12,} {cost.cpu:>8.1f} {cost.wall:>8.1f} {cost.peak:>10.2f}")
+def _line(name: str, events: int, cost: Cost, rest: str = "") -> None:
+    print(f"{name:<44} {events:>12,} {cost.cpu:>7.1f} {cost.wall:>7.1f} {1024 * cost.peak:>6.0f}  {rest}", flush=True)
 
 
-def _compare_texts(integers: Path, events: int, bound: int) -> None:
-    """The same events with integers and with texts."""
-    ours = (("dpselect", with_dpselect, None), (f"{bound} items per user", with_dpselect, bound))
-    for name, read, most in (*ours, ("Polars", with_polars, None)):
-        plain = measured(read, integers, most)
-        _line(f"integers, {name}", events, plain)
-        for length in (8, 32):
-            texts = integers.with_name(f"texts{length}.parquet")
-            if not texts.exists():
-                write_texts(integers, texts, length)
-            cost = measured(read, texts, most)
-            _line(f"texts of {length}, {name}: {cost.cpu / plain.cpu:.2f} of integers", events, cost)
+def _compare(form: str, path: Path, events: int, bound: int) -> None:
+    """Every task by all three."""
+    for task in PLAIN:
+        plain = measured(partial(by_duckdb, task), path, bound)
+        _line(f"{form}: {task}, DuckDB", events, plain)
+        for name, read in (("Polars", by_polars), ("dpselect", by_dpselect)):
+            cost = measured(partial(read, task), path, bound)
+            _line(f"{form}: {task}, {name}", events, cost, f"{cost.cpu / plain.cpu:.2f} CPU, {cost.wall / plain.wall:.2f} wall")
+            # A bound keeps other items by another hash, and two steps find others where sums are as good as equal.
+            if task in ("distinct", "clipped") and cost.checksum != plain.checksum:
+                raise SystemExit(f"{name} and DuckDB disagree on the counts")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=50_000_000)
-    parser.add_argument("--baseline", type=int, default=5_000_000)
+    parser.add_argument("--events", type=int, default=20_000_000)
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--bound", type=int, default=20)
+    parser.add_argument("--csv", action="store_true")
+    parser.add_argument("--texts", action="store_true")
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--group-events", type=int, default=3_000_000)
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--group-items", type=int, default=10_000)
-    parser.add_argument("--texts", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        large, small = Path(folder) / "large.parquet", Path(folder) / "small.parquet"
-        write_log(large, options.events, options.items)
-        write_log(small, options.baseline, options.items)
-        print(f"{'':<42} {'events':>12} {'CPU s':>8} {'wall s':>8} {'peak GiB':>10}")
-        plain = measured(with_dpselect, large)
-        _line("dpselect.events.read", options.events, plain)
-        polars = measured(with_polars, large)
-        _line("Polars, streaming", options.events, polars)
-        if polars.checksum != plain.checksum:
-            raise SystemExit("dpselect and Polars disagree on the counts")
-        _line(f"the same, {options.bound} items per user", options.events, measured(with_dpselect, large, options.bound))
-        clipped = measured(with_clips, large), measured(with_clips, large, 20 * options.bound)
-        _line("the same, two clips", options.events, clipped[0])
-        _line(f"the same, two clips, {20 * options.bound} items", options.events, clipped[1])
-        if options.texts:
-            _compare_texts(small, options.baseline, options.bound)
-        ours, pandas = measured(with_dpselect, small), measured(with_pandas, small)
-        grouped = Path(folder) / "groups.parquet"
-        write_groups(grouped, options.baseline, options.groups, options.group_items)
+        log, grouped = Path(folder) / "log.parquet", Path(folder) / "groups.parquet"
+        write_log(log, options.events, options.items)
+        print(f"{'':<44} {'events':>12} {'CPU s':>7} {'wall s':>7} {'MiB':>6}  of plain DuckDB's")
+        for form, path in write_forms(log, csv=options.csv, texts=options.texts):
+            _compare(form, path, options.events, options.bound)
+        if options.large:
+            write_log(log, 10**8, options.items)
+            for task in ("distinct", "bounded"):
+                _line(f"{task}, dpselect", 10**8, measured(partial(by_dpselect, task), log, options.bound))
+        write_groups(grouped, options.group_events, options.groups, options.group_items)
         counted, released = measured(by_group, grouped), measured(released_by_group, grouped, options.group_items)
         in_memory = measured(pandas_by_group, grouped)
-    _line("dpselect.events.read", options.baseline, ours)
-    _line("pandas, all in memory", options.baseline, pandas)
-    shape = f"{options.groups:,} groups x {options.group_items:,} items"
-    _line(f"per group, {shape}", options.baseline, counted)
-    _line("the same, and the top 10 of each", options.baseline, released)
-    _line("pandas per group, all in memory", options.baseline, in_memory)
+    _line(f"per group, {options.groups:,} x {options.group_items:,} items", options.group_events, counted)
+    _line("the same, and the top 10 of each", options.group_events, released)
+    _line("pandas per group, all in memory", options.group_events, in_memory)
     if counted.checksum != in_memory.checksum or released.checksum != in_memory.checksum:
         raise SystemExit("dpselect and pandas disagree on the cells")
-    if ours.checksum != pandas.checksum:
-        raise SystemExit("dpselect and pandas disagree on the counts")
-    print(
-        f"dpselect / pandas at {options.baseline:,} events: CPU {ours.cpu / pandas.cpu:.2f}, memory {ours.peak / pandas.peak:.2f}"
-    )
-    print(
-        f"with clips / without: CPU {clipped[0].cpu / plain.cpu:.2f}, and {clipped[1].cpu / plain.cpu:.2f} with a bound as well"
-    )
-    ratio = f"CPU {counted.cpu / in_memory.cpu:.2f}, memory {counted.peak / in_memory.peak:.2f}"
-    print(f"per group, dpselect / pandas: {ratio}; with the releases CPU {released.cpu / in_memory.cpu:.2f}")
-    print("Same counts from both. CPU seconds include starting Python and importing.")
 
 
 if __name__ == "__main__":

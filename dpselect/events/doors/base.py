@@ -213,6 +213,11 @@ def selected(relation: str, names: Mapping[str, str], kinds: Kinds) -> str:
     return f"SELECT {', '.join(columns)} FROM {relation}"
 
 
+def require_label(name: str, stored: str, what: str) -> None:
+    """Refuse a column whose type the engine calls `stored`, unless it holds integers or text."""
+    _kind("column", name, stored, what)
+
+
 def _time_kind(name: object, stored: str, what: str) -> Kind:
     if _WALL.fullmatch(stored):
         return "wall"

@@ -34,7 +34,7 @@ class Parquet:
             if stream.read(len(_MAGIC)) != _MAGIC:
                 raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
         relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
-        names = _names(engine, path, what)
+        names = names_in(engine, path, what)
         known = _known_as(engine, relation, names, by_name(given.asked, names, what), what)
         types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, known.values()))} FROM {relation}", what=what)
         kinds = described(types, given.asked, what)
@@ -46,7 +46,7 @@ class Parquet:
 PARQUET = Parquet()
 
 
-def _names(engine: Engine, path: Path, what: str) -> list[str]:
+def names_in(engine: Engine, path: Path, what: str) -> list[str]:
     """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
     nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
     names, inside = list[str](), 0

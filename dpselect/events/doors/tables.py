@@ -99,6 +99,8 @@ def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, 
     for role, column in asked.columns.items():
         if table[SHORT[role]].dtype == object:
             table = table.assign(**{SHORT[role]: _object_column(table[SHORT[role]], role, column, what)})
+        elif getattr(table[SHORT[role]].values, "strides", (0,))[0] < 0:  # a table turned round, which the engine refuses
+            table = table.assign(**{SHORT[role]: table[SHORT[role]].to_numpy(copy=True)})
     engine.register("events", table, what=what)
     return "events", len(table) * BYTES_PER_ROW
 

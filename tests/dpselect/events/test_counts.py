@@ -214,3 +214,9 @@ def test_temporary_folder_with_pattern_characters(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(tempfile, "tempdir", str(odd))
     for form in ("csv", "jsonl.gz", "parquet"):
         assert as_dict(events.read(FORMS[form]([("u", "a"), (None, "b")], tmp_path), **COLUMNS)) == {"a": 1}
+
+
+def test_a_pandas_table_that_was_turned_round() -> None:
+    """Its columns lie backwards in memory."""
+    table = pd.DataFrame({"u": np.arange(9), "i": np.arange(9) // 4})
+    assert events.read(table[::-1], user="u", item="i").counts.tolist() == [4, 4, 1]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from accounting import AccountingError
@@ -125,6 +126,20 @@ def test_read_catalogue(tmp_path: Path, name: str, data: str, column: str | None
     path = tmp_path / name
     path.write_bytes(data.encode())
     assert events.read_catalogue(path, column) == labels
+
+
+def test_a_catalogue_of_parquet(tmp_path: Path) -> None:
+    """The only column, the one that is named, or that of the items; text and integers in the file's order, and nothing else."""
+    path, one = tmp_path / "places.parquet", tmp_path / "one.pq"
+    pq.write_table(pa.table({"no": [3, -1, 2], "item": ["b", "a,c", "é"], "part": ["x", "y", ""], "cost": [0.5, 1.0, 2.0]}), path)
+    pq.write_table(pa.table({"whatever": pa.array(range(3000, 0, -1))}), one)
+    assert events.read_catalogue(path, item="item") == ["b", "a,c", "é"]
+    assert events.read_catalogue(path, "no") == ["3", "-1", "2"]
+    assert events.read_catalogue(path, item=["item", "no"]) == ["b,3", '"a,c",-1', "é,2"]
+    assert events.read_catalogue(one) == [str(number) for number in range(3000, 0, -1)]
+    for column, words in (("part", "empty label"), ("cost", "DOUBLE"), (None, "say which holds"), ("none", "not a column")):
+        with pytest.raises(EventLogError, match=words):
+            events.read_catalogue(path, column)
 
 
 @pytest.mark.parametrize(
