@@ -4,9 +4,9 @@
         [--group-events 3000000] [--groups 10000] [--group-items 10000]
 
 The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. `--csv` and `--texts` add the same log as CSV and
-with ids of 32 characters; `--large` adds one of 10^8 events, distinct users and bounded only, to see whether memory stays. What plain
-DuckDB is asked stands in `PLAIN`; it and Polars take the memory they like, dpselect its default. CPU seconds include starting
-Python and importing. The last lines count a log with groups, of which each user is in three or fewer, against pandas.
+with ids of 32 characters; `--large` adds one of 10^8 events, distinct users and bounded only, to see whether memory stays. What
+plain DuckDB is asked stands in `PLAIN`; it and Polars take the memory they like, dpselect its default. CPU seconds include
+starting Python and importing. The last lines count a log with groups, of which each user is in three or fewer, against pandas.
 """
 
 from __future__ import annotations
