@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -197,8 +196,15 @@ def _child(read: Callable[[Path, Any], int], path: Path, bound: int | None, send
     checksum = read(path, bound)
     wall = time.perf_counter() - start
     used = resource.getrusage(resource.RUSAGE_SELF)
-    unit = 1 if sys.platform == "darwin" else 1024
-    sender.send(Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * unit / 2**30, checksum))  # type: ignore[attr-defined]
+    sender.send(Cost(used.ru_utime + used.ru_stime, wall, _peak(), checksum))  # type: ignore[attr-defined]
+
+
+def _peak() -> float:
+    """GiB of this process alone: what `getrusage` says begins with what its parent held."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
+    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 2**20
 
 
 def _checksum(labels: np.ndarray, counts: np.ndarray) -> int:
