@@ -577,7 +577,7 @@ def test_any_sequence_of_operations(
 def test_more_sequences_on_either_store(first: str, sqlite: Callable[[], str], postgresql: Callable[[], str]) -> None:
     """The same on both stores, which exchange what they hold."""
     both = {"sqlite": sqlite, "postgresql": postgresql}
-    run_state_machine_as_test(_on({first: both[first], **both}), settings=_settings(30, 40))
+    run_state_machine_as_test(_on({first: both[first], **both}), settings=_settings(10, 30))
 
 
 def test_what_was_found_before(sqlite: Callable[[], str]) -> None:
