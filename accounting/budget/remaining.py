@@ -122,7 +122,7 @@ def _short(budget: Budget, left: Price, price: Price) -> Iterator[str]:
         change = "add noise, or run fewer" if left.main else "it is spent, and no command adds to a budget"
         if budget.release is not None:
             asked, rest = (of_unit(part, MAIN_UNIT) for part in (price.main, left.main))
-            yield f"it counts as {asked:,.0f} of the releases that were declared, and {rest:,.0f} more fit: {change}"
+            yield f"{asked:,.0f} of the releases that were declared would be used, and {rest:,.0f} more fit: {change}"
         else:
             yield f"{_lacking(price.main, left.main, MAIN_UNIT, currency(budget))}: {change}"
     if price.failure > left.failure:

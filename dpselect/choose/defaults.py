@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Self, cast, final
 
 import numpy as np
 
-from accounting import AccountingError, Approximate, Budget, ChosenAfter, Composed, Curve, GaussianDP
+from accounting import AccountingError, Approximate, Budget, CalibrationError, ChosenAfter, Composed, Curve, GaussianDP
 from accounting.arguments import checked_integer, shown
 from dpselect.choose.calibration import calibrated, fitted, knob_of
 from dpselect.choose.counts import CLIPS, CountNoise, without_counts
@@ -243,7 +243,10 @@ class Informed:
         shared = _sharing(request, 1 - share)
         epsilon = share * _epsilon(budget) / max(1, request.releases)
         learning = Learning(epsilon=epsilon, relation=request.sensitivity.relation, **wanted)
-        menu = Menu.of(_rest(budget, learning.curve, request.releases), shared, **ways)
+        try:
+            menu = Menu.of(_rest(budget, learning.curve, request.releases), shared, **ways)
+        except CalibrationError:  # the whole budget may do without learning, or is named by what refuses it
+            return None
         item = LearnThenSelect(learning=learning, options=menu.curves)
         if len(menu.choices) < 2 or not _covered(budget, item.curve, request):
             return None

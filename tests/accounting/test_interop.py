@@ -224,7 +224,7 @@ def test_nothing_is_built_by_name() -> None:
         pass
 
     for item in (GAUSS.to_named_tuple(), Sneaky(1.0), {"class_name": "GaussianDpEvent"}, None):
-        with pytest.raises(NoEquivalent, match="known here"):
+        with pytest.raises(NoEquivalent, match="not a known event"):
             from_dp_event(item, "add_remove")  # type: ignore[arg-type]
 
 
@@ -380,7 +380,7 @@ def test_events_of_later_versions_are_refused_where_there_are_none(monkeypatch: 
     """A class of somebody else with the name of an event is none; a curve without one says so."""
     for name in LATER:
         monkeypatch.delattr(dp_event, name, raising=False)
-        with pytest.raises(NoEquivalent, match="known here"):
+        with pytest.raises(NoEquivalent, match="not a known event"):
             from_dp_event(attr.make_class(name, ["epsilon"], frozen=True)(1.0), "add_remove")
     with pytest.raises(NoEquivalent, match="BoundedRange has no DpEvent"):
         BoundedRange(epsilon=1.0).to_dp_event()

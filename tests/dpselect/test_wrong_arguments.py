@@ -64,7 +64,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "WithValues": (
         lambda: D.WithValues(mechanism="x", noise="laplace", scale=1.0),
         dps.InvalidMechanism,
-        "<str> is no mechanism: give one",
+        "<str> is not a mechanism: give one",
     ),
     "Scores, labels": (
         lambda: D.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=3),

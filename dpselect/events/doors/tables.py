@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from accounting import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import BYTES_PER_ROW, SHORT, Asked, Given, Rows, described, located, place_of, quoted, selected
@@ -99,10 +101,15 @@ def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, 
     for role, column in asked.columns.items():
         if table[SHORT[role]].dtype == object:
             table = table.assign(**{SHORT[role]: _object_column(table[SHORT[role]], role, column, what)})
-        elif getattr(table[SHORT[role]].values, "strides", (0,))[0] < 0:  # a table turned round, which the engine refuses
-            table = table.assign(**{SHORT[role]: table[SHORT[role]].to_numpy(copy=True)})
+        elif _turned_round(table[SHORT[role]]):  # which the engine refuses
+            table = table.assign(**{SHORT[role]: table[SHORT[role]].copy()})
     engine.register("events", table, what=what)
     return "events", len(table) * BYTES_PER_ROW
+
+
+def _turned_round(column: Any) -> bool:
+    """Whether its numbers stand in memory from last to first; of instants with a time zone pandas does not say."""
+    return bool(column.dtype.kind == "M" or (isinstance(column.dtype, np.dtype) and column.to_numpy().strides[0] < 0))
 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:

@@ -23,7 +23,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
         def read(*_: object, **__: object) -> None:
             raise error
 
-        monkeypatch.setattr(events, "read", read)
+        monkeypatch.setattr(events, "pairs", read)
 
     return fail
 

@@ -25,7 +25,7 @@ def read(*_, **__):
     print("reading", flush=True)
     time.sleep(60)
 
-answer.events.read = read
+answer.events.pairs = read
 main()
 """
 

@@ -242,7 +242,8 @@ def server(postgres: str) -> str:
     """A database with the log as text and as integers, a domain, an enumeration, and a table nobody may read."""
     driver = sqlalchemy.make_url(postgres)
     with psycopg.connect(host=str(driver.query["host"]), user="postgres", dbname="postgres", autocommit=True) as link:
-        link.execute("CREATE SCHEMA IF NOT EXISTS door")
+        link.execute("DROP SCHEMA IF EXISTS door CASCADE")
+        link.execute("CREATE SCHEMA door")
         link.execute('CREATE TABLE door.log (who text, "Where ?" text, whole bigint, kind numeric)')
         with link.cursor() as cursor:
             cursor.executemany(
