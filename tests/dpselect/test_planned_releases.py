@@ -27,6 +27,7 @@ BUDGETS = [
     APPROXIMATE,
     acc.Budget(epsilon=1.0, delta=1e-6, order="inf"),
     acc.Budget(epsilon=2.0, delta=1e-7, order=9.5, failure=9e-8),
+    acc.Budget(epsilon=2.0, delta=1e-7, order="gaussian", failure=9e-8),
     acc.Budget(rho=0.05, delta=1e-6),
 ]
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
@@ -37,6 +38,7 @@ PAYABLE = [
     for kind in FAILING
     for budget in BUDGETS
     if budget.order != "inf" or kind in ("limited_domain", "top_stable")  # the others have no pure epsilon
+    if budget.order != "gaussian" or kind != "stable_top_k_fixed"  # of which only a rho is known
 ]
 
 

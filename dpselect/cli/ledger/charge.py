@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Option, echo
 
 import dpselect as dps
-from accounting import AccountingError, Curve, InvalidBudget, Relation
+from accounting import AccountingError, Budget, Curve, InvalidBudget, Relation
 from accounting.files import read_text
 from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, Usage, Window
 from accounting.ledger.item import Chargeable, Terms, new_key, require_known
@@ -89,7 +89,8 @@ def quota(
 ) -> None:
     """Limit what a person, a team, a purpose or a stretch of the data's time may spend of a dataset's budget.
 
-    A quota is a limit and never an allowance beyond the budget. What was charged before counts.
+    A quota is a limit and never an allowance beyond the budget. What was charged before counts. It adds up mu^2, or declared
+    releases, where the dataset's budget does.
     """
     with Ledger.open(url, create=False) as ledger:
         quotas = ledger.quotas(dataset)
@@ -98,9 +99,16 @@ def quota(
                 raise dps.InvalidRequest("--withdraw goes with --name alone: what is withdrawn has no limit and no scope")
             entry = quotas.withdraw(name, actor=actor)
         else:
-            limit = options.budget_over(None, epsilon, delta, rho)
+            limit = _in_unit_of(ledger.dataset(dataset).budget, options.budget_over(None, epsilon, delta, rho))
             entry = quotas.declare(Quota(name=name, limit=limit, by=by, of=of, window=window, rolling=rolling), actor=actor)
     echo(f"entry {entry.seq}: quota {name} {'withdrawn' if withdraw else 'declared'}")
+
+
+def _in_unit_of(budget: Budget, limit: Budget) -> Budget:
+    """The limit, which adds up mu^2 or declared releases where the dataset's budget does."""
+    if limit.form != "approximate" or (budget.order != "gaussian" and budget.release is None):
+        return limit
+    return Budget(epsilon=limit.epsilon, delta=limit.delta, order=budget.order, release=budget.release)
 
 
 def echo_receipt(receipt: Receipt) -> None:

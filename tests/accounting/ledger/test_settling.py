@@ -19,6 +19,7 @@ BUDGETS = [
     acc.Budget(epsilon=2.0, delta=1e-6),
     acc.Budget(epsilon=2.0, delta=1e-6, order="inf"),
     acc.Budget(rho=0.5, delta=1e-6),
+    acc.Budget(epsilon=2.0, delta=1e-6, order="gaussian"),
 ]
 
 
@@ -34,7 +35,7 @@ def reserved(ledger: Ledger, dataset: str, key: str, **terms: Any) -> None:
     ledger.commit(dataset, key)
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=["renyi", "pure", "zcdp"])
+@pytest.mark.parametrize("budget", BUDGETS, ids=["renyi", "pure", "zcdp", "gaussian"])
 def test_what_did_not_run_comes_back(ledger: Ledger, budget: acc.Budget) -> None:
     """After the release the price is that of the picks that ran, as if they alone had been charged, with all of delta."""
     ledger.create_dataset("views", budget, "add_remove")
