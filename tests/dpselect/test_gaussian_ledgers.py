@@ -1,4 +1,4 @@
-"""Ledgers that add up mu^2, or the releases of one declared curve (Theorems F9, F10): every verb and every release counts in it."""
+"""Ledgers that add up mu^2, or the releases of one declared curve (Theorems F9, F10): every verb counts in it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def mu_squared(curve: acc.Curve) -> int:
 def test_thirty_releases_one_by_one_cost_what_the_plan_of_thirty_costs(
     mechanism: Any, unit: str, plainly: int, tmp_path: Path
 ) -> None:
-    """From a shell: thirty charges fit, where the plain ledger refuses the 25th or 26th; a plan has no room for another either."""
+    """From a shell: thirty charges fit, where the plain ledger refuses the 25th or 26th; a plan holds no more either."""
     assert WHOLE.admits(30 * mechanism.curve)
     assert not WHOLE.admits(31 * mechanism.curve)
     assert WHOLE.how_many(mechanism) == plainly
