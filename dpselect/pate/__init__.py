@@ -5,7 +5,17 @@ from dpselect.pate.ballots.ballots import Ballots
 from dpselect.pate.budgets import Prices, calibrated, fitted, prices, rounds_for
 from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease, usual_order
 from dpselect.pate.data_dependent.unsanitised import UnsanitisedPrivacy, data_dependent
-from dpselect.pate.outlook import Outlook, PoorOutlook, Prediction, SimulatedVotes, VotesModel, outlook, predicted, simulated
+from dpselect.pate.outlook import (
+    Outlook,
+    PoorOutlook,
+    Prediction,
+    TrialVotes,
+    VotesModel,
+    f1_range,
+    outlook,
+    predicted,
+    simulated,
+)
 from dpselect.pate.voting.binary_voting import BinaryVoting
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax
@@ -25,7 +35,7 @@ __all__ = [
     "Prediction",
     "Prices",
     "SanitisedEpsilon",
-    "SimulatedVotes",
+    "TrialVotes",
     "SmoothRelease",
     "StableVoting",
     "TauVoting",
@@ -34,6 +44,7 @@ __all__ = [
     "VotingPlan",
     "calibrated",
     "data_dependent",
+    "f1_range",
     "fitted",
     "outlook",
     "plan_votes",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, final
 
 import accounting as acc
@@ -83,6 +83,7 @@ def fitted(
     ratio: float | None = None,
     adaptive: bool = False,
     teachers: int | None = None,
+    anyway: bool = False,
     **settings: Any,
 ) -> Mechanism:
     """`calibrated` for a mechanism of this package: "label 600 items at (2, 1e-6)".
@@ -90,7 +91,7 @@ def fitted(
     The noise is `sigma`, and `rho` for StableVoting. ConfidentGNMax takes sigma_threshold = ratio * sigma unless that is among
     the settings. StableVoting has the rounds' failures and the conversion share the budget's delta: of a few splits the one is
     kept that lets the narrowest gaps pass, unless failure_delta (of one round) is among the settings. Nothing but configuration
-    is looked at. Where `teachers` is stated and the budget leaves little but noise, it says so: a `PoorOutlook` warning.
+    is looked at. With `teachers`, a budget that leaves little but noise is refused.
 
     Args:
         member: a class, or its kind or name.
@@ -100,10 +101,12 @@ def fitted(
         adaptive: whether StableVoting is priced by the adaptive programme in the true order of its steps, which takes seconds to
             minutes and saves a little noise. A ledger prices for any order, a little more than `budget`, and refuses such a plan.
         teachers: how many teachers vote, which is public; None where it is not known yet.
+        anyway: whether a mechanism is returned whose outlook is poor for so many teachers.
         settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what is sought.
 
     Raises:
         CalibrationError: no amount of noise fits the budget.
+        PoorOutlook: noise exceeds half the threshold, or a unanimous label is released in less than half of the rounds.
         InvalidRequest: the mechanism is unknown, adaptive=True for another one than StableVoting or another budget than
             (epsilon, delta), a budget without delta for a mechanism that can fail, or the noise is among the settings.
         InvalidMechanism: the settings are not fields of the mechanism, or are outside their domain.
@@ -123,8 +126,11 @@ def fitted(
         found = _stable(budget, rounds, settings, adaptive=adaptive)
     else:
         found = calibrated(_by_sigma(kind, 2.0 if ratio is None else ratio, settings), budget, rounds=rounds, bracket=_SIGMAS)
-    if teachers is not None and not (expected := outlook(found, teachers=teachers)).works:
-        warnings.warn(f"this budget leaves little but noise. {expected}", PoorOutlook, stacklevel=2)
+    if teachers is not None and not anyway and not (expected := outlook(found, teachers=teachers)).works:
+        raise PoorOutlook(
+            f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers: plan fewer rounds, more teachers "
+            f"or a larger budget, or say anyway=True.\n{expected}"
+        )
     return found
 
 
@@ -218,35 +224,38 @@ def quick_stable(budget: acc.Budget, rounds: int, labels: int) -> list[StableVot
     """StableVoting that fits the budget by zCDP alone, in milliseconds: a little more noise than `fitted`; [] if none fits."""
     if budget.delta == 0:
         return []
-    failure = _failure(budget, rounds)
-    rho = _rho(failure, budget, rounds)
-    return [] if rho is None else [StableVoting(rho=rho, failure_delta=failure, labels=labels)]
+    share = _share(budget, rounds)
+    rho = _rho(budget, share)
+    failure = share * budget.delta / rounds * _SAFE
+    return [] if rho is None else [StableVoting(rho=rho / rounds * _SAFE, failure_delta=failure, labels=labels)]
 
 
 def _failure(budget: acc.Budget, rounds: int) -> float:
-    """A round's chance of failure: the share of delta at which the stability test asks for the narrowest gap.
-
-    Decided by zCDP, which is quick. The share does not affect privacy: the mechanism is calibrated with it afterwards.
-    """
+    """A round's chance of failure: the share of delta at which the stability test asks for the narrowest gap."""
     if budget.delta == 0:
         raise InvalidRequest("StableVoting can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1)")
+    return _share(budget, rounds) * budget.delta / rounds * _SAFE
+
+
+def _share(budget: acc.Budget, rounds: int) -> float:
+    """Decided by zCDP, which is quick. It does not affect privacy: the mechanism is calibrated with it afterwards."""
     # A zCDP budget converts nothing: all of its delta is there for failures.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    return min((share * budget.delta / rounds * _SAFE for share in shares), key=lambda one: _gap(one, budget, rounds))
+    return min(shares, key=lambda share: _gap(budget, share, rounds))
 
 
-def _gap(failure: float, budget: acc.Budget, rounds: int) -> float:
+def _gap(budget: acc.Budget, share: float, rounds: int) -> float:
     """About how wide a gap has to be to pass, up to a factor; inf where the budget pays for no test."""
-    rho = _rho(failure, budget, rounds)
-    return math.inf if rho is None else float(by_name("gaussian").isf(failure)) / math.sqrt(rho)
+    rho = _rho(budget, share)
+    return math.inf if rho is None else float(by_name("gaussian").isf(share * budget.delta / rounds)) / math.sqrt(rho)
 
 
-def _rho(failure: float, budget: acc.Budget, rounds: int) -> float | None:
-    """The largest rho of a round that the budget pays for by zCDP; None if there is none."""
+@lru_cache(maxsize=64)
+def _rho(budget: acc.Budget, share: float) -> float | None:
+    """The largest rho of all rounds by zCDP, with this share of delta for failures; None if the budget pays for none."""
+    failure = share * budget.delta * _SAFE
     try:
-        return acc.calibrate(
-            lambda rho: acc.Approximate(curve=acc.ZCDP(rho=rounds * rho), delta0=rounds * failure), budget, _RHOS
-        )
+        return acc.calibrate(lambda rho: acc.Approximate(curve=acc.ZCDP(rho=rho), delta0=failure), budget, (1e-9, 1e9))
     except acc.CalibrationError:
         return None
 

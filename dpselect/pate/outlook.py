@@ -7,6 +7,7 @@ nothing is released and nothing is charged.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -23,17 +24,20 @@ from dpselect.noise import argmax_probabilities_many, by_name
 from dpselect.pate.ballots.ballots import Ballots, Vote
 from dpselect.pate.voting.binary_voting import LevelVote
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
+from dpselect.pate.voting.gnmax import GNMax
 from dpselect.pate.voting.stable_voting import StableVoting
+from dpselect.pate.voting.tau_voting import TauVoting
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 _CELLS = 4_000_000  # votes made up at a time
 _FEWEST, _MOST = 20, 400  # items that are made up
+_CHOICES = 150  # of one vote per teacher
 _GAUSSIAN = by_name("gaussian")
 
 
-class PoorOutlook(UserWarning):
+class PoorOutlook(InvalidRequest):
     """Labels would be noise: see `Outlook.works`."""
 
 
@@ -166,9 +170,12 @@ class VotesModel(Frozen):
         votes_per_item: labels that are true of an item on average, from above 0 to `labels`.
         agreement: the share of teachers who vote for a true label, in (0, 1).
         stray_votes: votes of a ballot for labels that are not true, on average; None for 2 (1 - agreement) votes_per_item.
-        correlation: of two teachers' votes on one label, in [0, 1); 0 where all labels are equally hard. Between .14 and .44 for
-            true labels on five public data sets.
+        correlation: of two teachers' votes on one label, in [0, 1); 0 where labels are equally hard; None for .25. Between .09
+            and .44 for true labels on five public data sets.
         stray_correlation: the same for labels that are not true; None for `correlation`.
+        ballot_spread: variance of the number of votes on a teacher's ballot for an item, relative to independent votes, > 0:
+            below 1 where a vote for one label speaks against the others, above 1 where some teachers vote for many; None for 1.
+            Between .54 and 1.7 on five public data sets. It decides what `Ballots.cut` takes.
     """
 
     error_class = InvalidRequest
@@ -177,8 +184,16 @@ class VotesModel(Frozen):
     votes_per_item: Positive = Field(description="a number above 0, at most the number of labels")
     agreement: Real = Field(gt=0, lt=1, description="a share above 0 and below 1")
     stray_votes: NonNegative | None = Field(default=None, description="a number of votes >= 0, or None")
-    correlation: Real = Field(default=0.25, ge=0, lt=1, description="a number from 0 to below 1")
+    correlation: Annotated[Real, Field(ge=0, lt=1)] | None = Field(
+        default=None, description="a number from 0 to below 1, or None"
+    )
     stray_correlation: Annotated[Real, Field(ge=0, lt=1)] | None = Field(default=None, description="a number from 0 to below 1")
+    ballot_spread: Positive | None = Field(default=None, description="a number above 0, or None")
+
+    @property
+    def usual_correlation(self) -> float:
+        """`correlation`, or .25 where it is not stated."""
+        return 0.25 if self.correlation is None else self.correlation
 
     @property
     def stray_share(self) -> float:
@@ -190,19 +205,19 @@ class VotesModel(Frozen):
 
 @final
 @dataclass(frozen=True)
-class SimulatedVotes:
-    """Votes that were made up, and what is true of their items. Public.
+class TrialVotes:
+    """Votes to plan with, and what is true of their items: made up, or cast on items whose labels are known.
 
     Attributes:
-        ballots: of `items` rounds; ballots may hold any number of votes.
-        truth: (items, labels).
+        ballots: of any number of votes each.
+        truth: (items, labels) whether a label is true of an item.
     """
 
     ballots: Ballots
     truth: Flags
 
 
-def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> SimulatedVotes:
+def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> TrialVotes:
     """Votes as `model` describes them, for planning. The seed makes a plan repeatable; nothing is released.
 
     Args:
@@ -219,23 +234,81 @@ def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> 
     count = fitting if items is None else checked_integer("items", items, "how many items are made up", error=InvalidRequest)
     rng = np.random.default_rng(seed)
     truth = _true_labels(model, count, rng)
-    stray = model.correlation if model.stray_correlation is None else model.stray_correlation
-    agreeing = _shares(rng, model.agreement, model.correlation, truth.shape)
+    stray = model.usual_correlation if model.stray_correlation is None else model.stray_correlation
+    agreeing = _shares(rng, model.agreement, model.usual_correlation, truth.shape)
     shares = np.where(truth, agreeing, _shares(rng, model.stray_share, stray, truth.shape))
-    votes = np.stack([rng.random((model.teachers, model.labels)) < share for share in shares])
-    return SimulatedVotes(Ballots(votes, missing="allow"), truth)
+    dependence = _dependence(shares, 1.0 if model.ballot_spread is None else model.ballot_spread)
+    votes = np.stack([_votes_on(share, model.teachers, dependence, rng) for share in shares])
+    return TrialVotes(Ballots(votes, missing="allow"), truth)
 
 
-def simulated_choices(model: VotesModel, *, items: int = _MOST, seed: int = 0) -> tuple[NDArray[np.int64], Flags]:
-    """(items, labels) counts of teachers who vote once each, and which label is right: for GNMax and ConfidentGNMax."""
+def _dependence(shares: Floats, spread: float) -> float:
+    """The share of ballots of dependent votes at which the sizes of all ballots have `spread` times the independent variance:
+    below 0 of ballots whose size is fixed up to rounding, above 0 of ballots of which a larger one holds each smaller one.
+    """
+    independent = float((shares * (1 - shares)).sum())
+    if spread <= 1:
+        odd = shares.sum(axis=1) % 1
+        fixed = float((odd * (1 - odd)).sum())
+        return -min(1.0, (1 - spread) * independent / max(independent - fixed, 1e-9))
+    # The variance of a sum of nested indicators is the sum of min(p_i, p_j) - p_i p_j.
+    places = 2 * np.arange(1, shares.shape[1] + 1) - 1
+    nested = float((-np.sort(-shares, axis=1) * places).sum() - (shares.sum(axis=1) ** 2).sum())
+    return min(1.0, (spread - 1) * independent / max(nested - independent, 1e-9))
+
+
+def _votes_on(share: Floats, teachers: int, dependence: float, rng: np.random.Generator) -> Flags:
+    """(teachers, labels) votes on one item, each label with its share whatever the dependence within a ballot."""
+    votes = rng.random((teachers, len(share))) < share
+    dependent = rng.random(teachers) < abs(dependence)
+    start = rng.random((int(dependent.sum()), 1))
+    if dependence > 0:
+        votes[dependent] = start < share
+    elif dependence < 0:
+        # Systematic sampling: labels lie on a line, each as long as its share, and points one apart hit them.
+        votes[dependent] = np.diff(np.floor(np.cumsum(share) - start), axis=1, prepend=np.floor(-start)) > 0
+    return np.asarray(votes)
+
+
+def simulated_choices(model: VotesModel, *, items: int = _CHOICES, seed: int = 0) -> TrialVotes:
+    """Votes of teachers who vote once each, where one label is right: for GNMax and ConfidentGNMax."""
     rng = np.random.default_rng(seed)
     right = rng.integers(model.labels, size=items)
     truth = np.zeros((items, model.labels), dtype=np.bool_)
     truth[np.arange(items), right] = True
-    agreeing = _shares(rng, model.agreement, model.correlation, (items, 1))
-    others = np.where(truth, 0.0, rng.gamma(_beta_total(model.correlation) / (model.labels - 1), size=truth.shape) + 1e-12)
+    agreeing = _shares(rng, model.agreement, model.usual_correlation, (items, 1))
+    others = np.where(truth, 0.0, rng.gamma(_beta_total(model.usual_correlation) / (model.labels - 1), size=truth.shape) + 1e-12)
     chances = np.where(truth, agreeing, (1 - agreeing) * others / others.sum(axis=1, keepdims=True))
-    return np.asarray(rng.multinomial(model.teachers, chances), dtype=np.int64), truth
+    return TrialVotes(Ballots(rng.multinomial(model.teachers, chances), teachers=model.teachers, missing="allow"), truth)
+
+
+def f1_range(mechanism: Mechanism, model: VotesModel, *, seed: int = 0) -> tuple[float, float]:
+    """The least and greatest F1 to expect where what `model` leaves open (None) is as on any of five public data sets.
+
+    Raises:
+        InvalidRequest: the mechanism does not count votes, or more labels are true of an item than there are.
+    """
+    usual = 2 * (1 - model.agreement) * model.votes_per_item
+    open_fields: dict[str, tuple[float, ...]] = {
+        "stray_votes": (usual / 2, 2 * usual),
+        "correlation": (0.09, 0.44),
+        "ballot_spread": (0.54, 1.7),
+    }
+    names = [name for name in open_fields if getattr(model, name) is None]
+    found = []
+    for values in itertools.product(*(open_fields[name] for name in names)):
+        other = model.model_copy(update=dict(zip(names, values, strict=True)))
+        found.append(predicted(mechanism, *trial_for(mechanism, other, seed=seed)).f1)
+    return min(found), max(found)
+
+
+def trial_for(mechanism: Mechanism, model: VotesModel, *, seed: int = 0) -> tuple[Ballots, Flags]:
+    """Made-up votes that the mechanism takes, and what is true of their items."""
+    if isinstance(mechanism, GNMax | ConfidentGNMax):
+        choices = simulated_choices(model, seed=seed)
+        return choices.ballots, choices.truth
+    made = simulated(model, seed=seed)
+    return (made.ballots.cut(mechanism.tau) if isinstance(mechanism, TauVoting) else made.ballots), made.truth
 
 
 def _true_labels(model: VotesModel, items: int, rng: np.random.Generator) -> Flags:

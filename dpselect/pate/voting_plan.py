@@ -1,7 +1,8 @@
 """Which mechanism, threshold and tau to label with, and how many rounds a budget is good for: before a vote is cast.
 
-Every candidate gets the noise that spends the whole budget on all rounds, and is tried on votes that are made up from public
-numbers. The chances are exact for those votes; nothing is released and nothing is charged, so trying many costs nothing.
+Every candidate gets the noise that spends the whole budget on all rounds, and is tried on votes on public items, or on votes that
+are made up from public numbers. The chances are exact for those votes; nothing is released or charged. StableVoting is
+priced by zCDP here, which is quick and buys a little less than `fitted`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Budget, CalibrationError
+from accounting import Budget, CalibrationError, GaussianDP, calibrate
 from accounting.arguments import checked_integer
-from dpselect.errors import InvalidRequest
+from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.pate.ballots.ballots import Ballots, Vote
-from dpselect.pate.budgets import fitted, quick_stable
+from dpselect.pate.budgets import quick_stable
 from dpselect.pate.outlook import (
     Flags,
     Outlook,
     Prediction,
+    TrialVotes,
     VotesModel,
+    f1_range,
     outlook,
     prediction,
     simulated,
@@ -33,14 +36,13 @@ from dpselect.pate.outlook import (
 from dpselect.pate.voting.binary_voting import BinaryVoting
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax
-from dpselect.pate.voting.stable_voting import StableVoting
 from dpselect.pate.voting.tau_voting import TauVoting
 
 Counts = NDArray[np.int64]
 
 _SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6)  # thresholds tried, as shares of the teachers
 _CONFIDENT_SHARES = (0.2, 0.35, 0.5)
-_CHOICES = 150  # rounds of one vote per teacher that are made up
+_DRAWS = 5
 _ROUNDS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 _GOOD = 0.9  # of the F1 of ten rounds: as many rounds as keep it are recommended
 
@@ -62,20 +64,25 @@ class VotingPlan:
     """What `plan_votes` found; public.
 
     Attributes:
-        model: the public numbers that votes were made up from.
+        votes: what it was planned with.
+        model: the public numbers that they were made up from; None where they were given.
         budget: what all rounds cost together.
         rounds: those that were asked for, or as many as keep nine tenths of the F1 of ten rounds.
         ranked: the best setting of each family for these rounds, best F1 first.
         by_rounds: the same for a grid of rounds.
-        drawn_f1: micro-F1 of labels that were drawn for the first of `ranked` on the made-up votes, beside its prediction.
+        drawn_f1: mean micro-F1 of seeded draws for the first of `ranked` on the same votes, beside its prediction.
+        f1_range: of the first of `ranked`, where what the model leaves open is as on any of five public data sets; None
+            where votes were given.
     """
 
-    model: VotesModel
+    votes: TrialVotes
+    model: VotesModel | None
     budget: Budget
     rounds: int
     ranked: tuple[PlannedVote, ...]
     by_rounds: tuple[tuple[PlannedVote, ...], ...]
     drawn_f1: float
+    f1_range: tuple[float, float] | None
 
     @property
     def recommended(self) -> PlannedVote:
@@ -83,23 +90,28 @@ class VotingPlan:
         return self.ranked[0]
 
 
-def plan_votes(model: VotesModel, budget: Budget, *, rounds: int | None = None, seed: int = 0) -> VotingPlan:
-    """Plan a labelling job from public numbers.
+def plan_votes(votes: VotesModel | TrialVotes, budget: Budget, *, rounds: int | None = None, seed: int = 0) -> VotingPlan:
+    """Plan a labelling job from public numbers, or from votes on public items, which predict its F1 to about .01.
 
     Args:
-        model: teachers, labels, labels an item, and how far teachers agree.
+        votes: teachers, labels, labels an item, and how far teachers agree; or uncut votes of teachers of public data. A plan is
+            as private as the votes are.
         budget: what all rounds may cost together.
         rounds: how many items are to be labelled; None recommends a number.
         seed: of the votes that are made up.
 
     Raises:
-        InvalidRequest: `rounds` is not an integer >= 1, or the model has more labels an item than labels.
+        InvalidRequest: `rounds` is not an integer >= 1, the model has more labels an item than labels, or `truth` has another
+            shape than the counts.
+        InvalidBallots: votes were given as counts, which cannot be cut.
         CalibrationError: the budget pays for no mechanism, a pure one for example.
     """
     if rounds is not None:
         rounds = checked_integer("rounds", rounds, "how many items are labelled", error=InvalidRequest)
-    trial = _Trial(model, budget, seed)
-    grid = tuple(trial.ranked(count, quick=True) for count in _ROUNDS)
+    model = votes if isinstance(votes, VotesModel) else None
+    made = simulated(votes, seed=seed) if isinstance(votes, VotesModel) else votes
+    trial = _Trial(made, model, budget, seed)
+    grid = tuple(trial.ranked(count) for count in _ROUNDS)
     if not any(grid):
         raise CalibrationError(
             "no mechanism on votes fits this budget: raise it, and give it a delta (Gaussian noise has no pure guarantee)"
@@ -108,7 +120,9 @@ def plan_votes(model: VotesModel, budget: Budget, *, rounds: int | None = None, 
     ranked = trial.ranked(planned)
     if not ranked:
         raise CalibrationError(f"no mechanism on votes fits {planned} rounds into this budget: plan fewer rounds or raise it")
-    return VotingPlan(model, budget, planned, ranked, grid, trial.drawn_f1(ranked[0].mechanism, seed))
+    best = ranked[0].mechanism
+    likely = None if model is None else f1_range(best, model, seed=seed)
+    return VotingPlan(made, model, budget, planned, ranked, grid, trial.drawn_f1(best), likely)
 
 
 def _most_that_keep_their_f1(grid: tuple[tuple[PlannedVote, ...], ...]) -> int:
@@ -118,49 +132,67 @@ def _most_that_keep_their_f1(grid: tuple[tuple[PlannedVote, ...], ...]) -> int:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Made-up votes, and the mechanisms that are tried on them."""
+    """Votes, and the mechanisms that are tried on them."""
 
-    model: VotesModel
+    votes: TrialVotes
+    model: VotesModel | None
     budget: Budget
     seed: int
 
     @cached_property
     def _ballots(self) -> dict[int | None, tuple[Ballots, Flags]]:
         """Ballots by what they are cut to; None for not at all."""
-        made = simulated(self.model, seed=self.seed)
-        near = math.ceil(self.model.votes_per_item)
-        taus = sorted({tau for tau in (1, near, near + 1, 2 * near) if 2 * tau < self.model.labels})
-        return {None: (made.ballots, made.truth), **{tau: (made.ballots.cut(tau), made.truth) for tau in taus}}
+        ballots, truth = self.votes.ballots, np.asarray(self.votes.truth, dtype=np.bool_)
+        if truth.shape != ballots.counts.shape:
+            raise InvalidRequest(f"truth has shape {truth.shape} and the counts have {ballots.counts.shape}: one row a round")
+        near = max(1, math.ceil(truth.sum() / len(truth) - 1e-9)) if self.model is None else math.ceil(self.model.votes_per_item)
+        taus = sorted({tau for tau in (1, near, near + 1, 2 * near) if 2 * tau < ballots.labels})
+        return {None: (ballots, truth), **{tau: (ballots.cut(tau), truth) for tau in taus}}
 
     @cached_property
     def _choices(self) -> tuple[Ballots, Flags] | None:
         """Ballots of one vote each, where one label is right."""
+        if self.model is None:
+            try:
+                self.votes.ballots.check(GNMax(sigma=1.0, labels=self.votes.ballots.labels))
+            except InvalidBallots:
+                return None
+            return self._ballots[None]
         if self.model.votes_per_item != 1:
             return None
-        counts, truth = simulated_choices(self.model, items=_CHOICES, seed=self.seed)
-        return Ballots(counts, teachers=self.model.teachers, missing="allow"), truth
+        made = simulated_choices(self.model, seed=self.seed)
+        return made.ballots, made.truth
 
-    def ranked(self, rounds: int, *, quick: bool = False) -> tuple[PlannedVote, ...]:
+    @cached_property
+    def _gaussian_rho(self) -> float:
+        """The rho of all Gaussian noise that the budget pays for, whatever it is divided into; 0 for none."""
+        try:
+            return calibrate(lambda mu: GaussianDP(mu=mu), self.budget, (1e-6, 1e6)) ** 2 / 2
+        except CalibrationError:
+            return 0.0
+
+    def ranked(self, rounds: int) -> tuple[PlannedVote, ...]:
         """The best setting of every family that the budget pays for, best F1 first."""
         families = [
             list(self._level(None, rounds)),
             list(self._tau(rounds)),
-            list(self._stable(rounds, quick=quick)),
+            list(self._stable(rounds)),
             list(self._gnmax(rounds)),
             list(self._confident(rounds)),
         ]
         found = [max(family, key=lambda planned: planned.prediction.f1) for family in families if family]
         return tuple(sorted(found, key=lambda planned: -planned.prediction.f1))
 
-    def drawn_f1(self, mechanism: Vote, seed: int) -> float:
-        """Micro-F1 of labels that are drawn on made-up votes, with a seed: a simulation."""
+    def drawn_f1(self, mechanism: Vote) -> float:
+        """Micro-F1 of labels that are drawn with seeds, all draws together: a simulation."""
         ballots, truth = self._data_of(mechanism)
-        released = mechanism.select_many(ballots, rng=np.random.default_rng(seed))
-        said = np.zeros_like(truth)
-        rows, places = np.nonzero(released.indices >= 0)
-        said[rows, released.indices[rows, places]] = True
-        together = int(said.sum() + truth.sum())
-        return 2 * int((said & truth).sum()) / together if together else 0.0
+        said = right = 0
+        for seed in range(self.seed, self.seed + _DRAWS):
+            released = mechanism.select_many(ballots, rng=np.random.default_rng(seed)).indices
+            rows, places = np.nonzero(released >= 0)
+            said, right = said + len(rows), right + int(truth[rows, released[rows, places]].sum())
+        together = said + _DRAWS * int(truth.sum())
+        return 2 * right / together if together else 0.0
 
     def _data_of(self, mechanism: Vote) -> tuple[Ballots, Flags]:
         if isinstance(mechanism, TauVoting):
@@ -180,12 +212,12 @@ class _Trial:
         for base in self._fitted(BinaryVoting if tau is None else TauVoting, rounds, **cut):
             # The threshold is public and changes no price.
             yield from (
-                self._planned(base.model_copy(update={"threshold": share * self.model.teachers}), rounds) for share in _SHARES
+                self._planned(base.model_copy(update={"threshold": share * self.votes.ballots.teachers}), rounds)
+                for share in _SHARES
             )
 
-    def _stable(self, rounds: int, *, quick: bool) -> Iterator[PlannedVote]:
-        """With `quick` priced by zCDP alone, which buys a little less."""
-        found = self._fitted(StableVoting, rounds) if not quick else quick_stable(self.budget, rounds, self.model.labels)
+    def _stable(self, rounds: int) -> Iterator[PlannedVote]:
+        found = quick_stable(self.budget, rounds, self.votes.ballots.labels)
         return (self._planned(mechanism, rounds) for mechanism in found)
 
     def _gnmax(self, rounds: int) -> Iterator[PlannedVote]:
@@ -194,21 +226,22 @@ class _Trial:
 
     def _confident(self, rounds: int) -> Iterator[PlannedVote]:
         if self._choices is not None:
-            for base in self._fitted(ConfidentGNMax, rounds, threshold=0.5 * self.model.teachers):
-                levels = (share * self.model.teachers for share in _CONFIDENT_SHARES)
+            for base in self._fitted(ConfidentGNMax, rounds, threshold=0.5 * self.votes.ballots.teachers):
+                levels = (share * self.votes.ballots.teachers for share in _CONFIDENT_SHARES)
                 yield from (self._planned(base.model_copy(update={"threshold": level}), rounds) for level in levels)
 
     def _fitted(self, member: type[Vote], rounds: int, **settings: Any) -> list[Vote]:
-        """The mechanism that spends the budget, if there is one."""
-        try:
-            found = fitted(member, self.budget, rounds=rounds, labels=self.model.labels, **settings)
-        except (CalibrationError, InvalidRequest):
+        """The mechanism that spends the budget, if there is one: rho falls with the square of the noise."""
+        if self._gaussian_rho == 0:
             return []
-        assert isinstance(found, Vote)
-        return [found]
+        ratio = {"sigma_threshold": 2.0} if member is ConfidentGNMax else {}
+        one = member.model_validate({**ratio, **settings, "sigma": 1.0, "labels": self.votes.ballots.labels})
+        sigma = math.sqrt(one.curve.rho * rounds / self._gaussian_rho)
+        noise = {name: scale * sigma for name, scale in {**ratio, "sigma": 1.0}.items()}
+        return [member.model_validate({**one.model_dump(exclude={"kind"}), **noise})]
 
     def _planned(self, mechanism: Vote, rounds: int) -> PlannedVote:
         ballots, truth = self._data_of(mechanism)
-        settled = mechanism.with_teachers(self.model.teachers)
+        settled = mechanism.with_teachers(self.votes.ballots.teachers)
         expected = prediction(settled, np.asarray(ballots.counts, dtype=np.int64), truth)
-        return PlannedVote(settled, rounds, expected, outlook(settled, teachers=self.model.teachers))
+        return PlannedVote(settled, rounds, expected, outlook(settled, teachers=self.votes.ballots.teachers))

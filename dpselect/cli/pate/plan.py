@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +18,7 @@ from accounting.page.templates import asset, template
 from dpselect import InvalidRequest, pate
 from dpselect.cli import options, out
 from dpselect.cli.pate.request import CLASSES
+from dpselect.pate.ballots.votes_file import read_trial
 from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
 
 _SHORT = {member: name for name, member in CLASSES.items()}
@@ -24,14 +27,27 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 300, 56, 16, 14, 50
 
 
 @dataclass(frozen=True)
-class _VotingQuestion:
+class VotingQuestion:
     """What `plan --pate` is asked; all of it is public."""
 
+    OPTIONS: ClassVar = (
+        "votes",
+        "teachers",
+        "labels",
+        "votes_per_item",
+        "agreement",
+        "stray_votes",
+        "correlation",
+        "ballot_spread",
+    )
+    votes: Path | None
     teachers: int | None
     labels: int | None
     votes_per_item: float | None
     agreement: float | None
     stray_votes: float | None
+    correlation: float | None
+    ballot_spread: float | None
     releases: int | None
     epsilon: float | None
     delta: float | None
@@ -39,12 +55,24 @@ class _VotingQuestion:
     seed: int | None
 
     def answer(self) -> VotingPlan:
-        needed = {name: getattr(self, name) for name in ("teachers", "labels", "votes_per_item", "agreement")}
-        if missing := [name for name, value in needed.items() if value is None]:
-            raise InvalidRequest(f"plan --pate needs {', '.join('--' + name.replace('_', '-') for name in missing)}")
-        model = pate.VotesModel(**needed, stray_votes=self.stray_votes)
         budget = options.budget(self.epsilon, self.delta, self.rho)
-        return plan_votes(model, budget, rounds=self.releases, seed=self.seed or 0)
+        return plan_votes(self._tried(), budget, rounds=self.releases, seed=self.seed or 0)
+
+    def _tried(self) -> pate.VotesModel | pate.TrialVotes:
+        numbers = {name: value for name in pate.VotesModel.model_fields if (value := getattr(self, name, None)) is not None}
+        if self.votes is not None:
+            if numbers:
+                raise InvalidRequest(f"--votes says what {flags(numbers)} say: leave them out")
+            return read_trial(self.votes)
+        if missing := [
+            name for name, field in pate.VotesModel.model_fields.items() if field.is_required() and name not in numbers
+        ]:
+            raise InvalidRequest(f"plan --pate needs {flags(missing)}, or --votes")
+        return pate.VotesModel(**numbers)
+
+
+def flags(names: Iterable[str]) -> str:
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | None, json: bool) -> None:
@@ -55,9 +83,9 @@ def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | 
     """
     shared = {name: stated.get(name) for name in ("releases", "epsilon", "delta", "rho", "seed")}
     if other := [name for name, value in stated.items() if value not in (None, False, []) and name not in (*shared, "html")]:
-        raise InvalidRequest(f"plan --pate takes no {', '.join('--' + name.replace('_', '-') for name in other)}: leave it out")
+        raise InvalidRequest(f"plan --pate takes no {flags(other)}: leave it out")
     out.require_targets({"--html": html})
-    found = _VotingQuestion(**voting, **shared).answer()
+    found = VotingQuestion(**voting, **shared).answer()
     if html is not None:
         with new_file(html, "the page", encoding="utf-8") as file:
             file.write(_page(found))
@@ -66,11 +94,12 @@ def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | 
 
 def _as_data(plan: VotingPlan) -> dict[str, Any]:
     return {
-        "model": plan.model.model_dump(mode="json"),
+        "model": None if plan.model is None else plan.model.model_dump(mode="json"),
         "budget": {"epsilon": plan.budget.epsilon, "rho": plan.budget.rho, "delta": plan.budget.delta},
         "rounds": plan.rounds,
         "recommended": _row(plan.recommended),
         "drawn_f1": plan.drawn_f1,
+        "f1_range": plan.f1_range,
         "ranked": [_row(planned) for planned in plan.ranked],
         "by_rounds": [_row(planned) for ranked in plan.by_rounds for planned in ranked],
     }
@@ -140,7 +169,8 @@ def _rows(ranked: tuple[PlannedVote, ...]) -> list[list[str]]:
 
 
 def _headline(plan: VotingPlan) -> str:
-    return f"{plan.rounds:,} rounds x {plan.model.teachers:,} teachers x {plan.model.labels:,} labels: {_name(plan.recommended)}"
+    ballots = plan.votes.ballots
+    return f"{plan.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels: {_name(plan.recommended)}"
 
 
 def _name(planned: PlannedVote) -> str:
@@ -149,16 +179,19 @@ def _name(planned: PlannedVote) -> str:
 
 def _verdict(plan: VotingPlan) -> str:
     expected = plan.recommended.prediction
-    drawn = f"{plan.drawn_f1:.2f} drawn on made-up votes"
+    drawn = f"{plan.drawn_f1:.2f} drawn on {'the' if plan.model is None else 'made-up'} votes"
     words = f"F1 {expected.f1:.2f} expected, {drawn}; {expected.labels:.2f} labels an item"
+    if plan.f1_range is not None and plan.f1_range[0] < plan.f1_range[1]:
+        low, high = plan.f1_range
+        words += f"\nF1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; --votes narrows it"
     if not plan.recommended.outlook.works:
-        words += (
-            "\nThis does not work: the noise leaves little of the votes. Plan fewer rounds, more teachers or a larger budget."
-        )
+        words += "\nThis does not work: the noise leaves little of the votes."
     return words
 
 
 def _command(plan: VotingPlan) -> str:
+    if not plan.recommended.outlook.works:
+        return "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses this job without --anyway."
     mechanism = plan.recommended.mechanism
     settings = [f"--{name} {value:g}" for name in ("threshold", "tau") if (value := getattr(mechanism, name, None)) is not None]
     stated = {"epsilon": plan.budget.epsilon, "delta": plan.budget.delta}
@@ -179,7 +212,7 @@ def _page(plan: VotingPlan) -> str:
         headline=_headline(plan),
         outlook=str(plan.recommended.outlook).split("\n"),
         verdict=_verdict(plan).split("\n"),
-        facts=list(plan.model.model_dump(exclude_none=True).items()),
+        facts=_facts(plan),
         command=_command(plan),
         heads=_HEADS,
         rows=[[_name(planned), *cells[1:]] for planned, cells in zip(plan.ranked, _rows(plan.ranked), strict=True)],
@@ -189,6 +222,13 @@ def _page(plan: VotingPlan) -> str:
         ],
         **{"left": _LEFT, "right": _WIDTH - _RIGHT, "top": _TOP, "bottom": _HEIGHT - _BOTTOM, "width": _WIDTH, "height": _HEIGHT},
     )
+
+
+def _facts(plan: VotingPlan) -> list[tuple[str, str]]:
+    if plan.model is not None:
+        return [(name, f"{value:,}") for name, value in plan.model.model_dump(exclude_none=True).items()]
+    items, true = len(plan.votes.truth), float(np.asarray(plan.votes.truth).sum())
+    return [("items tried", f"{items:,}"), ("true labels an item", f"{true / items:.3g}")]
 
 
 def _chart(plan: VotingPlan, title: str, described: str, value: Any, top: float | None) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def labelled(
     _check_start(request)
     expected = pate.outlook(mechanism, teachers=ballots.teachers)
     if not (expected.works or request.anyway or request.resume):
-        raise InvalidRequest(_hopeless(request, ballots, expected))
+        raise pate.PoorOutlook(_hopeless(request, ballots, expected))
     if announce is not None:
         announce(ballots, expected)
     with Spool.held(request.folder):

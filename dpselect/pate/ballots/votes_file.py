@@ -23,6 +23,7 @@ from accounting import AccountingError
 from accounting.files import read_bytes
 from dpselect.errors import InvalidRequest
 from dpselect.pate.ballots.ballots import Ballots, Missing
+from dpselect.pate.outlook import TrialVotes
 
 MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked
 _MOST_ARRAYS = 64
@@ -71,6 +72,18 @@ def read_votes(path: Path, *, teachers: int | None = None, stacked: bool = False
         raise VotesFileError(f"{path} is damaged or holds no votes: give {_FORMS}") from None
     ballots = _ballots(path, votes, _agreed(path, teachers, stated), names, stacked=stacked, missing=missing)
     return VotesFile(ballots, hashlib.sha256(content).hexdigest(), stacked or votes.ndim == 3)
+
+
+def read_trial(path: Path) -> TrialVotes:
+    """Votes and what is true of their items: a file as for `read_votes` with (rounds, labels) zeros and ones, `truth`."""
+    votes = read_votes(path, missing="allow").ballots
+    arrays = _arrays(io.BytesIO(read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)))
+    truth = arrays.get("truth")
+    if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
+        raise VotesFileError(
+            f"{path} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it"
+        )
+    return TrialVotes(votes, truth.astype(np.bool_))
 
 
 def _arrays(content: io.BytesIO) -> dict[str, Any]:

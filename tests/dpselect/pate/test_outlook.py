@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -97,14 +96,40 @@ def test_simulated_votes_have_the_stated_means() -> None:
     assert (alike.ballots.counts / 300)[alike.truth].std() < 0.04
 
 
-def test_a_budget_that_leaves_noise_is_warned_of() -> None:
-    """`fitted` with the number of teachers says in two lines what the noise does, where it leaves little; else it is silent."""
-    with pytest.warns(pate.PoorOutlook, match=r"against a threshold of 100\na unanimous label"):
-        mechanism = pate.fitted(pate.TauVoting, BUDGET, rounds=10_000, tau=3, labels=100, teachers=200)
-    assert mechanism.teachers == 200  # type: ignore[attr-defined]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert pate.fitted(pate.GNMax, BUDGET, rounds=100, labels=10, teachers=200).kind == "gnmax"  # type: ignore[attr-defined]
+def test_a_budget_that_leaves_noise_is_refused() -> None:
+    """`fitted` with the number of teachers says in two lines what the noise would do, where it leaves little."""
+    asked: dict[str, Any] = {"rounds": 10_000, "tau": 3, "labels": 100, "teachers": 200}
+    with pytest.raises(pate.PoorOutlook, match=r"anyway=True.\nnoise of 160 votes against a threshold of 100\na unanimous label"):
+        pate.fitted(pate.TauVoting, BUDGET, **asked)
+    assert pate.fitted(pate.TauVoting, BUDGET, **asked, anyway=True).teachers == 200  # type: ignore[attr-defined]
+    assert pate.fitted(pate.GNMax, BUDGET, rounds=100, labels=10, teachers=200).kind == "gnmax"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("spread", [0.5, 1.0, 1.5])
+def test_the_spread_of_ballots_is_the_stated_one(spread: float) -> None:
+    """The sizes of ballots vary as stated relative to independent votes, and each label keeps its share of votes."""
+    model = pate.VotesModel(teachers=3000, labels=10, votes_per_item=3, agreement=0.7, ballot_spread=spread)
+    ballots = pate.simulated(model, items=20).ballots
+    shares = ballots.counts / 3000
+    assert ballots._votes is not None
+    sizes = ballots._votes.block(0, 20).sum(axis=2)
+    assert sizes.var(axis=1).mean() == pytest.approx(spread * (shares * (1 - shares)).sum() / 20, rel=0.05)
+    independent = pate.simulated(model.model_copy(update={"ballot_spread": 1.0}), items=20)
+    assert np.abs(shares.mean() - independent.ballots.counts.mean() / 3000) < 0.02
+
+
+def test_what_is_not_stated_is_a_range() -> None:
+    """F1 by four numbers is a range that holds the F1 of any other numbers on public data sets; what is stated narrows it."""
+    mechanism = pate.TauVoting(tau=2, sigma=5.0, labels=8)
+    low, high = pate.f1_range(mechanism, MODEL)
+    assert 0 < low < high < 1
+    stated = MODEL.model_copy(update={"stray_votes": 1.2, "correlation": 0.25})
+    votes = pate.simulated(stated)
+    narrow = pate.f1_range(mechanism, stated)
+    assert low <= narrow[0] < narrow[1] <= high
+    assert narrow[0] - 0.02 <= pate.predicted(mechanism, votes.ballots.cut(2), votes.truth).f1 <= narrow[1] + 0.02
+    alone = pate.f1_range(mechanism, stated.model_copy(update={"ballot_spread": 1.0}))
+    assert alone[0] == alone[1]
 
 
 @pytest.mark.parametrize(
