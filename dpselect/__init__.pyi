@@ -24,6 +24,7 @@ from .choose.request import TopKRequest as TopKRequest
 from .choose.second_look import SecondLook as SecondLook
 from .continual import ContinualTopK as ContinualTopK
 from .continual import HorizonClip as HorizonClip
+from .continual import Memory as Memory
 from .errors import DomainMismatch as DomainMismatch
 from .errors import DpSelectError as DpSelectError
 from .errors import EventLogError as EventLogError

@@ -20,6 +20,7 @@ from dpselect.choose.defaults import Choice, Informed
 from dpselect.choose.forecast import Norm
 from dpselect.choose.learning import LearnThenSelect
 from dpselect.choose.second_look import SecondLook
+from dpselect.continual.memory import Memory, best
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.mechanisms.base import Mechanism
@@ -58,6 +59,7 @@ class Answer:
         charge: what paid for it; None without a ledger.
         learnt: what was paid for, where numbers of users were learnt first (`choice.crowd`) and chose the mechanism; else None.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
+        shown: all that the histogram showed, of which `selection` is the best part; None without a memory of earlier releases.
     """
 
     question: Question
@@ -67,6 +69,7 @@ class Answer:
     charge: PaidCharge | None = None
     left: str | None = None
     learnt: LearnThenSelect | None = None
+    shown: Selection | None = None
 
     @property
     def paid(self) -> Mechanism | LearnThenSelect:
@@ -175,6 +178,7 @@ def answer(
     *,
     choice: Choice | None = None,
     staged: object = None,
+    memory: Memory | None = None,
 ) -> Answer:
     """Choose by what is public, charge, read the log, draw.
 
@@ -183,6 +187,8 @@ def answer(
             it returns, a hash of what was kept, is part of the ledger's record. What it raises ends the release.
         choice: what `choose` says, if it is known: of many questions that differ in their period alone it is asked once.
         staged: the events of the source within the question's window, if they have been cut out of it.
+        memory: what earlier releases of the same histogram have shown; this one shows it again, and is remembered too. The choice
+            is then a `SparseHistogram` with k=None, and `question.release.k` of what it shows are the answer.
 
     Whatever interrupts it says whether it was charged, under which entry and key.
     """
@@ -202,7 +208,7 @@ def answer(
             session.require(choice.mechanism, pay=question.release.pay, key=key)
         with ExitStack() as stack:
             scores, salt = _read(question, choice, progress, staged, stack)
-            return _released(question, choice, scores, salt, session, key, keep)
+            return _released(question, choice, scores, salt, session, key, keep, memory)
 
 
 def _after_learning(
@@ -352,13 +358,23 @@ def _released(
     session: dps.Session | None,
     key: str,
     keep: Callable[[Answer], str | None] | None,
+    memory: Memory | None,
 ) -> Answer:
     made: list[Answer] = []
+    histogram = choice.mechanism
+    if memory is not None:
+        assert isinstance(histogram, dps.SparseHistogram)
+        assert isinstance(scores, Scores)
+        scores = memory.raised(histogram, scores)
 
     def kept(selection: Selection) -> str | None:
         charge = None if session is None else charge_under(session, key)
         left = None if session is None else standing(session, choice.mechanism)
-        made.append(Answer(question, selection, choice, salt, charge, left))
+        shown = None
+        if memory is not None and isinstance(histogram, dps.SparseHistogram):
+            shown = memory.read(histogram, selection)
+            selection = best(shown, question.release.k)
+        made.append(Answer(question, selection, choice, salt, charge, left, shown=shown))
         return None if keep is None else keep(made[0])
 
     if session is None:

@@ -66,6 +66,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "dpselect": dpselect.__version__,
         "question": question.as_data(),
         "selection": _selection(answer.selection),
+        **({} if answer.shown is None else {"shown": json.loads(answer.shown.to_json())}),
         **({} if answer.selection.values is None else {"unit": answer.unit or "shares of users, cut by the clip"}),
         "intervals": None if (around := interval(mechanism)) is None else asdict(around),
         "guarantee": _guarantee(promise(paid, release.budget), release.budget),

@@ -2,13 +2,16 @@
 
     python tests/benchmarks/bench_continual.py [--logs films mine.parquet] [--user user] [--item item] [--time time]
         [--releases 30] [--window 7] [--k 10 100] [--epsilon 1] [--delta 1e-6] [--draws 2] [--domain unknown public]
+        [--count period window running] [--times 1]
     python tests/benchmarks/bench_continual.py --scale 1000000 --releases 30
 
 films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
 to the last. A recall is a mean over the releases; with ties at rank k any tied item is right. `today` charges each release as if
 every user were in every one: `SparseHistogram` (one-shot Gaussian noise on a public domain) on counts clipped to 1. `horizon` is
-`ContinualTopK` with its defaults. Draws are seeded. --scale closes periods of so many events, users and items that are made up,
-and prints the CPU of a period as a multiple of reading its events by `events.read`, the peak of memory and the size of the state.
+`ContinualTopK` with its defaults. `free` is today's releases with a `Memory` of what was shown (the same on a public domain), and
+`planned` what `plan_horizon` says of the horizon. --times makes so many users of each. Draws are seeded. --scale closes periods
+of so many events, users and items that are made up, and prints the CPU of a period as a multiple of reading its events by
+`events.read`, the peak of memory and the size of the state.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ import pandas as pd
 import accounting as acc
 import dpselect as dps
 from dpselect.continual import state as states
+from dpselect.continual.arrivals import Arrivals
 from dpselect.continual.closing import close
+from dpselect.continual.horizon_plan import HorizonPlan, plan_horizon
 from dpselect.sampling import sampler
 
 FILMS = Path(__file__).resolve().parents[3] / "shared" / "data" / "times" / "movietweetings100k.parquet"
@@ -75,8 +80,10 @@ def horizon(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, co
     return float(np.mean(found))
 
 
-def today(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, count: str, k: int, domain: str) -> float:
-    """The mean recall of releases that are charged one by one."""
+def one_by_one(
+    log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, count: str, k: int, domain: str
+) -> tuple[float, float]:
+    """The mean recall of releases that are charged one by one, and with a memory of what was shown."""
     names = sorted(set(log["item"].tolist())) if domain == "public" else None
     sensitivity = dps.Sensitivity.of_clipped(1.0, items_per_user=MOST_ITEMS)
     size = None if names is None else len(names)
@@ -84,33 +91,64 @@ def today(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, coun
         k=k, sensitivity=sensitivity, releases=asked.releases, candidates=size, noise=None if names is None else "gaussian"
     )
     kind = "sparse_histogram" if names is None else "oneshot_top_k"
-    mechanism = dps.fitted(kind, acc.Budget(epsilon=asked.epsilon, delta=asked.delta), request)
-    found, rng = [], np.random.default_rng(1)
+    mechanism: Any = dps.fitted(kind, acc.Budget(epsilon=asked.epsilon, delta=asked.delta), request)
+    if names is None:
+        mechanism = mechanism.model_copy(update={"k": None})
+    today, free, rng = [], [], np.random.default_rng(1)
+    memories = [dps.Memory() for _ in range(asked.draws)]
     for at in range(1, asked.releases + 1):
         pairs = seen(log, period, at, count, asked.window)
         if pairs.empty:
-            found.append(0.0)
+            today.append(0.0)
+            free.append(0.0)
             continue
-        options = {"clip": 1.0, "max_items_per_user": MOST_ITEMS, "salt": "bench"}
-        scores = dps.events.read(pairs, user="user", item="item", **options).scores(names, clip=1.0)  # type: ignore[arg-type]
-        found += [recall(pairs, mechanism.select(scores, rng=rng).labels or (), k) for _ in range(asked.draws)]
-    return float(np.mean(found))
+        options: Any = {"clip": 1.0, "max_items_per_user": MOST_ITEMS, "salt": "bench"}
+        scores = dps.events.read(pairs, user="user", item="item", **options).scores(names, clip=1.0)
+        for memory in memories:
+            today.append(recall(pairs, (mechanism.select(scores, rng=rng).labels or ())[:k], k))
+            if names is not None:
+                free.append(today[-1])
+                continue
+            shown = memory.read(mechanism, mechanism.select(memory.raised(mechanism, scores), rng=rng))
+            free.append(recall(pairs, (shown.labels or ())[:k], k))
+    return float(np.mean(today)), float(np.mean(free))
+
+
+def planned(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, count: Any, k: int, domain: str) -> HorizonPlan:
+    """What a plan says of this log, for the default bound on users."""
+    numbers = [pd.factorize(log[name])[0].astype(np.int64) for name in ("user", "item")]
+    arrivals = Arrivals(numbers[0], numbers[1], period.astype(np.int64), asked.releases, "the log")
+    budget, window = acc.Budget(epsilon=asked.epsilon, delta=asked.delta), asked.window if count == "window" else None
+    unknown, clips = domain == "unknown", [dps.HorizonClip()]
+    return plan_horizon(budget, k, arrivals, count=count, window=window, unknown=unknown, clips=clips)
 
 
 def table(asked: argparse.Namespace) -> Iterator[str]:
     """The lines of the table, one for each log, domain, count and k."""
     yield f"({asked.epsilon:g}, {asked.delta:g}) for all of {asked.releases} releases; mean share of the true top k"
-    yield f"{'log':12} {'domain':8} {'count':8} {'k':>4} {'today':>6} {'horizon':>8}"
+    yield f"{'log':22} {'domain':8} {'count':8} {'k':>4} {'today':>6} {'free':>6} {'horizon':>8} {'planned':>8}"
+    errors = []
     for name in asked.logs:
         log = pd.read_parquet(FILMS if name == "films" else name).rename(
             columns={asked.user: "user", asked.item: "item", asked.time: "time"}
         )
+        log = log[["user", "item", "time"]].dropna()
+        if not pd.api.types.is_numeric_dtype(log["time"]):
+            log["time"] = pd.to_datetime(log["time"]).astype("int64")
+        if asked.times > 1:
+            user = pd.factorize(log["user"])[0]
+            log = pd.concat([log.assign(user=user + copy * (user.max() + 1)) for copy in range(asked.times)], ignore_index=True)
         period = periods_of(log, asked.releases)
         for domain in asked.domain:
-            for count in ("period", "window", "running"):
+            for count in asked.count:
                 for k in asked.k:
-                    both = [measure(log, period, asked, count, k, domain) for measure in (today, horizon)]
-                    yield f"{Path(name).stem:12} {domain:8} {count:8} {k:4} {both[0]:6.2f} {both[1]:8.2f}"
+                    told = (log, period, asked, count, k, domain)
+                    today, free = one_by_one(*told)
+                    found, plan = horizon(*told), planned(*told).mean
+                    errors.append(abs(plan - found))
+                    row = f"{Path(name).stem:22} {domain:8} {count:8} {k:4} {today:6.2f} {free:6.2f} {found:8.2f} {plan:8.2f}"
+                    yield row
+    yield f"planned and found differ by {np.mean(errors):.3f} on average, {np.max(errors):.3f} at most"
 
 
 def scale(asked: argparse.Namespace) -> Iterator[str]:
@@ -152,6 +190,8 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--domain", nargs="+", choices=["unknown", "public"], default=["unknown", "public"])
+    parser.add_argument("--count", nargs="+", choices=["period", "window", "running"], default=["period", "window", "running"])
+    parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--scale", type=int, default=0)
     asked = parser.parse_args()
     for line in (scale if asked.scale else table)(asked):

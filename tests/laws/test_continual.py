@@ -1,4 +1,4 @@
-"""Theorems T1 to T4: what one user moves, exactly; what lone items pass; adversaries who read the answers; and 5 % mutants."""
+"""Theorems T1 to T4, T6: what one user moves, exactly; what lone items pass; adversaries who read answers; 5 % mutants."""
 
 from __future__ import annotations
 
@@ -450,3 +450,36 @@ def test_the_weights_of_the_order_add_up_to_one() -> None:
             weights = memory ** np.arange(period)[::-1]
             column = smoothing._column(mechanism, period, memory)
             assert column[::-1] @ scored[:period] == pytest.approx(counts @ weights / weights.sum())
+
+
+@pytest.mark.parametrize("scale", [0.7, 2.0])
+def test_known_items_and_lone_ones_cost_what_a_histogram_costs(scale: float) -> None:
+    """Theorem T6: the exact law of one release with a known item that loses a user and an item of that user alone, against the
+    curve; and with the known item alone, where the core of the curve is attained.
+    """
+    sure = dps.Sensitivity(l0=2, l1=2.0, l2=2.0**0.5)
+    histogram = dps.SparseHistogram(scale=scale, delta=0.05, sensitivity=sure)
+    memory = dps.Memory([dps.Selection(ordered=True, labels=("known",), values=(1.0,))])
+    lift = 2.0 ** math.ceil(math.log2(histogram.threshold + 64 * scale))
+
+    def law(**counts: int) -> dict[Any, float]:
+        scores = dps.Scores(list(counts.values()), labels=list(counts), sensitivity=sure, domain="observed")
+        raised = memory.raised(histogram, scores)
+        around = lift + np.linspace(-4 * scale, 4 * scale + 2, 40 if len(counts) == 2 else 160)
+        edges = np.concatenate([histogram.threshold + np.linspace(0, 4 * scale, 5), around])
+        named = {
+            (tuple((raised.labels or ())[place] for place in order), cells): chance
+            for (order, cells), chance in histogram.cell_probabilities(raised, edges).items()
+        }
+        assert sum(chance for (order, _), chance in named.items() if "known" in order) == pytest.approx(1, abs=1e-9)
+        return named
+
+    with_both = (law(known=2, lone=1), law(known=1, lone=0))
+    one, other = law(known=2), law(known=1)
+    for epsilon in (0.2, 1.0, 2.0):
+        for x, y in (with_both, with_both[::-1]):
+            told = sum(max(0.0, chance - math.exp(epsilon) * y.get(outcome, 0.0)) for outcome, chance in x.items())
+            assert told <= histogram.curve.delta(epsilon) * (1 + 1e-9)
+        told = sum(max(0.0, chance - math.exp(epsilon) * other.get(outcome, 0.0)) for outcome, chance in one.items())
+        exact = acc.GaussianDP(mu=1 / scale).delta(epsilon)
+        assert 0.98 * exact <= told <= exact * (1 + 1e-6)

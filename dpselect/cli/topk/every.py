@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,12 +17,17 @@ import accounting as acc
 from dpselect.answers.answer import answer
 from dpselect.answers.promise import rounded_up
 from dpselect.answers.question import Payment, Question, choose
+from dpselect.choose.defaults import Choice
 from dpselect.cli import out
 from dpselect.cli.topk.delivery import Delivery
+from dpselect.continual.memory import Memory
 from dpselect.errors import InvalidRequest
 from dpselect.events import ProgressCallback
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, periods
+from dpselect.mechanisms import SparseHistogram
+from dpselect.mechanisms.traits import settings_of
+from dpselect.selection import Selection
 
 State = Literal["released", "recorded", "lost"]
 _PLACE = "{period}"
@@ -47,17 +53,18 @@ def released_every(
 ) -> None:
     """Release every period that is not released yet, each charged to itself under the key KEY:PERIOD, and say how each stands.
 
-    The log is read once, and cut by time. A period that is charged and has no answer, because the run was stopped in between, is
+    The log is read once, and cut by time. What a histogram has shown in one period it shows without a threshold in those released
+    after it (`Memory`). A period that is charged and has no answer, because the run was stopped in between, is
     told apart and left alone: its draw may have been seen.
     """
     todo = _periods(question, every, output, defused=defused)
     assert question.payment is not None
-    dataset, states = _standing(todo, question.payment)
+    dataset, states, shown = _standing(todo, question.payment)
     pending = [period for period in todo if period.name not in states]
     for period in pending:
         period.delivery.require(period.question)
     if pending:
-        _release(question, dataset.budget, todo, states, progress)
+        _release(question, dataset.budget, todo, states, shown, progress)
     _show([(period, states[period.name]) for period in todo], _of_all(question, dataset.budget, len(todo)), as_json=as_json)
     if lost := [name for name, state in states.items() if state == "lost"]:
         raise InvalidRequest(
@@ -99,20 +106,24 @@ def _of(
     return replace(question, reading=reading, payment=payment), Delivery(place, json=True, defused=defused)
 
 
-def _standing(todo: Sequence[_Period], payment: Payment) -> tuple[acc.ledger.Dataset, dict[str, State]]:
-    """The dataset that pays, and the periods that were charged before: released, or lost."""
+def _standing(todo: Sequence[_Period], payment: Payment) -> tuple[acc.ledger.Dataset, dict[str, State], list[Selection]]:
+    """The dataset that pays, the periods that were charged before, released or lost, and all that histograms showed then."""
     from accounting.ledger.periods import checked_periods  # a release without a ledger does without a database
 
     assert isinstance(payment.ledger, str)
     states: dict[str, State] = {}
+    shown = []
     with acc.Ledger.open(payment.ledger, create=False) as ledger:
         dataset = ledger.dataset(payment.dataset)
         checked_periods(dataset.window, [period.name for period in todo])
         for period in todo:
             key = period.question.payment and period.question.payment.key
             if ledger.find(payment.dataset, str(key)) is not None:
-                states[period.name] = "lost" if period.delivery.recorded(period.question) is None else "recorded"
-    return dataset, states
+                before = period.delivery.recorded(period.question)
+                states[period.name] = "lost" if before is None else "recorded"
+                if before is not None and (held := json.loads(before).get("shown")) is not None:
+                    shown.append(Selection.from_json(json.dumps(held)))
+    return dataset, states, shown
 
 
 def _release(
@@ -120,17 +131,33 @@ def _release(
     whole: acc.Budget,
     todo: Sequence[_Period],
     states: dict[str, State],
+    shown: Sequence[Selection],
     progress: ProgressCallback | None,
 ) -> None:
     choice = choose(question, whole)
+    keeping = _keeping_all(question, choice)
+    choice, memory = (choice, None) if keeping is None else (keeping, Memory(shown))
     with split(question.source, question.reading, [(period.name, *period.ends) for period in todo]) as parts:
         for period in [period for period in todo if period.name not in states]:
             if progress is not None:
                 progress(len(states), len(todo))
-            released = answer(period.question, keep=period.delivery.keep, choice=choice, staged=parts[period.name])
+            released = answer(period.question, keep=period.delivery.keep, choice=choice, staged=parts[period.name], memory=memory)
             if period.delivery.failure is not None:
                 period.delivery.show(released)
             states[period.name] = "released"
+
+
+def _keeping_all(question: Question, choice: Choice) -> Choice | None:
+    """The same histogram without a limit on what it shows: its best k are the answer. None for what a memory cannot help.
+
+    A bound on the fewest users of an item holds in every period, so that nothing is shown below it because it was shown before.
+    """
+    histogram, reading = choice.mechanism, question.reading
+    if not isinstance(histogram, SparseHistogram) or histogram.floor > 0 or histogram.k is None:
+        return None
+    if reading.value is not None or reading.group is not None or choice.again is not None:
+        return None
+    return replace(choice, mechanism=SparseHistogram.model_validate({**settings_of(histogram), "k": None}))
 
 
 def _of_all(question: Question, whole: acc.Budget, periods: int) -> str:

@@ -230,3 +230,25 @@ def test_a_window_within_its_period_is_charged_to_it(every: Every, tmp_path: Pat
     done = every("--period", "2024-05-01", every="", output="", key="", since="2024-05-01T08:00", until="2024-05-02")
     assert done.exit_code == 0, done.stderr
     assert spent(tmp_path) == {"2024-05-01": 1}
+
+
+def test_a_histogram_remembers_what_it_has_shown(every: Every, tmp_path: Path) -> None:
+    """A place that was shown stays, in a run that goes on too, and what was released says so; a bound on its users is kept."""
+    (tmp_path / "log.csv").write_text(
+        "u,i,t\n"
+        + "".join(f"{u},zoo,2024-05-01\n" for u in range(300))
+        + "9,zoo,2024-05-02\n5,zoo,2024-05-03\n5,pier,2024-05-03\n"
+    )
+    asked = {"domain": "", "dataset": "loose", "mechanism": "sparse_histogram", "max_items_per_user": "3"}
+    priced = {"epsilon": "8", "delta": "1e-9", "until": "2024-05-03"}
+    every(**asked, **priced)
+    every(**asked, **(priced | {"until": "2024-05-04"}))
+    for day in (1, 2, 3):
+        answer = json.loads((tmp_path / f"top-2024-05-0{day}.json").read_text())
+        assert answer["selection"]["labels"] == answer["shown"]["labels"] == ["zoo"]
+        assert answer["selection"]["values"] == answer["shown"]["values"]
+    assert abs(answer["selection"]["values"][0]) < 30
+    every(**asked, **priced, key="many", min_users="5", output=f"{tmp_path}/few-{{period}}.json")
+    answer = json.loads((tmp_path / "few-2024-05-02.json").read_text())
+    assert answer["selection"]["labels"] == []
+    assert "shown" not in answer

@@ -1,0 +1,297 @@
+"""What a horizon will find: the mechanism and releases that are charged one by one, tried on a public or made-up log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from accounting import Budget, Relation
+from dpselect.choose.calibration import fitted
+from dpselect.choose.request import TopKRequest
+from dpselect.continual.arrivals import Arrivals
+from dpselect.continual.continual_top_k import ContinualTopK
+from dpselect.continual.horizon_clip import UNIT, HorizonClip
+from dpselect.continual.measurements import Block
+from dpselect.continual.smoothing import order_by
+from dpselect.continual.strategy import Over
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import OneshotTopK, SparseHistogram
+from dpselect.mechanisms.release import public_grid
+from dpselect.sensitivity import Sensitivity
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_TRIED = ((0.0, 10), (0.0, 50), (1.0, 20), (1.0, 50), (1.5, 10), (1.5, 20), (1.5, 50), (2.0, 10))
+CLIPS: Final = tuple(HorizonClip(exponent=p, cells=n) for p, n in _TRIED)
+_MOST_ITEMS = 20  # of a user, in a release that is charged by itself
+_ROUGH, _DRAWS = 2, 8  # of every clip, and of what is shown
+_ALIKE = 0.01  # of recall: a difference that nobody plans by
+_LONGER = (2, 4)  # periods at once, as alternatives
+
+
+@final
+@dataclass(frozen=True)
+class HorizonPlan:
+    """What a horizon is expected to find, and what releases charged one by one would.
+
+    Attributes:
+        mechanism: to open the horizon with: `Session.continual`.
+        recall: (periods,) the share of the true top k that each period finds, on average over draws of the noise.
+        one_by_one: (periods,) the same for releases of the same budget that are charged one by one.
+        remembered: (periods,) the same if what was shown stays (`Memory`); that of `one_by_one` for a public domain.
+        clips: the mean recall for each way to bound users that was tried, roughly, best first.
+        longer: the mean recall of a horizon whose periods are so many times as long.
+        log: what it was tried on, in words.
+    """
+
+    mechanism: ContinualTopK
+    recall: tuple[float, ...]
+    one_by_one: tuple[float, ...]
+    remembered: tuple[float, ...]
+    clips: tuple[tuple[HorizonClip, float], ...]
+    longer: tuple[tuple[int, float], ...]
+    log: str
+
+    @property
+    def mean(self) -> float:
+        """The share of the true top k that a period finds, on average."""
+        return float(np.mean(self.recall))
+
+    @property
+    def way(self) -> Literal["horizon", "one by one", "either"]:
+        """Which way finds more on average: either, where they differ by .01 at most."""
+        other = float(np.mean(self.remembered))
+        if abs(self.mean - other) <= _ALIKE:
+            return "either"
+        return "horizon" if self.mean > other else "one by one"
+
+    def lines(self) -> Iterator[str]:
+        """What to do, in words."""
+        other, users = float(np.mean(self.remembered)), self.mechanism.users
+        found = f"a horizon finds {self.mean:.2f} of the true top {self.mechanism.k} on average, releases one by one {other:.2f}"
+        yield {
+            "horizon": f"Take a horizon: {found}.",
+            "either": f"Nothing is gained by a horizon: {found}. It still bounds a user over all periods.",
+            "one by one": f"A horizon loses here: {found}. Release one by one (topk --every, with a histogram).",
+        }[self.way]
+        yield f"Bound users by HorizonClip(exponent={users.exponent:g}, cells={users.cells})."
+        for periods, mean in self.longer:
+            yield f"Periods {periods} times as long find {mean:.2f} each."
+
+
+def plan_horizon(
+    budget: Budget,
+    k: int,
+    arrivals: Arrivals,
+    *,
+    count: Over = "period",
+    window: int | None = None,
+    unknown: bool = True,
+    relation: Relation = "add_remove",
+    clips: Sequence[HorizonClip] = CLIPS,
+    seed: int = 0,
+) -> HorizonPlan:
+    """Choose how users are bounded over a horizon, and say what it finds; nothing private is looked at.
+
+    The log is counted as the horizon will count it, and noise of the mechanism's own law is added (simulated, in floats). True
+    tops are those of distinct users, any item that is tied at rank k counts as right.
+
+    Args:
+        budget: of the whole horizon.
+        k: how many items each period releases.
+        arrivals: a log like the one to come, over as many periods.
+        count, window, relation: as for `ContinualTopK`.
+        unknown: whether items are read off the log; False for a public catalogue of all its items.
+        clips: the ways to bound users that are tried.
+        seed: of the simulation.
+
+    Raises:
+        CalibrationError: the budget pays for no amount of noise.
+        InvalidMechanism, InvalidRequest: a setting is refused.
+    """
+    if not isinstance(arrivals, Arrivals):
+        raise InvalidRequest(f"arrivals must be Arrivals of a public or made-up log, not {type(arrivals).__name__}")
+    if not clips:
+        raise InvalidRequest("clips is empty: name a HorizonClip, or leave it out")
+
+    def made(log: Arrivals, users: HorizonClip, window: int | None) -> ContinualTopK:
+        settings: Any = {"k": k, "periods": log.number, "count": count, "window": window, "users": users, "relation": relation}
+        return ContinualTopK.fitted(budget, unknown=unknown, **settings)
+
+    found: list[tuple[float, HorizonClip]] = []
+    for users in clips:
+        rough = simulated(made(arrivals, users, window), arrivals, draws=_ROUGH, seed=seed)
+        found.append((float(rough.mean()), users))
+    found.sort(key=lambda one: -one[0])
+    chosen = made(arrivals, found[0][1], window)
+    longer = []
+    for periods in _LONGER if len(clips) > 1 else ():
+        if periods < arrivals.number and (window is None or window % periods == 0):
+            merged = arrivals.merged(periods)
+            other = made(merged, chosen.users, None if window is None else window // periods)
+            longer.append((periods, float(simulated(other, merged, draws=_ROUGH, seed=seed).mean())))
+    alone = one_by_one(budget, k, arrivals, count, window, unknown=unknown, relation=relation, draws=_DRAWS, seed=seed)
+    return HorizonPlan(
+        mechanism=chosen,
+        recall=tuple(simulated(chosen, arrivals, draws=_DRAWS, seed=seed + 1).tolist()),
+        one_by_one=tuple(alone[0].tolist()),
+        remembered=tuple(alone[1].tolist()),
+        clips=tuple((users, mean) for mean, users in found),
+        longer=tuple(longer),
+        log=arrivals.description,
+    )
+
+
+# -- what is counted --------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class _Pairs:
+    """Distinct (user, item) pairs of a log, and for each period which of them it has."""
+
+    users: Integers
+    items: Integers
+    by_period: tuple[Integers, ...]
+    domain: int
+
+    @classmethod
+    def of(cls, log: Arrivals) -> _Pairs:
+        domain = int(log.items.max(initial=0)) + 1
+        codes, place = np.unique(log.users * domain + log.items, return_inverse=True)
+        cells = np.unique(log.periods * len(codes) + place)
+        period, pair = cells // len(codes), cells % len(codes)
+        ends = np.searchsorted(period, np.arange(1, log.number + 2))
+        parts = tuple(pair[start:end] for start, end in pairwise(ends))
+        return cls(codes // domain, codes % domain, parts, domain)
+
+    def seen(self, count: Over, window: int | None) -> Iterator[Integers]:
+        """The pairs that each period's count is of."""
+        last = np.zeros(len(self.users), dtype=np.int64)
+        for at, pairs in enumerate(self.by_period, start=1):
+            last[pairs] = at
+            since = {"period": at, "running": 1, "window": at - (window or 1) + 1}[count]
+            yield np.flatnonzero(last >= max(since, 1))
+
+
+def _weights(mechanism: ContinualTopK, pairs: _Pairs, rng: np.random.Generator) -> Floats:
+    """(periods, items) what each period adds to the counts, in weights: `State.take` without its tables."""
+    users = int(pairs.users.max(initial=0)) + 1
+    used, counted_at = np.zeros(users, dtype=np.int16), np.full(len(pairs.users), -mechanism.periods - 1)
+    added = np.zeros((mechanism.periods, pairs.domain))
+    for at, cells in enumerate(pairs.by_period, start=1):
+        if mechanism.count != "period":
+            cells = cells[counted_at[cells] <= at - (mechanism.window or at + mechanism.periods)]
+        kept, weights = mechanism.users.counted(pairs.users[cells], used, rng.bytes)
+        cells = cells[kept]
+        used += np.bincount(pairs.users[cells], minlength=users).astype(used.dtype)
+        counted_at[cells] = at
+        added[at - 1] = np.bincount(pairs.items[cells], weights / UNIT, pairs.domain)
+    return added
+
+
+class _Truth:
+    """The true top k of every period; any item that is tied at rank k is right."""
+
+    def __init__(self, pairs: _Pairs, k: int, count: Over, window: int | None) -> None:
+        self._k = k
+        self._right, self._size = [], []
+        for seen in pairs.seen(count, window):
+            counts = np.bincount(pairs.items[seen], minlength=pairs.domain)
+            size = min(k, int((counts > 0).sum()))
+            self._right.append(counts >= max(1, np.partition(counts, -size)[-size] if size else 1))
+            self._size.append(size)
+
+    def recall(self, period: int, scores: Floats, shown: NDArray[np.bool_]) -> float:
+        """The share of the true top k among the k best of what is shown."""
+        found = np.flatnonzero(shown)
+        best = found[np.argsort(-scores[found], kind="stable")[: self._k]]
+        return float(self._right[period][best].sum() / max(1, self._size[period]))
+
+
+# -- what is found ----------------------------------------------------------------------------------------------------
+
+
+def simulated(mechanism: ContinualTopK, log: Arrivals, *, draws: int, seed: int) -> Floats:
+    """(periods,) the share of the true top k that each period of a horizon finds, a mean over draws."""
+    pairs = _Pairs.of(log)
+    truth, rng = _Truth(pairs, mechanism.k, mechanism.count, mechanism.window), np.random.default_rng(seed)
+    return np.mean([_one_horizon(mechanism, pairs, truth, rng) for _ in range(draws)], axis=0)
+
+
+def _one_horizon(mechanism: ContinualTopK, pairs: _Pairs, truth: _Truth, rng: np.random.Generator) -> Floats:
+    added, grid, plan = _weights(mechanism, pairs, rng), public_grid(mechanism.scale), mechanism.strategy
+    measured = lfilter(plan.measured / UNIT, [1.0], added, axis=0) + mechanism.scale * rng.standard_normal(added.shape)
+    measured = np.rint(measured / grid)
+    scores = lfilter(plan.estimator, [1.0], measured, axis=0) * grid
+    shown = np.ones(added.shape, dtype=np.bool_)
+    if mechanism.delta is not None:
+        exists = np.logical_or.accumulate(added > 0, axis=0)
+        passed = (scores > mechanism.thresholds[:, None]) & (added > 0 if mechanism.count == "period" else exists)
+        if (bars := mechanism.total_thresholds) is not None:
+            passed |= exists & (lfilter(plan.totals, [1.0], measured, axis=0) * grid > bars[:, None])
+        shown = np.logical_or.accumulate(passed, axis=0)
+    whole, found = measured.astype(np.int64), np.zeros(len(added))
+    for at in range(len(added)):
+        items = np.flatnonzero(shown[at])
+        order = scores[at].copy()
+        if len(items):
+            blocks = (Block(before + 1, 0, whole[before]) for before in range(at + 1))
+            order[items] = order_by(mechanism, at + 1, items, scores[at, items], blocks)
+        found[at] = truth.recall(at, order, shown[at])
+    return found
+
+
+def one_by_one(
+    budget: Budget,
+    k: int,
+    log: Arrivals,
+    count: Over,
+    window: int | None,
+    *,
+    unknown: bool,
+    relation: Relation,
+    draws: int,
+    seed: int,
+) -> tuple[Floats, Floats]:
+    """(periods,) shares that releases find which are charged one by one, each on counts clipped to a norm of 1; and the same with
+    a `Memory`."""
+    pairs, rng = _Pairs.of(log), np.random.default_rng(seed)
+    truth = _Truth(pairs, k, count, window)
+    sensitivity = Sensitivity.of_clipped(1.0, relation=relation, items_per_user=_MOST_ITEMS)
+    request = TopKRequest(
+        k=k,
+        sensitivity=sensitivity,
+        releases=log.number,
+        candidates=None if unknown else pairs.domain,
+        noise=None if unknown else "gaussian",
+    )
+    mechanism: Any = fitted((SparseHistogram if unknown else OneshotTopK).__name__, budget, request)
+    alone, known = np.zeros(log.number), np.zeros((draws, pairs.domain), dtype=np.bool_)
+    remembered = np.zeros(log.number)
+    for at, seen in enumerate(pairs.seen(count, window)):
+        for draw in range(draws):
+            x = _clipped(pairs, seen, rng)
+            noisy = x + mechanism.scale * rng.standard_normal(pairs.domain)
+            shown = (x > 0) & (noisy > mechanism.threshold) if unknown else np.ones(pairs.domain, dtype=np.bool_)
+            known[draw] |= shown
+            alone[at] += truth.recall(at, noisy, shown) / draws
+            remembered[at] += truth.recall(at, noisy, known[draw]) / draws
+    return alone, remembered
+
+
+def _clipped(pairs: _Pairs, seen: Integers, rng: np.random.Generator) -> Floats:
+    """(items,) counts of a period's pairs, of each user at most so many, scaled to a norm of 1."""
+    coins = rng.random(len(seen))
+    order = seen[np.lexsort((coins, pairs.users[seen]))]
+    owner = pairs.users[order]
+    place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    kept = order[place < _MOST_ITEMS]
+    many = np.bincount(pairs.users[kept], minlength=int(pairs.users.max(initial=0)) + 1)
+    return np.asarray(np.bincount(pairs.items[kept], 1 / np.sqrt(many[pairs.users[kept]]), pairs.domain), dtype=np.float64)

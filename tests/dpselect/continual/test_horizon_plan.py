@@ -1,0 +1,108 @@
+"""`plan_horizon`: what it says is what a horizon finds, and it says so where a horizon gains nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.continual import Arrivals, plan_horizon
+from dpselect.continual import state as states
+from dpselect.continual.closing import close
+from dpselect.sampling import sampler
+
+BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
+FEW: list[Any] = [dps.HorizonClip()]
+KINDS: Any = {"user": "int", "item": "int"}
+
+
+def made_up(**changed: Any) -> Arrivals:
+    stated = {"exponent": 1.0, "items": 300, "users": 6000, "periods": 5, "items_per_user": 3.0, "active": 0.5, "new_items": 5.0}
+    return Arrivals.made_up(**(stated | changed))
+
+
+def found(mechanism: dps.ContinualTopK, log: Arrivals, seed: int, catalogue: list[int] | None) -> list[float]:
+    """The recall of every period of a real horizon over the log."""
+    state, source, shares = states.in_memory(mechanism, catalogue), sampler(np.random.default_rng(seed)), []
+    frame = pd.DataFrame({"u": log.users, "i": log.items, "p": log.periods})
+    for at in range(1, log.number + 1):
+        new = frame[frame["p"] == at]
+        state._connection.register("events", {"u": new["u"].to_numpy(), "i": new["i"].to_numpy()})
+        chosen = close(state, at, ["events"], KINDS, source).labels or ()
+        since = {"period": at, "running": 1, "window": at - (mechanism.window or 1) + 1}[mechanism.count]
+        counted = frame[(frame["p"] >= since) & (frame["p"] <= at)].drop_duplicates(["u", "i"])["i"].value_counts()
+        right = set(counts.index[counts >= counts.iloc[mechanism.k - 1]]) if len(counts := counted) >= mechanism.k else set()
+        shares.append(len(right & set(chosen)) / mechanism.k)
+    return shares
+
+
+@pytest.mark.parametrize(("count", "window", "unknown"), [("period", None, True), ("running", None, False), ("window", 3, True)])
+def test_what_is_planned_is_found(count: Any, window: int | None, unknown: bool) -> None:
+    """Within .08 of the mean of one horizon, whose noise is about .02."""
+    log = made_up()
+    plan = plan_horizon(BUDGET, 20, log, count=count, window=window, unknown=unknown, clips=FEW)
+    catalogue = None if unknown else list(range(int(log.items.max()) + 1))
+    real = np.array(found(plan.mechanism, log, 0, catalogue))
+    assert abs(real.mean() - plan.mean) < 0.08
+    assert np.abs(real - plan.recall).max() < 0.3
+    assert 0.1 < plan.mean < 0.95
+    assert BUDGET.admits(plan.mechanism.curve)
+
+
+def test_it_says_where_nothing_is_gained_and_where_it_is() -> None:
+    strong = plan_horizon(BUDGET, 2, made_up(exponent=2.0, users=8000), count="running", clips=FEW)
+    assert strong.way == "either"
+    assert next(strong.lines()).startswith("Nothing is gained")
+    many = plan_horizon(BUDGET, 20, made_up(), count="running", clips=[*FEW, dps.HorizonClip(exponent=0.0, cells=50)])
+    assert many.way == "horizon"
+    assert many.mechanism.users == FEW[0]
+    assert [periods for periods, _ in many.longer] == [2, 4]
+    assert [text.split()[0] for text in many.lines()] == ["Take", "Bound", "Periods", "Periods"]
+
+
+def test_a_public_log(tmp_path: Path) -> None:
+    """Periods of one length from the first event to the last; without a statement that it is public it is refused."""
+    log = pd.DataFrame({"who": ["a", "b", "a", None], "what": [7, 7, 8, 8], "when": [0, 4, 9, 5]})
+    log.to_csv(tmp_path / "log.csv", index=False)
+    log.assign(when=pd.to_datetime(log["when"], unit="D")).to_parquet(tmp_path / "log.parquet")
+    columns: Any = {"user": "who", "item": "what", "time": "when", "periods": 2}
+    for name in ("log.csv", "log.parquet"):
+        read = Arrivals.from_log(tmp_path / name, **columns, public=True)
+        rows = zip(read.periods.tolist(), read.users.tolist(), read.items.tolist(), strict=True)
+        assert sorted(rows) == [(1, 0, 0), (1, 1, 0), (2, 0, 1)]
+    with pytest.raises(dps.InvalidRequest, match="public"):
+        Arrivals.from_log(tmp_path / "log.csv", **columns)
+    with pytest.raises(dps.InvalidRequest, match="columns"):
+        Arrivals.from_log(tmp_path / "log.csv", **(columns | {"time": "nothing"}), public=True)
+
+
+def test_what_is_made_up() -> None:
+    log = made_up(seed=3)
+    events = len(log.users)
+    assert 2.5 < events / 6000 < 3.5
+    assert (log.periods.min(), log.periods.max(), log.items.max() + 1 <= 320) == (1, 5, True)
+    assert pd.Series(log.periods).groupby(log.users).nunique().max() <= 2
+    assert len(set(log.items[log.periods == 1].tolist())) <= 300
+    assert len(log.crowd(3).users) == 3 * events
+    assert log.merged(2).number == 3
+    assert set(log.merged(2).periods.tolist()) == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"users": 0}, {"exponent": -1.0}, {"active": 0.0}, {"items_per_user": 0.5}, {"users": 10**9}]
+)
+def test_what_cannot_be_made_up(changed: dict[str, Any]) -> None:
+    with pytest.raises(dps.InvalidRequest, match=next(iter(changed))):
+        made_up(**changed)
+
+
+def test_what_cannot_be_planned() -> None:
+    with pytest.raises(dps.InvalidRequest, match="arrivals"):
+        plan_horizon(BUDGET, 3, pd.DataFrame())  # type: ignore[arg-type]
+    with pytest.raises(dps.InvalidRequest, match="clips"):
+        plan_horizon(BUDGET, 3, made_up(), clips=[])
