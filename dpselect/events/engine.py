@@ -32,6 +32,8 @@ _BETWEEN_INTERRUPTIONS = 0.05  # seconds
 _PATIENCE = 100  # interruptions, before a query is left that none of them ends
 _STANDSTILL, _IDLE = 600, 0.0005  # waits, in each of which less than these CPU seconds were used
 
+_STILL = "the engine stands still"
+
 T = TypeVar("T")
 
 
@@ -85,13 +87,11 @@ class Engine:
             return guarded(what, lambda: self._interruptible(work))
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """What `work` returns. Ctrl-C ends a query at once; one that stands still is left, and said to be malformed.
+        """What `work` returns. Ctrl-C ends a query at once; one that stands still is left, in whichever thread it was asked.
 
         The engine's CSV reader now and then waits for itself for ever when it meets a malformed row, and no interruption ends it:
         its thread and its connection are then left behind, since closing the one would wait for the other.
         """
-        if threading.current_thread() is not threading.main_thread():
-            return work()
         done, found = threading.Event(), list[Callable[[], T]]()
 
         def noted() -> None:
@@ -103,8 +103,8 @@ class Engine:
             finally:
                 done.set()
 
-        threading.Thread(target=noted, daemon=True).start()
         try:
+            threading.Thread(target=noted, daemon=True).start()
             self._wait(done)
         except BaseException:
             # Again and again: the engine forgets an interruption that comes before its query has begun.
@@ -126,7 +126,7 @@ class Engine:
             before, used = used, time.process_time()
             idle = idle + 1 if used - before < _IDLE else 0
             if idle > _STANDSTILL:
-                raise RuntimeError("the engine stands still")
+                raise RuntimeError(_STILL)
 
     def _abandon(self) -> None:
         """Never close this connection, nor let Python destroy it."""
@@ -218,6 +218,8 @@ def _explained(error: Exception, what: str) -> str:
         return f"{what} is not valid UTF-8: convert it to UTF-8 first"
     if not isinstance(error, duckdb.Error | RuntimeError):
         return f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is not shown"
+    if text == _STILL:
+        return f"{what} cannot be read: it made no progress for half a minute. A row is malformed, or its disk does not answer"
     line = re.search(r"CSV Error on Line: (\d+)", text)
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:

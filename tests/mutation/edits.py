@@ -884,7 +884,7 @@ EDITS = [
         "accounting/curves/laplace.py",
         "min(0.0, epsilon - self.epsilon0) / 2",
         "min(0.0, epsilon - 0.95 * self.epsilon0) / 2",
-        f"{DELTAS}::test_the_delta_of_laplace_noise_is_that_of_its_pair",
+        f"{DELTAS}::test_delta_is_that_of_a_pair_or_its_closed_form",
     ),
     Edit(
         "dpselect/mechanisms/stability/stability_test.py",

@@ -6,12 +6,15 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
-from processes import Forked, fresh
+from processes import Forked, environment, fresh, warm_command
 
 import dpselect
 from dpselect.cli import app, main
@@ -86,6 +89,78 @@ def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
     done = fresh("-m", "dpselect.cli", *arguments, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert "caf\\xe9" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """`dpselect`, for a terminal."""
+    with warm_command(tmp_path_factory.mktemp("calls")) as script:
+        yield script
+
+
+def _on_terminals(columns: int, command: Path, *arguments: object, **more: str) -> tuple[int, str, str]:
+    """Status, and what the terminals of standard output and of standard error were sent."""
+    fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
+    given = {name: text for name, text in environment().items() if name not in ("COLUMNS", "LINES", "NO_COLOR", "CI")}
+    ends, shown = [pty.openpty() for _ in range(2)], [b"", b""]
+
+    def read(place: int) -> None:
+        try:
+            while block := os.read(ends[place][0], 1 << 16):
+                shown[place] += block
+        except OSError:  # as Linux reports that the other end is closed
+            pass
+
+    for _, slave in ends:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    readers = [Thread(target=read, args=(place,)) for place in range(2)]
+    call = [str(command), *map(str, arguments)]
+    with subprocess.Popen(
+        call, stdin=subprocess.DEVNULL, stdout=ends[0][1], stderr=ends[1][1], env={**given, "TERM": "xterm", **more}
+    ) as child:
+        for _, slave in ends:
+            os.close(slave)
+        for reader in readers:
+            reader.start()
+        status = child.wait(300)
+    for reader, (master, _) in zip(readers, ends, strict=True):
+        reader.join(60)
+        os.close(master)
+    return status, shown[0].decode(), shown[1].decode()
+
+
+_ESCAPE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
+
+
+def test_an_answer_on_a_terminal(log: Path, command: Path) -> None:
+    """The bar is drawn on the terminal of standard error, in percentages, and is gone; the answer fits the other one's width."""
+    asked = ("--user", "person", "--item", "shop", "--k", 2, "--epsilon", 400, "--delta", "1e-6", "--buckets", 3)
+    status, out, err = _on_terminals(50, command, "topk", log, *asked)
+    assert status == 0
+    lines = _ESCAPE.sub("", out).replace("\r", "").splitlines()
+    assert [line.split() for line in lines if "hit" in line.split() or "fair" in line.split()] == [["1", "hit"], ["2", "fair"]]
+    assert max(map(len, lines)) <= 50
+    assert "reading" not in out
+    assert "reading the log" in err
+    assert set(re.findall(r"\d+", _ESCAPE.sub("", err))) <= {"0", "50", "100"}
+    assert err.rstrip().endswith("\x1b[2K")  # the line of the bar is cleared
+    assert "error" not in err
+
+
+def test_an_error_on_a_terminal(tmp_path: Path, command: Path) -> None:
+    """One line, in the place of the bar; nothing is answered."""
+    asked = ("--user", "a", "--item", "b", "--k", 1, "--epsilon", 1, "--delta", 0.1)
+    status, out, err = _on_terminals(60, command, "topk", tmp_path / "none.csv", *asked)
+    assert (status, out) == (1, "")
+    assert re.fullmatch(r"error: .*\r\n", err.rpartition("\x1b[2K")[2])
+
+
+@pytest.mark.parametrize("more", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
+def test_a_terminal_without_colours_gets_none(command: Path, more: dict[str, str]) -> None:
+    """As TERM=dumb and NO_COLOR ask."""
+    status, out, _ = _on_terminals(80, command, "mechanisms", **more)
+    assert status == 0
+    assert not re.search(r"\x1b\[[\d;]*3[0-7]", out)
 
 
 def test_an_interrupt(log: Path) -> None:

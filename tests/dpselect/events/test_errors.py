@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import Forked
 
 from dpselect import events
 from dpselect.errors import EventLogError
@@ -372,13 +373,134 @@ def test_a_signal_leaves_no_rows_behind(tmp_path: Path, number: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_query_that_stands_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an error, or with Ctrl-C, though nothing interrupts it; the connection is left, since closing it would wait."""
-    never = threading.Event()
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standstill is a few waits, and so is the patience with a query that no interruption ends."""
     monkeypatch.setattr(engines, "_STANDSTILL", 3)
     monkeypatch.setattr(engines, "_PATIENCE", 2)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("main", [True, False])
+def test_a_query_that_stands_still_ends(main: bool) -> None:
+    """With an error, in any thread; the connection is left, since closing it would wait."""
+    never, said = threading.Event(), list[str]()
+
+    def ask() -> None:
+        with engines.opened() as engine:
+            try:
+                engine._alone("the log", never.wait)
+            except EventLogError as error:
+                said.append(str(error))
+            assert engine.abandoned
+
+    if main:
+        ask()
+    else:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        asking.join(60)
+    never.set()
+    assert len(said) == 1
+    assert said[0].startswith("the log cannot be read: it made no progress")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_interrupt_ends_a_query_that_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C, though the engine does not heed it."""
+    monkeypatch.setattr(engines, "_STANDSTILL", 10**9)
+    never = threading.Event()
+
+    def work() -> bool:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return never.wait()
+
     with engines.opened() as engine:
-        with pytest.raises(EventLogError, match="the log cannot be read"):
-            engine._alone("the log", never.wait)
+        with pytest.raises(KeyboardInterrupt):
+            engine._alone("the log", work)
         assert engine.abandoned
     never.set()
+
+
+_FAULTS = {
+    "open quote": b'"a,b\n',
+    "text after a quote": b'"a"b,c\n',
+    "quote within": b'a"b,"c"d"\n',
+    "a field too few": b"a\n",
+    "a field too many": b"a,b,c\n",
+    "another line end": b"a,b\rc,d\n",
+    "a byte": b"\xff,i\n",
+    "half a letter": b"\xc3",
+    "a null": b"a\x00,b\n",
+}
+_READ_ALL = """
+import sys
+from dpselect import events
+from dpselect.errors import EventLogError
+while True:
+    for path in sys.argv[2:]:
+        try:
+            found = str(events.read(path, user="user", item="item").counts.tolist())
+        except EventLogError as error:
+            found = str(error)
+        print(path, found, sep="\t", flush=True)
+    if sys.argv[1] == "once":
+        break
+"""
+
+
+@pytest.fixture(scope="module")
+def malformed(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Logs of 300,000 rows with one fault each, at the beginning and at the end."""
+    folder, rows = tmp_path_factory.mktemp("malformed"), b"".join(b"u%d,i\n" % number for number in range(300_000))
+    for place, name in enumerate(_FAULTS):
+        (folder / f"{place}-early.csv").write_bytes(b"user,item\n" + _FAULTS[name] + rows)
+        (folder / f"{place}-late.csv").write_bytes(b"user,item\n" + rows + _FAULTS[name])
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_malformed_logs_are_read_to_their_end_every_time(malformed: list[Path]) -> None:
+    """The engine's threads waited for each other for ever in one process of three. Eight read all of them: each log always ends
+    in the same way, and where a byte is no letter in the same words.
+    """
+    found: dict[str, set[str]] = {}
+    for _ in range(4):
+        for process in [Forked(_READ_ALL, "once", *malformed) for _ in range(2)]:
+            status, out, err = process.finish()
+            assert (status, err) == (0, "")
+            lines = [line.split("\t") for line in out.splitlines()]
+            assert len(lines) == len(malformed)
+            for path, said in lines:
+                found.setdefault(path, set()).add(said.replace(path, ""))
+    assert {path: said for path, said in found.items() if len(said) > 1} == {}
+    for place, name in enumerate(_FAULTS):
+        for path in (path for path in found if Path(path).name.startswith(f"{place}-")):
+            (said,) = found[path]
+            assert ("is not valid UTF-8" in said) == (name in ("a byte", "half a letter")), (name, said)
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_an_interrupt_ends_the_reading_of_malformed_logs(malformed: list[Path]) -> None:
+    """Wherever it comes, nine times over."""
+    for number in range(0, 18, 2):
+        process = Forked(_READ_ALL, "again", *malformed)
+        process.line(number)
+        process.send(signal.SIGINT)
+        status, _, err = process.finish(120)
+        assert status == 1
+        assert "KeyboardInterrupt" in err
+
+
+@pytest.mark.slow
+def test_a_command_refuses_malformed_logs(malformed: list[Path]) -> None:
+    """As a reading does: one line, nothing released, nothing charged."""
+    code = "import runpy; runpy.run_module('dpselect.cli', run_name='__main__')"
+    asked = ("--user", "user", "--item", "item", "--k", 1, "--epsilon", 1, "--delta", 1e-6)
+    for path in (path for path in malformed if path.name[0] in "0346"):
+        status, out, err = Forked(code, "topk", path, *asked).finish()
+        assert (status, out) == (1, "")
+        assert err.startswith("error: csv file")
+        assert len(err.splitlines()) == 1
