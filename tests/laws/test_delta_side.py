@@ -162,6 +162,22 @@ def test_delta_of_a_composition_is_not_below_that_of_a_part(case: Case) -> None:
         assert case.exact(epsilon) * (1 - 1e-6) <= added.delta(epsilon) <= case.exact(epsilon) * (1 + 1e-4)
 
 
+def test_failures_are_not_lost_in_a_sum() -> None:
+    """What fails gives the bit away, whatever is composed with it: delta is at least that, and at most the failure more."""
+    added = acc.Approximate(curve=acc.PureDP(epsilon=0.7), delta0=0.01) + acc.PureDP(epsilon=1e-7)
+    for epsilon in (0.0, 0.2, 0.6, 1.5):
+        least = _randomised_response(0.7, 0.01)(epsilon)
+        assert least * (1 - 1e-6) <= added.delta(epsilon) <= (0.01 + _randomised_response(0.7)(epsilon)) * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("rho", [0.1, 1.0])
+def test_a_zcdp_budget_admits_failures_up_to_its_delta(rho: float) -> None:
+    """To the last digit, as a plan and as charges; and so does a budget in epsilon that adds up nothing but failures."""
+    for budget in (acc.Budget(rho=rho, delta=1e-6), acc.Budget(epsilon=rho, delta=1e-6, order="inf")):
+        for delta, fits in ((1e-6, True), (1.0000001e-6, False)):
+            assert budget.admits(acc.Approximate(curve=acc.PureDP(epsilon=0.01), delta0=delta)) is fits
+
+
 BUDGETS = [
     (acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), 1e-6),
     (acc.Budget(epsilon=1.0, delta=1e-6), 5e-7),

@@ -111,6 +111,30 @@ def test_counts_of_one_vote_more_than_the_teachers_have_are_refused() -> None:
             mechanism.select_many(ballots, rng=np.random.default_rng(1))
 
 
+@pytest.mark.parametrize("rho", [0.02, 0.3])
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_prices_of_stable_sets_are_their_closed_forms(rho: float, relation: Any) -> None:
+    """Theorems S4 to S6: a choice of 2 sqrt(rho) nats, a Gaussian test, the failure as stated."""
+    failure, root, how = 1e-7, math.sqrt(rho), {"failure_delta": 1e-7, "relation": relation}
+    test, choice = acc.GaussianDP(mu=root), acc.BoundedRange(epsilon=2 * root)
+    stable = dps.StableTopK(rho=rho, kbar=5, **how)
+    assert stable.curve == acc.Approximate(curve=choice + test, delta0=failure)
+    assert pate.StableVoting(rho=rho, labels=6, **how).curve == stable.curve
+    one = dps.StableTopKFixed(k=1, rho=2 * rho, kbar=5, penalty=1.0, **how)
+    picked = acc.BoundedRange(epsilon=2 * math.sqrt(2 * rho))
+    assert one.curve == acc.Approximate(curve=choice + test + picked, delta0=failure)
+    three = dps.StableTopKFixed(k=3, rho=2 * rho, kbar=5, penalty=1.0, **how)
+    assert three.curve.delta0 == failure
+    exact = 3 * acc.BoundedRange(epsilon=2 * math.sqrt(2 * rho / 3))
+    for order in (1.05, three.picks.table_orders[30], three.picks.table_orders[-1]):
+        stated = min(float(exact.rdp(order)), order * rho)
+        assert float(three.picks.rdp(order)) == pytest.approx(stated, rel=1e-6)
+    assert three.picks.rho == pytest.approx(rho, rel=1e-12)
+    # A pick of n has 2 sqrt(rho/n) nats and no more: its noise is not 5 % less.
+    width = 1 if relation == "add_remove" else 2
+    assert three.pick_scale(2) == pytest.approx(width / (2 * math.sqrt(2 * rho / 2)), rel=1e-12)
+
+
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:
     """Rounding explains a difference of 1e-9 of the price and one unit, and nothing more."""
     due = 10**15

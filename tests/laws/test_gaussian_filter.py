@@ -184,6 +184,7 @@ def test_what_counts_as_a_release() -> None:
         assert budget.price(other) == budget.capacity  # as the only charge, because the whole budget admits it
     leak = acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ApproxDP(epsilon=0.1, delta=1e-8))
     assert leak.price(acc.ApproxDP(epsilon=0.1, delta=1.05e-8)) == leak.capacity
+    assert leak.price(acc.ApproxDP(epsilon=0.105, delta=1e-8)) == leak.capacity
     assert leak.price(acc.ApproxDP(epsilon=0.1, delta=0.9e-8)).main == 10**12
     failing = acc.Budget(epsilon=1.0, delta=1e-6, release=acc.Approximate(curve=acc.GaussianDP(mu=0.05), delta0=1e-9))
     for delta0 in (1e-9, 0.9e-9):

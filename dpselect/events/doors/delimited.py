@@ -43,7 +43,7 @@ class Delimited:
         source, asked, header = checked(given.source), given.asked, given.header
         what = given.called(self.name)
         path = plain(source, engine.unused("source"))
-        _require_lines(path, what)
+        require_lines(path, what)
         first = first_record(path, self, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
@@ -65,7 +65,7 @@ CSV = Delimited("csv", (".csv",), delimiter=",", quote='"')
 TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
 
 
-def _require_lines(path: Path, what: str) -> None:
+def require_lines(path: Path, what: str) -> None:
     """Refuse what is not UTF-8, or has a line that the engine would drop without a word if it is the last one.
 
     The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.

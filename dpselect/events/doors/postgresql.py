@@ -14,6 +14,7 @@ from typing import Any
 from accounting import AccountingError, MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, literal, located, selected
+from dpselect.events.doors.delimited import require_lines
 from dpselect.events.engine import Engine
 
 _SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
@@ -95,6 +96,7 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
     with cursor.copy(copy.format(columns, log, force)) as stream, target.open("xb") as file:
         for block in stream:
             file.write(block)
+    require_lines(target, what)
     declared = ", ".join(f"'{SHORT[role]}': '{kind}'" for role, kind in stored.items())
     relation = (
         f"read_csv({located(target)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "

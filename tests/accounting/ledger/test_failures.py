@@ -280,6 +280,18 @@ def test_charges_wait_for_the_disk(postgres_url: str) -> None:
     assert set(said) == {"on"}
 
 
+def test_a_charge_locks_before_it_reads(path: Path, kept: Ledger) -> None:
+    """From the first statement of a writer on nobody else begins to write, and no file's text runs as a trusted function."""
+    other = sqlite3.connect(path, timeout=0, isolation_level=None)
+    with kept._store.writer() as connection:
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        found = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("trusted_schema", "foreign_keys")}
+    assert found == {"trusted_schema": 0, "foreign_keys": 1}
+    other.execute("BEGIN IMMEDIATE")
+    other.close()
+
+
 def test_reading_cannot_write(url: str) -> None:
     """What only reads has a transaction that refuses a write: on PostgreSQL by its own mode, whatever the role may do."""
     with Ledger.open(url) as ledger:

@@ -283,6 +283,7 @@ def test_postgresql_refusals(server: str) -> None:
     refused(server, "ReadOnlySqlTransaction|SyntaxError", query="DELETE FROM moods RETURNING u, i")
     refused(server, "no event", table="nothing")
     refused(server, "format='csv'", table="moods", format="csv")
+    refused(server, "longer than 2 MB", query="SELECT 1 AS u, 'a' AS i UNION ALL SELECT 2, repeat('A', 40000000)")
     refused("postgresql://nobody:SECRET42@/none?host=/nowhere", "OperationalError", table="t")
     refused("mysql://ann:SECRET42@host/name?x=[1]", "begin with mysql:// are not read")
 
