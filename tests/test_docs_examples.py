@@ -52,12 +52,16 @@ def _holds(examples: doctest.DocTest) -> str:
     return "".join(lines)
 
 
+# Each of these plans, schedules or audits at full size.
+LONG = {"docs/journey-audit.md", "docs/journey-plan.md", "docs/journey-repeat.md"}
 PYTHON = [page for page in PAGES if _blocks(page, "python", "pycon") and _name(page) not in ELSEWHERE]
 SHELL = [page for page in PAGES if _blocks(page, "shell")]
 MODULES = [name for package in (accounting, dpselect) for name in _modules(package) if not name.endswith("__main__")]
 
 
-@pytest.mark.parametrize("page", PYTHON, ids=_name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] if _name(page) in LONG else []) for page in PYTHON], ids=_name
+)
 def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python blocks of a page run from top to bottom as one program, and sessions print what the page says."""
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/extending.md").read_text(), flags=re.MULTILINE | re.DOTALL)
 SUITE = """
@@ -35,6 +37,7 @@ assert max(LeastPopular(epsilon=9.0).probabilities(dps.Scores([5, 1, 9], sensiti
 """
 
 
+@pytest.mark.slow
 def test_the_page_runs_as_one_program(tmp_path: Path) -> None:
     """The new mechanism passes every law (14 chi-squares at 1e-10), and the laws catch the page's broken ones.
 

@@ -147,6 +147,7 @@ def test_unsigned_integers_of_json_lines(tmp_path: Path) -> None:
     assert as_dict(events.read(path, user="u", item="i")) == {2**64 - 1: 1, -(2**63): 1}
 
 
+@pytest.mark.slow
 def test_many_buckets_and_spilling_do_not_change_counts(tmp_path: Path) -> None:
     """A log larger than the memory allowed is counted exactly, in any number of buckets."""
     rng = np.random.default_rng(1)

@@ -104,6 +104,7 @@ RELEASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "catalogue"), RELEASES, ids=lambda one: getattr(one, "kind", "domain"))
 def test_a_release_from_held_scores_has_the_law_of_the_dense_draw(mechanism: dps.Mechanism, catalogue: list[str] | None) -> None:
     """Labels, and their order where it is released: 150 draws against the exact law; false alarm below 1e-8 each."""

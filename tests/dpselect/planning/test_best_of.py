@@ -68,6 +68,7 @@ def test_wrong_brackets_are_refused(bracket: object) -> None:
         plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), acc.Budget(epsilon=1.0), best=0.1, bracket=bracket)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::accounting.errors.GridEdgeWarning")  # of the hopeless end
 def test_a_bracket_as_wide_as_the_floats_ends() -> None:
     """Parameters whose ranges leave the floats are too costly, and no error."""

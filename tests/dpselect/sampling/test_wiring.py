@@ -92,6 +92,7 @@ def test_release_and_simulation_agree(mechanism: dps.Mechanism) -> None:
         assert fit([found.count(key) for key in law], list(law.values())) > LIMIT
 
 
+@pytest.mark.slow
 def test_peeling_a_group_leaves_its_members_alike() -> None:
     """Peeled one by one from two groups, all 20 ordered pairs of five equal candidates are as likely as one another."""
     scores = dps.Scores.grouped([1, 1], [2, 3], sensitivity=COUNTS)
