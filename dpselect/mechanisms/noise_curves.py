@@ -53,6 +53,12 @@ def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candi
     return BoundedRange(epsilon=epsilon) if price == "bounded_range" else LaplaceDP(epsilon=epsilon)
 
 
+def shared_winner(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+    """`winner_curve` of a group that two users share: a union over candidates is paid for each of them. Theorem W8."""
+    whole = winner_curve(noise, scale, sensitivity, candidates)
+    return tighter(2 * whole, centred_gaussian(scale, sensitivity, candidates)) if noise == "gaussian" else whole
+
+
 def _declared(noise: NoiseName) -> WinnerPrice:
     """The theorem that the noise itself declares, without a default."""
     price = by_name(noise).winner_price
@@ -81,6 +87,13 @@ def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates:
     )
 
 
+def shared_vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+    """`vector` of a group that two users share: what both change in all, or what each may of these scores. Theorem W8."""
+    norm, each = (sensitivity.l2_of, 2.0**0.5) if noise == "gaussian" else (sensitivity.l1_of, 2.0)
+    together = norm(None) < each * norm(candidates)
+    return vector(noise, scale, sensitivity, None) if together else 2 * vector(noise, scale, sensitivity, candidates)
+
+
 def _laplace_vector(l1: float, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """As many scores as the l1 norm lets move by linf, and one that moves by what is left of it. Theorem H10."""
     whole, rest = divmod(Fraction(l1), Fraction(sensitivity.linf))
@@ -106,14 +119,19 @@ def shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | No
     return law.smooth and times == k and not family
 
 
-def winners_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
-    """The k largest of scores + scale * noise drawn once: with their order where `shows_order`, as a set otherwise."""
+def winners_curve(
+    noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int, *, family: bool = True
+) -> Curve:
+    """The k largest of scores + scale * noise drawn once: with their order where `shows_order`, as a set otherwise.
+
+    `family`: whether the bounds of Theorem M2 may lower the price of a set.
+    """
     price = _declared(noise)
     if price == "gaussian":
         return centred_gaussian(scale, sensitivity, candidates)
     if price == "bounded_range":
         return k * winner_curve(noise, scale, sensitivity, candidates)
-    chosen = _top_set(noise, scale, sensitivity, candidates, k)
+    chosen = _top_set(noise, scale, sensitivity, candidates, k, family)
     if noise != "laplace" or sensitivity.l1_of(None) == math.inf:
         return chosen
     shown = vector(noise, scale, sensitivity, None)
@@ -122,15 +140,21 @@ def winners_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, cand
     return tighter(shown, chosen)
 
 
+def shared_winners(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
+    """`winners_curve` of a group that two users share: the family of Theorem M2 is paid for each of them. Theorem W8."""
+    chosen, plain = (winners_curve(noise, scale, sensitivity, candidates, k, family=family) for family in (True, False))
+    return plain if chosen == plain else tighter(2 * chosen, plain)
+
+
 def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
     # With symmetric noise the set left out is the top set of the negated scores.
     return min(k, max(candidates - k, 0)) if by_name(noise).symmetric and candidates is not None else k
 
 
-def _top_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
+def _top_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int, family: bool) -> Curve:
     times = _times(noise, candidates, k)
     whole = LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale))
-    if noise != "laplace" or candidates is None or times == 0:
+    if noise != "laplace" or candidates is None or times == 0 or not family:
         return whole
     return _with_family(whole, times, candidates, ratio_up(sensitivity.range, scale))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,11 @@ def test_a_replaced_user_may_be_seen_in_twice_as_many_groups() -> None:
 
 SHARED = dps.Sensitivity.of_counts("replace_one", 2)
 """Each user touches up to two items of a group; a pair of users up to four."""
+TWO_STEPS = dps.DiscoverThenSelect(
+    discovery=dps.SparseHistogram(k=2, scale=1.2, delta=0.05, sensitivity=SHARED),
+    selection=dps.OneshotTopK(k=2, noise="gumbel", scale=3.0, sensitivity=SHARED),
+    candidates=2,
+)
 MOVES = [np.array(move) for move in ((0, 0), (1, 0), (0, 1), (1, 1))]
 REPLACED: list[dps.Mechanism] = [
     dps.ExponentialMechanism(epsilon=0.8, sensitivity=SHARED),
@@ -76,6 +82,9 @@ REPLACED: list[dps.Mechanism] = [
     dps.PeelingTopK(k=2, noise="gumbel", scale=3.0, sensitivity=SHARED),
     dps.OneshotTopK(k=1, noise="gaussian", scale=2.0, sensitivity=SHARED),
     dps.OneshotTopK(k=1, noise="laplace", scale=4.0, sensitivity=SHARED),
+    dps.OneshotTopK(k=1, noise="laplace", scale=4.0, candidates=2, sensitivity=SHARED),
+    dps.ReportNoisyMax(noise="gaussian", scale=2.0, candidates=2, sensitivity=SHARED),
+    dps.PeelingTopK(k=2, noise="gaussian", scale=3.0, candidates=2, sensitivity=SHARED),
     dps.CanonicalTopK(k=1, epsilon=0.8, sensitivity=SHARED),
     dps.JointTopK(k=1, epsilon=0.8, sensitivity=SHARED),
     dps.OneshotTopK(k=2, noise="laplace", scale=4.0, sensitivity=SHARED),  # k = m
@@ -86,6 +95,7 @@ REPLACED: list[dps.Mechanism] = [
     dps.StableTopKFixed(k=1, rho=0.5, failure_delta=0.05, penalty=0.0, kbar=1, relation="replace_one"),
     dps.SparseHistogram(k=2, scale=1.2, delta=0.05, sensitivity=SHARED),
     dps.SparseHistogram(k=2, noise="laplace", scale=1.2, delta=0.05, sensitivity=SHARED),
+    TWO_STEPS,
 ]
 
 
@@ -136,23 +146,53 @@ def test_half_the_price_is_reached_and_so_are_both_failures() -> None:
 
 
 def test_what_is_not_halved_pays_for_both_users() -> None:
-    """W2's price stays where shares are not uniform, where a union is paid in each group, and for values of released scores."""
+    """W2's price stays where shares are not uniform, and where a union that is paid in each group is the better bound."""
     wide = dps.Sensitivity(relation="replace_one")
     plain = dps.PermuteAndFlip(epsilon=0.4, sensitivity=wide)
     assert dps.PerGroup(mechanism=plain, max_groups_per_user=2).curve == 4 * plain.curve
     assert dps.PerGroup(mechanism=plain, max_groups_per_user=2, uniform=True).curve == 2 * plain.curve
-    noisy = dps.ReportNoisyMax(noise="gaussian", scale=2.0, candidates=2, sensitivity=SHARED)
-    assert dps.PerGroup(mechanism=noisy, max_groups_per_user=1).curve == 2 * noisy.curve
-    valued = dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=0.4, sensitivity=SHARED), noise="laplace", scale=4.0)
-    assert dps.PerGroup(mechanism=valued, max_groups_per_user=1).curve == acc.LaplaceDP(epsilon=0.4) + 2 * acc.LaplaceDP(
-        epsilon=0.25
-    )
-    few = dps.OneshotTopK(k=1, noise="laplace", scale=4.0, values=True, sensitivity=SHARED, candidates=3)
-    assert dps.PerGroup(mechanism=few, max_groups_per_user=1).curve == 2 * few.curve
+    for union, vector in ((20.0, 0.1), (20.0, 1.0)):  # which of the two is better depends on how many items a user has
+        many = dps.Sensitivity.of_counts("replace_one", 1 if vector < 0.5 else 500)
+        noisy = dps.ReportNoisyMax(noise="gaussian", scale=union, candidates=1000, sensitivity=many)
+        group = dps.PerGroup(mechanism=noisy, max_groups_per_user=1).curve
+        whole = acc.GaussianDP(mu=math.sqrt(2 if vector < 0.5 else 1000) / 20)
+        assert group.epsilon(1e-6) == pytest.approx(min((2 * noisy.curve).epsilon(1e-6), whole.epsilon(1e-6)), rel=1e-6)
+    set_of_many = dps.OneshotTopK(k=200, noise="laplace", scale=20_000.0, candidates=500, sensitivity=wide)
+    group, ranged = dps.PerGroup(mechanism=set_of_many, max_groups_per_user=1, uniform=True).curve, acc.LaplaceDP(epsilon=0.02)
+    assert group.epsilon(1e-6) == min((2 * set_of_many.curve).epsilon(1e-6), ranged.epsilon(1e-6))
     mechanism = dps.PerGroup(mechanism=plain, max_groups_per_user=1, uniform=True)
     with pytest.raises(dps.SensitivityMismatch, match="uniform"):
         mechanism.check(grouped([[1, 2]], 1, wide))
     mechanism.check(grouped([[1, 2]], 1, SHARED))
+    again, other = (dps.SecondLook(lambda _: dps.Scores([1]), one) for one in (SHARED, wide))
+    for look, passes in ((again, True), (other, False)):
+        scores = dps.Scores([1, 2], sensitivity=SHARED, domain="observed", labels=["a", "b"], second=look)
+        both = dps.PerGroup(mechanism=TWO_STEPS, max_groups_per_user=1)
+        assert both.curve == TWO_STEPS.curve
+        groups = dps.GroupedScores({"g": scores}, max_groups_per_user=1)
+        if passes:
+            both.check(groups)
+        else:
+            with pytest.raises(dps.SensitivityMismatch, match="uniform"):
+                both.check(groups)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("items", [1, 2])
+def test_values_in_groups_cost_what_the_worst_two_users_move(k: int, items: int) -> None:
+    """Together in one group or apart in two: as many released scores as both can move at most, each by 1, and not one more."""
+    counts = dps.Sensitivity.of_counts("replace_one", items)
+    moved = max(min(k, 2 * items), 2 * min(k, items))
+    choice = dps.PeelingTopK(k=k, noise="gumbel", scale=5.0, sensitivity=counts)
+    for noise, exact in (("laplace", moved * acc.LaplaceDP(epsilon=0.25)), ("gaussian", acc.GaussianDP(mu=math.sqrt(moved) / 4))):
+        valued = dps.WithValues(mechanism=choice, noise=noise, scale=4.0)  # type: ignore[arg-type]
+        group = dps.PerGroup(mechanism=valued, max_groups_per_user=1).curve
+        assert group.epsilon(1e-6) == pytest.approx((choice.curve + exact).epsilon(1e-6), rel=1e-7)
+    fresh = dps.OneshotTopK(k=k, noise="gumbel", scale=5.0, value_scale=4.0, sensitivity=counts)
+    shown = dps.OneshotTopK(k=1, noise="laplace", scale=4.0, values=True, candidates=k, sensitivity=counts)
+    many = moved * acc.LaplaceDP(epsilon=0.25)
+    for mechanism, whole in ((fresh, choice.curve + many), (shown, many)):
+        assert dps.PerGroup(mechanism=mechanism, max_groups_per_user=1).curve.epsilon(1e-6) == whole.epsilon(1e-6)
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,8 @@ class GroupedScores(Rounds):
             mechanism.discovery._require(self.presence, source)
         for scores in self._scores.values():
             mechanism.mechanism._require(scores, source)
-            if mechanism.uniform and not scores.sensitivity.uniform:
+            looks = [scores.sensitivity] if scores.second is None else [scores.sensitivity, scores.second.sensitivity]
+            if mechanism.shares and not all(look.uniform for look in looks):
                 raise SensitivityMismatch(
                     "the mechanism is priced for uniform shares and the scores do not declare them: state uniform=True in their "
                     "sensitivity if a user gives the same amount to each item it touches, or configure uniform=False"
@@ -271,8 +272,13 @@ class PerGroup(Around):
         """What counts for each of the groups that one user is in."""
         if self.relation == "add_remove":
             return self.mechanism.curve
-        shared = self.mechanism.shared_group_curve if self.uniform or self.mechanism.covers.uniform else None
+        shared = self.mechanism.shared_group_curve if self.shares else None
         return 2 * self.mechanism.curve if shared is None else shared
+
+    @property
+    def shares(self) -> bool:
+        """Whether it is priced for uniform shares, of every look at the users."""
+        return self.relation == "replace_one" and (self.uniform or self.mechanism.covers.uniform)
 
     @staticmethod
     def _read(data: Any) -> Any:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from accounting import Curve
+from accounting import Curve, zero
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import AnyMechanism, Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import vector
+from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
@@ -162,9 +162,9 @@ class WithValues(Around):
         return self.mechanism.curve + self._price()
 
     @property
-    def shared_group_curve(self) -> Curve | None:
-        selecting = self.mechanism.shared_group_curve  # of the scores that are released each user may move all
-        return None if selecting is None else selecting + 2 * self._price()
+    def shared_group_curve(self) -> Curve:
+        selecting = self.mechanism.shared_group_curve or 2 * self.mechanism.curve
+        return selecting + shared_vector(self.noise, self.scale, self.counted, self._most) + 2 * self._lost_price()
 
     @property
     def pays_as_it_goes(self) -> bool:
@@ -177,10 +177,10 @@ class WithValues(Around):
 
     def _price(self) -> Curve:
         """What the values alone cost."""
-        values = vector(self.noise, self.scale, self.counted, self._most)
-        if self.lost_scale is None:
-            return values
-        return values + vector(self.noise, self.lost_scale, Sensitivity(linf=self.most_lost), 1)
+        return vector(self.noise, self.scale, self.counted, self._most) + self._lost_price()
+
+    def _lost_price(self) -> Curve:
+        return zero() if self.lost_scale is None else vector(self.noise, self.lost_scale, Sensitivity(linf=self.most_lost), 1)
 
     def margin(self, confidence: float = 0.95) -> float:
         """Half the width, score units, of an interval around each value that holds the score with this probability.

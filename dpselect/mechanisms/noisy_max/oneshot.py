@@ -13,7 +13,7 @@ from accounting import Curve
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import enumerable
-from dpselect.mechanisms.noise_curves import shows_order, vector, winners_curve
+from dpselect.mechanisms.noise_curves import shared_vector, shared_winners, shows_order, vector, winners_curve
 from dpselect.mechanisms.noisy_max.bases import NoisyTopK, noisy_traits
 from dpselect.mechanisms.noisy_max.positions import expanded, largest
 from dpselect.mechanisms.ranks import centred
@@ -85,16 +85,13 @@ class OneshotTopK(NoisyTopK):
         return chosen if self.value_scale is None else chosen + vector("laplace", self.value_scale, self.sensitivity, self.k)
 
     @property
-    def shared_group_curve(self) -> Curve | None:
-        few = self.candidates is None or (self.sensitivity.l0 is not None and self.sensitivity.l0 <= self.candidates)
+    def shared_group_curve(self) -> Curve:
         if self.values:
-            return self.curve if few else None  # otherwise one user may move as many scores as two
-        if self.noise == "laplace" and self.candidates is not None:
-            return None  # the family of Theorem M2 is not halved
-        chosen = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+            return shared_vector(self.noise, self.scale, self.sensitivity, self.candidates)
+        chosen = shared_winners(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
         if self.value_scale is None:
             return chosen
-        return chosen + 2 * vector("laplace", self.value_scale, self.sensitivity, self.k)  # of k scores each user may move all
+        return chosen + shared_vector("laplace", self.value_scale, self.sensitivity, self.k)
 
     def true_set_bound(self, gap: float, candidates: int) -> float:
         """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).

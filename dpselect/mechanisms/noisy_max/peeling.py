@@ -12,7 +12,7 @@ import numpy as np
 
 from accounting import Curve
 from dpselect.mechanisms.base import enumerable
-from dpselect.mechanisms.noise_curves import winner_curve
+from dpselect.mechanisms.noise_curves import shared_winner, winner_curve
 from dpselect.mechanisms.noisy_max.bases import NoisyTopK, noisy_traits
 from dpselect.mechanisms.noisy_max.positions import largest
 from dpselect.mechanisms.ranks import centred
@@ -54,8 +54,8 @@ class PeelingTopK(NoisyTopK):
         return self.k * winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
     @property
-    def shared_group_curve(self) -> Curve | None:
-        return None if self.noise == "gaussian" else self.curve  # a union over candidates is not halved
+    def shared_group_curve(self) -> Curve:
+        return self.k * shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return release(scores, self._peeled(scores, source), ordered=True, requested=self.k)

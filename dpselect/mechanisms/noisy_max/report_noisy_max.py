@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count, Positive
-from dpselect.mechanisms.noise_curves import require_gaussian_width, winner_curve
+from dpselect.mechanisms.noise_curves import require_gaussian_width, shared_winner, winner_curve
 from dpselect.mechanisms.noisy_max.bases import NoisyWinner, winner_traits
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
@@ -53,8 +53,8 @@ class ReportNoisyMax(NoisyWinner):
         return winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
 
     @property
-    def shared_group_curve(self) -> Curve | None:
-        return None if self.noise == "gaussian" else self.curve  # a union over candidates is not halved
+    def shared_group_curve(self) -> Curve:
+        return shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
 
     @property
     def _noise(self) -> tuple[Noise, float]:

@@ -86,6 +86,11 @@ class DiscoverThenSelect(Mechanism):
         return self.discovery.curve + self.selection.curve
 
     @property
+    def shared_group_curve(self) -> Curve:
+        first, then = (part.shared_group_curve or 2 * part.curve for part in (self.discovery, self.selection))
+        return first + then
+
+    @property
     def rests_on_linf(self) -> bool:
         return super().rests_on_linf and self.selection.rests_on_linf
 
