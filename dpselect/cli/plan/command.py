@@ -11,14 +11,16 @@ from accounting import Relation
 from dpselect import InvalidRequest, ReleasePlan
 from dpselect.cli import options, out
 from dpselect.cli.config import write as write_config
+from dpselect.cli.continual.plan import answer_horizon
 from dpselect.cli.pate.plan import VotingQuestion, answer_pate, flags
 from dpselect.cli.plan import view
 from dpselect.cli.plan.request import PlanQuestion, chosen, question
+from dpselect.continual.strategy import Over
 from dpselect.planning.explore import Chart, explore
 from dpselect.planning.task import Charged, Criterion
 
 _SHAPE, _NEEDS = "The shape of the data", "What is needed of the answer"
-_SIMULATION, _VOTES = "Simulations", "Votes of teachers"
+_SIMULATION, _OVER_TIME, _VOTES = "Simulations", "Releases over time", "Votes of teachers"
 EXAMPLES = """\
 dpselect plan --k 10 --releases 30 --epsilon 1 --delta 1e-6 \\
     --shape zipf:1.1 --items 50000 --users 100000 --unknown-domain
@@ -180,6 +182,34 @@ def plan(
         Path | None,
         Option(rich_help_panel=options.OUTPUT, help="Write the plan and those curves as one page that needs no network."),
     ] = None,
+    periods: Annotated[
+        int | None,
+        Option(
+            rich_help_panel=_OVER_TIME,
+            min=1,
+            help="Plan a horizon of this many periods (dpselect continual), and what --k and the budget find in each.",
+        ),
+    ] = None,
+    count: Annotated[
+        Over | None, Option(rich_help_panel=_OVER_TIME, help="With --periods: what a count is of. Default: period.")
+    ] = None,
+    window: Annotated[
+        int | None, Option(rich_help_panel=_OVER_TIME, min=1, help="With --count window: how many periods it has.")
+    ] = None,
+    time: Annotated[
+        str | None,
+        Option(rich_help_panel=_OVER_TIME, metavar="COLUMN", help="With --periods: column of times, where --shape is a log."),
+    ] = None,
+    active: Annotated[
+        float | None,
+        Option(
+            rich_help_panel=_OVER_TIME, help="With --periods and zipf: the share of periods in which a user is there. Default: 1."
+        ),
+    ] = None,
+    new_items: Annotated[
+        float | None,
+        Option(rich_help_panel=_OVER_TIME, min=0, help="With --periods and zipf: items that come with each period. Default: 0."),
+    ] = None,
     pate: Annotated[
         bool,
         Option(
@@ -230,10 +260,16 @@ def plan(
     data are expected to have. No data are read, and nothing is spent.
     """
     stated = {name: value for name, value in locals().items() if name not in ("config", "write", "everything", "json", "_debug")}
+    over_time = {name: stated.pop(name) for name in ("periods", "count", "window", "time", "active", "new_items")}
     voting = {name: stated.pop(name) for name in VotingQuestion.OPTIONS}
     if stated.pop("pate"):
         answer_pate(stated, voting, html=html, json=json)
         return
+    if periods is not None:
+        answer_horizon(stated | voting | {"config": config, "write": write}, over_time, json=json)
+        return
+    if any(value is not None for value in over_time.values()):
+        raise InvalidRequest("--count, --window, --time, --active and --new-items belong to plan --periods")
     if any(value is not None for value in voting.values()):
         raise InvalidRequest(f"{flags(voting)} belong to plan --pate")
     asked = question(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import accounting as acc
+import dpselect as dps
 from dpselect.cli import app
 
 HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
@@ -76,3 +77,41 @@ def test_a_run_with_too_few_periods_is_refused_before_it_is_charged(paid: list[s
 def test_a_state_that_is_not_there(paid: list[str], tmp_path: Path) -> None:
     """`close` and `show` need a horizon that was started; the error says so and nothing is charged."""
     assert "start the horizon first" in told("show", *paid, status=4)
+
+
+MADE_UP = ["--shape", "zipf:1", "--items", "100", "--users", "2000", "--items-per-user", "3", "--active", "0.5"]
+PLAN = ["plan", "--k", "5", "--periods", "4", "--epsilon", "1", "--delta", "1e-6", "--unknown-domain"]
+
+
+def test_a_plan(tmp_path: Path) -> None:
+    """Text names the way, the bound on users and the next step; JSON has a mechanism that can be opened; a log must be public."""
+    text = CliRunner().invoke(app, [*PLAN, *MADE_UP, "--count", "window", "--window", "2"]).output
+    for part in ("one horizon", "one by one", "HorizonClip(", "continual start --k 5 --periods 4 --count window --window 2"):
+        assert part in text
+    (tmp_path / "log.csv").write_text("u,i,t\n" + "".join(f"{n},{n % 7},{n}\n" for n in range(400)))
+    log = ["--shape", str(tmp_path / "log.csv"), "--user", "u", "--item", "i", "--time", "t"]
+    told = json.loads(CliRunner().invoke(app, [*PLAN, *log, "--public", "--json"]).output)
+    assert len(told["recall"]["horizon"]) == len(told["recall"]["one_by_one"]) == 4
+    assert dps.Mechanism.from_json(json.dumps(told["mechanism"])).curve.delta(1.0) <= 1e-6
+    assert "--public" in CliRunner().invoke(app, [*PLAN, *log]).output
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--releases", "3"], "--releases"),
+        (["--user", "u"], "columns of a log"),
+        (["--shape", "log.csv"], "--time"),
+        (["--shape", "zipf:x"], "exponent"),
+    ],
+)
+def test_what_cannot_be_planned(more: list[str], words: str) -> None:
+    result = CliRunner().invoke(app, [*PLAN, *MADE_UP, *more])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_options_of_a_horizon_need_periods() -> None:
+    result = CliRunner().invoke(app, ["plan", "--k", "5", "--epsilon", "1", "--count", "running", *MADE_UP[:6]])
+    assert result.exit_code == 2
+    assert "--periods" in result.output
