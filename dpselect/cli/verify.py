@@ -5,35 +5,30 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.console import Group, RenderableType
-from rich.table import Column, Table
-from rich.text import Text
 from typer import Argument, Exit, Option, Typer
 
-from accounting import Relation
 from dpselect import InvalidRequest, Sensitivity, events
 from dpselect.cli import options, out
 from dpselect.cli.config import Config, read
+from dpselect.cli.continual.verified import horizon
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
+from dpselect.cli.replay_view import as_data, shown
 from dpselect.cli.topk.request import item_columns, value_clip
 from dpselect.events import Reading
 from dpselect.events.doors.base import SHORT
 
 app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
 
-PRIVATE = (
-    "These figures are exact, and private: for the data's keeper alone. They do not prove the declaration: "
-    "other users, and other logs, were not tried."
-)
-
 
 @app.callback()
 def _verify() -> None:
     """Check what a release rests on. What these commands print is computed from private data without noise: keep it."""
+
+
+app.command()(horizon)
 
 
 @app.command()
@@ -84,7 +79,7 @@ def replay(
     """
     asked = _whole({name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}, config)
     found, declared = _replayed(asked)
-    out.emit(out.json_text(_as_data(found, declared)) + "\n" if json else _shown(found, declared, asked["relation"]))
+    out.emit(out.json_text(as_data(found, declared)) + "\n" if json else shown(found, declared, asked["relation"]))
     if not found.holds:
         raise Exit(FAILED)
 
@@ -118,8 +113,8 @@ def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
     source = asked["events"][0] if len(asked["events"]) == 1 else asked["events"]
     reading = _reading(asked)
     pipeline, names = _pipeline(asked, reading), asked["name_salt"] or secrets.token_hex(16)
-    with replayed(source, reading) as log, out.counted("replaying users") as shown:
-        found = replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=shown)
+    with replayed(source, reading) as log, out.counted("replaying users") as told:
+        found = replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=told)
     return found, _declared(asked)
 
 
@@ -173,28 +168,3 @@ def _require_whole(asked: dict[str, Any]) -> None:
             raise InvalidRequest(f"--{column.replace('_', '-')}={asked[column]!r} is a column of no file: give --{file} too")
     if (asked["value"] is None) != (asked["value_clip"] is None):
         raise InvalidRequest("--value names a column, --value-clip the most that a user may add to an item: give both or neither")
-
-
-def _as_data(found: Any, declared: dict[str, float | None]) -> dict[str, Any]:
-    return asdict(found) | {"holds": found.holds, "declared": declared, "notes": [PRIVATE]}
-
-
-def _shown(found: Any, declared: dict[str, float | None], relation: Relation) -> RenderableType:
-    table = Table.grid(Column(), Column(justify="right"), Column(justify="right"), padding=(0, 2))
-    table.add_row(*map(out.heading, ("", "declared", "largest change")))
-    for name, value in declared.items():
-        table.add_row(name, "any" if value is None else f"{value:.6g}", f"{getattr(found, name):.6g}")
-    return Group(
-        out.heading(f"Replayed {found.users:,} {'users' if relation == 'add_remove' else 'pairs of users'} ({relation})"),
-        Text(),
-        table,
-        Text(),
-        Text(_verdict(found)),
-        Text.assemble(("Note: ", "bold yellow"), PRIVATE),
-    )
-
-
-def _verdict(found: Any) -> str:
-    if found.holds:
-        return "The declaration holds for all of them."
-    return f"Broken in {', '.join(found.broken)}; the first who breaks it is the user with the salted name {found.offender}."

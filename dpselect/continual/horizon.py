@@ -137,7 +137,7 @@ class Horizon:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
         period, asked = int(period), None if events is None else _checked_reading(reading_of(reading, options))
         with opened(None if asked is None else asked.memory_limit) as engine:
-            relations, kinds = _pairs(engine, events, asked)
+            relations, kinds = count_pairs(engine, events, asked)
             with self._opened() as state:
                 done = state.closed()
                 if period <= len(done):
@@ -245,7 +245,7 @@ def _checked_reading(reading: Reading) -> Reading:
     return reading
 
 
-def _pairs(engine: Engine, events: object, reading: Reading | None) -> tuple[list[str], Kinds]:
+def count_pairs(engine: Engine, events: object, reading: Reading | None) -> tuple[list[str], Kinds]:
     """SQL relations of the events, columns u and i, and what these hold."""
     if reading is None:
         return [], {"user": "str", "item": "str"}

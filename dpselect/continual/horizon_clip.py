@@ -60,7 +60,7 @@ class HorizonClip(Frozen):
         return _weights(self.exponent, self.cells)
 
     def counted(
-        self, users: NDArray[np.int64], used: NDArray[np.int16], coins: Callable[[int], bytes]
+        self, users: NDArray[np.int64], used: NDArray[np.int16], coins: Callable[[NDArray[np.int64]], NDArray[np.uint64]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of one period's new cells count, and for how much.
 
@@ -70,15 +70,14 @@ class HorizonClip(Frozen):
         Args:
             users: (n,) whose each cell is, from 0.
             used: (users,) how many cells of each were counted before.
-            coins: so many random bytes.
+            coins: (2, n) words of 64 fair bits for the cells at (n,) positions.
 
         Returns:
             (m,) positions in `users`, and (m,) weights above 0, multiples of 1/UNIT.
         """
         room, new = self.cells - used[users].astype(np.int64), np.bincount(users, minlength=len(used))[users]
         crowded = np.flatnonzero((new > room) & (room > 0))
-        tossed = np.frombuffer(coins(16 * len(crowded)), dtype=np.uint64).reshape(2, -1)
-        crowded = crowded[np.lexsort((*tossed, users[crowded]))]
+        crowded = crowded[np.lexsort((*coins(crowded), users[crowded]))]
         owner = users[crowded]
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
         kept = np.concatenate([np.flatnonzero(new <= room), crowded[place < room[crowded]]])

@@ -23,11 +23,12 @@ from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.release import public_grid
+from dpselect.mechanisms.traits import settings_of
 from dpselect.sensitivity import Sensitivity
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-_TRIED = ((0.0, 10), (0.0, 50), (1.0, 20), (1.0, 50), (1.5, 10), (1.5, 20), (1.5, 50), (2.0, 10))
+_TRIED = ((1.5, 20), (0.0, 10), (0.0, 50), (1.0, 20), (1.0, 50), (1.5, 10), (1.5, 50), (2.0, 10))
 CLIPS: Final = tuple(HorizonClip(exponent=p, cells=n) for p, n in _TRIED)
 _MOST_ITEMS = 20  # of a user, in a release that is charged by itself
 _ROUGH, _DRAWS = 2, 8  # of every clip, and of what is shown
@@ -124,12 +125,13 @@ def plan_horizon(
         settings: Any = {"k": k, "periods": log.number, "count": count, "window": window, "users": users, "relation": relation}
         return ContinualTopK.fitted(budget, unknown=unknown, **settings)
 
+    first = made(arrivals, clips[0], window)
     found: list[tuple[float, HorizonClip]] = []
-    for users in clips:
-        rough = simulated(made(arrivals, users, window), arrivals, draws=_ROUGH, seed=seed)
-        found.append((float(rough.mean()), users))
+    for users in clips:  # the noise does not depend on them
+        tried = ContinualTopK.model_validate({**settings_of(first), "users": users})
+        found.append((float(simulated(tried, arrivals, draws=_ROUGH, seed=seed).mean()), users))
     found.sort(key=lambda one: -one[0])
-    chosen = made(arrivals, found[0][1], window)
+    chosen = first if found[0][1] == first.users else made(arrivals, found[0][1], window)
     longer = []
     for periods in _LONGER if len(clips) > 1 else ():
         if periods < arrivals.number and (window is None or window % periods == 0):
@@ -185,10 +187,14 @@ def _weights(mechanism: ContinualTopK, pairs: _Pairs, rng: np.random.Generator) 
     users = int(pairs.users.max(initial=0)) + 1
     used, counted_at = np.zeros(users, dtype=np.int16), np.full(len(pairs.users), -mechanism.periods - 1)
     added = np.zeros((mechanism.periods, pairs.domain))
+
+    def coins(cells: Integers) -> NDArray[np.uint64]:
+        return rng.integers(0, 2**64, (2, len(cells)), dtype=np.uint64)
+
     for at, cells in enumerate(pairs.by_period, start=1):
         if mechanism.count != "period":
             cells = cells[counted_at[cells] <= at - (mechanism.window or at + mechanism.periods)]
-        kept, weights = mechanism.users.counted(pairs.users[cells], used, rng.bytes)
+        kept, weights = mechanism.users.counted(pairs.users[cells], used, coins)
         cells = cells[kept]
         used += np.bincount(pairs.users[cells], minlength=users).astype(used.dtype)
         counted_at[cells] = at

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,13 @@ CREATE TABLE measurements (period SMALLINT, start INTEGER, narrow BOOLEAN, body 
 CREATE TABLE closed (period SMALLINT, read VARCHAR, mark VARCHAR, selection VARCHAR);
 """
 _THE_STATE = "the state of the horizon"
+Coins = Callable[[Integers, Integers], NDArray[np.uint64]]
+"""(2, n) words of fair bits for (n,) cells, by the numbers of their users and items."""
 _ALONE = threading.RLock()  # one writer in this process; DuckDB's own lock keeps other processes out
+
+
+def _tossed(users: Integers, _: Integers) -> NDArray[np.uint64]:
+    return np.frombuffer(secrets.token_bytes(16 * len(users)), dtype=np.uint64).reshape(2, -1)
 
 
 @final
@@ -152,8 +158,11 @@ class State(NotPickled):
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 
-    def take(self, period: int) -> Increment:
-        """Count `fresh` under the users' clip: positions, pairs and new items are stored, and the weights of items returned."""
+    def take(self, period: int, coins: Coins = _tossed) -> Increment:
+        """Count `fresh` under the users' clip: positions, pairs and new items are stored, and the weights of items returned.
+
+        `coins` choose among the cells of a user who has too many: fresh ones, but in a replay, which compares two logs.
+        """
         mechanism, known = self.meta.mechanism, self.number_of_items()
         self._enumerate("users", "u", "uid")
         self._run("CREATE OR REPLACE TEMP TABLE named AS SELECT i, iid FROM items")
@@ -167,7 +176,7 @@ class State(NotPickled):
             f"SELECT uid, iid FROM (SELECT uid, iid FROM fresh JOIN users USING (u) JOIN named USING (i)){again}"
         )
         used = self._positions()
-        counted, weights = mechanism.users.counted(cells["uid"], used, secrets.token_bytes)
+        counted, weights = mechanism.users.counted(cells["uid"], used, lambda at: coins(cells["uid"][at], cells["iid"][at]))
         users, (items, place) = cells["uid"][counted], np.unique(cells["iid"][counted], return_inverse=True)
         sums = np.zeros(len(items), dtype=np.int64)
         np.add.at(sums, place, weights)
@@ -186,6 +195,11 @@ class State(NotPickled):
             self._run("INSERT INTO pairs SELECT uid, iid, ? FROM counted ORDER BY ALL", [period])
             self._connection.unregister("counted")
         return Increment(period, numbers, sums)
+
+    def number_users(self, users: Sequence[Label]) -> None:
+        """Give users their numbers before they come, in order: for a replay."""
+        names = [str(user) for user in users]
+        self._run("INSERT INTO users SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
 
     def _positions(self) -> NDArray[np.int16]:
         """(users,) how many cells of each user were counted so far."""

@@ -188,5 +188,4 @@ def fields_of(member: type[BaseModel]) -> dict[str, FieldInfo]:
 
 def settings_of(mechanism: BaseModel) -> dict[str, Any]:
     """What a mechanism is configured with, under the names that callers use."""
-    fields = type(mechanism).model_fields
-    return {fields[name].alias or name: value for name, value in mechanism}
+    return {field.alias or name: getattr(mechanism, name) for name, field in type(mechanism).model_fields.items()}

@@ -483,3 +483,27 @@ def test_known_items_and_lone_ones_cost_what_a_histogram_costs(scale: float) -> 
         told = sum(max(0.0, chance - math.exp(epsilon) * other.get(outcome, 0.0)) for outcome, chance in one.items())
         exact = acc.GaussianDP(mu=1 / scale).delta(epsilon)
         assert 0.98 * exact <= told <= exact * (1 + 1e-6)
+
+
+def test_the_cells_that_count_are_any_with_the_same_chance() -> None:
+    """Over all orders of coins each set of a crowded user's cells is kept equally often, at the weight of its size, and nobody
+    else's cells depend on them; the squares of what is kept and what was used before fill the bound.
+    """
+    users = dps.HorizonClip(exponent=1.5, cells=5)
+    owner, used = np.array([1, 0, 1, 1, 2, 1]), np.array([0, 3, 5], dtype=np.int16)
+    crowded = np.flatnonzero(owner == 1)
+    sets: dict[tuple[int, ...], int] = {}
+    for order in itertools.permutations(range(4)):
+
+        def coins(at: np.ndarray, order: tuple[int, ...] = order) -> np.ndarray:
+            assert at.tolist() == crowded.tolist()
+            return np.array([[9, 9, 9, 9], order], dtype=np.uint64)  # the last row decides first
+
+        kept, weights = users.counted(owner, used, coins)
+        mine = np.isin(kept, crowded)
+        assert kept[~mine].tolist() == [1]
+        assert weights[~mine].tolist() == [math.isqrt(users.squares[0])]
+        assert set(weights[mine].tolist()) == {math.isqrt(sum(users.squares[3:]) // 2)}
+        chosen = tuple(sorted(kept[mine].tolist()))
+        sets[chosen] = sets.get(chosen, 0) + 1
+    assert sets == dict.fromkeys(itertools.combinations(crowded.tolist(), 2), 4)

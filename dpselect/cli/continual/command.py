@@ -59,6 +59,12 @@ Domain = Annotated[
     Path | None, Option("--domain", metavar="FILE", help="A public catalogue of items. Without it: those of the log.")
 ]
 FileFormat = Annotated[Format, Option("--format", help="Format of the log; auto goes by the name of the file.")]
+Time = Annotated[str, Option("--time", metavar="COLUMN", help="Column of times, as for topk.")]
+Length = Annotated[Every, Option("--every", help="How long a period is.")]
+Since = Annotated[str, Option("--since", help="Where the first period starts; public.")]
+Until = Annotated[str, Option("--until", help="Where the last period of the log ends; public.")]
+TimeZone = Annotated[str, Option("--time-zone", help="Zone of times that state none, and of periods.")]
+TimeUnit = Annotated[Unit | None, Option("--time-unit", help="What times that are numbers count since 1970.")]
 Output = Annotated[Path | None, Option("--output", metavar="FILE", help="Also write what is printed, as JSON, to this new file.")]
 
 
@@ -107,7 +113,7 @@ def close(
 ) -> None:
     """Count the new events of a period and release its top k. The same call again prints the same answer."""
     out.require_targets({"--output": output}, ledger)
-    reading = Reading(user=user, item=_columns(item), format=format, header=header)
+    reading = Reading(user=user, item=columns(item), format=format, header=header)
     with _horizon(ledger, dataset, key, state_file) as opened:
         selection = opened.close(period, events, reading)
         _show(opened, [Period(period, selection)], json=json, output=output)
@@ -138,10 +144,10 @@ def run(
     state_file: StateFile,
     user: User,
     item: Item,
-    time: Annotated[str, Option("--time", metavar="COLUMN", help="Column of times, as for topk.")],
-    every: Annotated[Every, Option("--every", help="How long a period is.")],
-    since: Annotated[str, Option("--since", help="Where the first period starts; public.")],
-    until: Annotated[str, Option("--until", help="Where the last period of the log ends; public.")],
+    time: Time,
+    every: Length,
+    since: Since,
+    until: Until,
     k: options.K,
     epsilon: Epsilon,
     delta: Delta,
@@ -154,8 +160,8 @@ def run(
     exponent: Exponent = 1.5,
     cells: Cells = 20,
     domain: Domain = None,
-    time_zone: Annotated[str, Option("--time-zone", help="Zone of times that state none, and of periods.")] = "UTC",
-    time_unit: Annotated[Unit | None, Option("--time-unit", help="What times that are numbers count since 1970.")] = None,
+    time_zone: TimeZone = "UTC",
+    time_unit: TimeUnit = None,
     format: FileFormat = "auto",
     header: options.Header = None,
     json: options.Json = False,
@@ -165,7 +171,7 @@ def run(
     """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
     out.require_targets({"--output": output}, ledger)
     times = {"time": time, "since": since, "until": until, "time_zone": time_zone, "time_unit": time_unit}
-    reading = Reading.model_validate({"user": user, "item": _columns(item), "format": format, "header": header, **times})
+    reading = Reading.model_validate({"user": user, "item": columns(item), "format": format, "header": header, **times})
     assert reading.window is not None, "there is a column of times"
     named = list(periods(reading.window, every))
     known = {name: number for number, (name, *_) in enumerate(named, start=1)}
@@ -222,7 +228,7 @@ def _horizon(
         yield dps.Session(book, dataset).continual(mechanism, state=path, key=key, domain=listed, label=label)
 
 
-def _columns(item: Sequence[str]) -> Any:
+def columns(item: Sequence[str]) -> Any:
     return item[0] if len(item) == 1 else tuple(item)
 
 

@@ -11,7 +11,7 @@ from accounting import Relation
 from dpselect import InvalidRequest, ReleasePlan
 from dpselect.cli import options, out
 from dpselect.cli.config import write as write_config
-from dpselect.cli.continual.plan import answer_horizon
+from dpselect.cli.continual.planned import answer_horizon
 from dpselect.cli.pate.plan import VotingQuestion, answer_pate, flags
 from dpselect.cli.plan import view
 from dpselect.cli.plan.request import PlanQuestion, chosen, question

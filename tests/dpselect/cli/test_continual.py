@@ -79,19 +79,19 @@ def test_a_state_that_is_not_there(paid: list[str], tmp_path: Path) -> None:
     assert "start the horizon first" in told("show", *paid, status=4)
 
 
-MADE_UP = ["--shape", "zipf:1", "--items", "100", "--users", "2000", "--items-per-user", "3", "--active", "0.5"]
-PLAN = ["plan", "--k", "5", "--periods", "4", "--epsilon", "1", "--delta", "1e-6", "--unknown-domain"]
+MADE_UP = ["--shape", "zipf:1", "--items", "50", "--users", "500", "--items-per-user", "3", "--active", "0.5"]
+PLAN = ["plan", "--k", "5", "--periods", "3", "--epsilon", "1", "--delta", "1e-6", "--unknown-domain"]
 
 
 def test_a_plan(tmp_path: Path) -> None:
     """Text names the way, the bound on users and the next step; JSON has a mechanism that can be opened; a log must be public."""
     text = CliRunner().invoke(app, [*PLAN, *MADE_UP, "--count", "window", "--window", "2"]).output
-    for part in ("one horizon", "one by one", "HorizonClip(", "continual start --k 5 --periods 4 --count window --window 2"):
+    for part in ("one horizon", "one by one", "HorizonClip(", "continual start --k 5 --periods 3 --count window --window 2"):
         assert part in text
     (tmp_path / "log.csv").write_text("u,i,t\n" + "".join(f"{n},{n % 7},{n}\n" for n in range(400)))
     log = ["--shape", str(tmp_path / "log.csv"), "--user", "u", "--item", "i", "--time", "t"]
     told = json.loads(CliRunner().invoke(app, [*PLAN, *log, "--public", "--json"]).output)
-    assert len(told["recall"]["horizon"]) == len(told["recall"]["one_by_one"]) == 4
+    assert len(told["recall"]["horizon"]) == len(told["recall"]["one_by_one"]) == 3
     assert dps.Mechanism.from_json(json.dumps(told["mechanism"])).curve.delta(1.0) <= 1e-6
     assert "--public" in CliRunner().invoke(app, [*PLAN, *log]).output
 
@@ -115,3 +115,26 @@ def test_options_of_a_horizon_need_periods() -> None:
     result = CliRunner().invoke(app, ["plan", "--k", "5", "--epsilon", "1", "--count", "running", *MADE_UP[:6]])
     assert result.exit_code == 2
     assert "--periods" in result.output
+
+
+@pytest.mark.parametrize("counted", [["period"], pytest.param(["window", "--window", "2"], marks=pytest.mark.slow)])
+def test_the_measurements_are_held_against_the_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> None:
+    """A replay reaches what is paid for, with choices among the items of heavy users; 5 % more of a weight is found."""
+    rows = [(user, item, day) for user in (1, 2, 3) for item in range(4) for day in (1, 2)] + [(4, 1, 2)]
+    (tmp_path / "log.csv").write_text("u,i,t\n" + "".join(f"{u},{i},2024-07-0{day}\n" for u, i, day in rows))
+    when = ["--time", "t", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-03", "--cells", "3", "--n-users", "2"]
+    asked = ["verify", "horizon", str(tmp_path / "log.csv"), "--user", "u", "--item", "i", *when, "--count", *counted, "--json"]
+    told = json.loads(CliRunner().invoke(app, asked).stdout)
+    assert told["holds"]
+    assert told["declared"]["l2"] * 0.999 < told["l2"] <= told["declared"]["l2"] * (1 + 1e-9)
+    assert told["l0"] == told["declared"]["l0"]
+    right = dps.HorizonClip.counted
+
+    def heavy(self: dps.HorizonClip, *cells: Any) -> Any:
+        kept, weights = right(self, *cells)
+        return kept, weights * 21 // 20
+
+    monkeypatch.setattr(dps.HorizonClip, "counted", heavy)
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["broken"][-1] == "l2"

@@ -52,6 +52,7 @@ def test_what_is_planned_is_found(count: Any, window: int | None, unknown: bool)
     assert np.abs(real - plan.recall).max() < 0.3
     assert 0.1 < plan.mean < 0.95
     assert BUDGET.admits(plan.mechanism.curve)
+    assert plan.mechanism.most_released == 20  # thresholds that were worked out are no settings
 
 
 def test_it_says_where_nothing_is_gained_and_where_it_is() -> None:
