@@ -8,6 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import notebook_pages
+import sample_report
 import theorem_pages
 
 import dpselect
@@ -72,3 +73,4 @@ def setup(app: Any) -> None:
     app.connect("source-read", notebook_pages.expand)
     app.connect("source-read", theorem_pages.expand)
     app.connect("autodoc-skip-member", _once)
+    app.connect("build-finished", sample_report.write)

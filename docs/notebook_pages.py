@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 _MARK = re.compile(r"^<!-- notebook: (\w+) -->$", flags=re.MULTILINE)
 # A fence longer than any that an output holds.
 _FENCE = "`" * 6
-_IMPORTS = re.compile(r"(?:#[^\n]*\n|%[^\n]*\n|\s)*(?:import|from) ")
+_WIDE, _MANY = 100, 40  # columns and lines of an output that is shown at once
 
 
 def expand(_app: object, _page: str, source: list[str]) -> None:
@@ -24,13 +25,15 @@ def expand(_app: object, _page: str, source: list[str]) -> None:
 
 def markdown(path: Path) -> str:
     """The notebook as Markdown that needs no other file: figures are part of the text."""
+    cells = json.loads(path.read_text())["cells"]
+    first = next(cell for cell in cells if cell["cell_type"] == "code")
     return "\n\n".join(
-        part for cell in json.loads(path.read_text())["cells"] for part in _cell(cell)
+        part for cell in cells for part in _cell(cell, settings=cell is first)
     )
 
 
-def _cell(cell: dict[str, Any]) -> Iterator[str]:
-    """Of a cell of code: its pictures, the code, folded where it begins with imports, and all of its text as one block."""
+def _cell(cell: dict[str, Any], *, settings: bool) -> Iterator[str]:
+    """Of a cell of code: its pictures, the code, folded where it is imports and settings, and all of its text as one block."""
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         yield source
@@ -42,7 +45,7 @@ def _cell(cell: dict[str, Any]) -> Iterator[str]:
     code = f"{_FENCE}python\n{source}\n{_FENCE}"
     yield (
         f"<details><summary>Imports and settings</summary>\n\n{code}\n\n</details>"
-        if _IMPORTS.match(source)
+        if settings
         else code
     )
     texts = (
@@ -53,7 +56,20 @@ def _cell(cell: dict[str, Any]) -> Iterator[str]:
     if text := "\n".join(
         joined for lines in texts if (joined := "".join(lines).rstrip()).strip()
     ):
-        yield f"{_FENCE}text\n{text}\n{_FENCE}"
+        lines = [part for line in text.splitlines() for part in _wrapped(line)]
+        block = f"{_FENCE}text\n" + "\n".join(lines) + f"\n{_FENCE}"
+        yield (
+            block
+            if len(lines) <= _MANY
+            else f"<details><summary>Output: {len(lines)} lines</summary>\n\n{block}\n\n</details>"
+        )
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line no wider than a page; columns, which stand two blanks apart, are left as they are."""
+    if "  " in line.strip():
+        return [line]
+    return textwrap.wrap(line, _WIDE, subsequent_indent="    ") or [line]
 
 
 def _drawn(output: dict[str, Any]) -> bool:

@@ -52,6 +52,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
     done = subprocess.run([*command, str(DOCS), str(tmp_path / "site")], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
+    assert "runs out first" in (tmp_path / "site" / "sample-report.html").read_text()
     assert "Start in five minutes" in (tmp_path / "site" / "index.html").read_text()
     assert not any("{.formula}" in page.read_text() for page in (tmp_path / "site").rglob("theorems*/*.html"))
     assert 'class="formula' in (tmp_path / "site" / "theorems.html").read_text()

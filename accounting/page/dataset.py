@@ -55,6 +55,7 @@ def section(
         "gauge": _gauge(dataset, summary.totals, latest),
         **{
             "cards": [] if windowed else list(_cards(dataset.budget, total)),
+            "equivalents": [] if windowed else list(_equivalents(dataset.budget, total)),
             "standing": [] if windowed else list(_standings(dataset, total)),
         },
         **{"figure": spending(summary), "window": dataset.window},
@@ -161,10 +162,17 @@ def _parts(budget: Budget) -> tuple[str, str]:
 
 
 def _cards(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
-    """Where the dataset stands, in per cent and in epsilon."""
+    """Where the dataset stands, in per cent of what was promised."""
     spent = total.spent if total is not None else budget.capacity.times(0)
-    (main, failure), also, (of, _) = shares(budget, spent), equivalent(budget, spent), _parts(budget)
+    (main, failure), (of, _) = shares(budget, spent), _parts(budget)
     yield {"name": f"Used of {of}", "value": percent_up(main), "unit": f"of {budget_in_words(budget)}", "share": filled(main)}
+    if budget.capacity.failure:
+        yield {"name": "Used of failure probability", "value": percent_up(failure), "unit": "", "share": filled(failure)}
+
+
+def _equivalents(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
+    """What was spent and what is left as epsilon: other readings than shares of the budget, so for auditors."""
+    also = equivalent(budget, total.spent if total is not None else budget.capacity.times(0))
     if also.epsilon is not None:
         within = f"nats, whenever one looks, but with probability {plain(also.delta)}; it begins at a start-up cost"
         within = within if also.delta else "nats, whenever one looks"
@@ -176,8 +184,6 @@ def _cards(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
             "unit": "nats: the rest adds at most this",
             "share": None,
         }
-    if budget.capacity.failure:
-        yield {"name": "Used of failure probability", "value": percent_up(failure), "unit": "", "share": filled(failure)}
 
 
 def _standings(dataset: Dataset, total: Total | None) -> Iterator[tuple[str, str, str, str]]:

@@ -183,7 +183,7 @@ def _verdict(plan: VotingPlan) -> str:
     words = f"F1 {expected.f1:.2f} expected, {drawn}; {expected.labels:.2f} labels an item"
     if plan.f1_range is not None and plan.f1_range[0] < plan.f1_range[1]:
         low, high = plan.f1_range
-        words += f"\nF1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; --votes narrows it"
+        words += f"\nF1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; --votes settles it"
     if not plan.recommended.outlook.works:
         words += "\nThis does not work: the noise leaves little of the votes."
     return words
