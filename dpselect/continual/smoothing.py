@@ -29,7 +29,8 @@ def order_by(mechanism: ContinualTopK, period: int, items: Integers, scores: Flo
     columns = [_column(mechanism, period, memory) for memory in _MEMORIES]
     before = np.concatenate([[0.0], _column(mechanism, period - 1, _RANKING)])
     *means, earlier = _weighted([*columns, before], period, items, blocks)
-    border = np.argsort(-earlier, kind="stable")[mechanism.k : _BORDER * mechanism.k]
+    # Equals in the order of their means: how items are numbered tells when they first existed, which nobody paid for.
+    border = np.lexsort((*means, -earlier))[mechanism.k : _BORDER * mechanism.k]
     variance = (mechanism.scale / public_grid(mechanism.scale)) ** 2
     errors = [
         np.square(mean[border] - means[0][border]).mean() + 2 * variance * float(column @ columns[0])
