@@ -314,6 +314,15 @@ class Ledger:
             (steps,) = statements.entries_of_keys(connection, declared, [checked_name("key", key)]).values()
         return Receipt(declared.dataset.name, key, state_of(steps), openings(steps), replayed=True) if steps else None
 
+    def last_claim(self, dataset: str, start: str, *, before: int | None = None) -> Entry | None:
+        """The record of the latest release whose claim starts with this text; None if there is none.
+
+        Args:
+            before: an entry's number; only what was recorded before it counts.
+        """
+        with self._store.reader_on(dataset) as (connection, declared):
+            return statements.last_claim(connection, declared, checked_name("start", start), before)
+
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries so far, in order, a block at a time."""
         for entry in stream(self._store, self._declared(dataset)):

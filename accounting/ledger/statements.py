@@ -9,7 +9,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, func, insert, select, update
 
 from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.errors import AccountingError
@@ -287,6 +287,15 @@ def latest_entries(connection: Connection, dataset: Declared, limit: int) -> lis
     mine = select(entries).where(entries.c.dataset_id == dataset.id)
     rows = connection.execute(mine.order_by(entries.c.seq.desc()).limit(limit))
     return [read_entry(dataset.dataset.name, row) for row in rows]
+
+
+def last_claim(connection: Connection, dataset: Declared, start: str, before: int | None) -> Entry | None:
+    """The latest release whose claim starts so, of those before an entry; every release may be looked at."""
+    released = (entries.c.dataset_id == dataset.id) & (entries.c.action == "release") & (entries.c.seq <= dataset.seq)
+    mine = released & (func.substr(entries.c.label, 1, len(start)) == start)
+    earlier = mine if before is None else mine & (entries.c.seq < before)
+    row = connection.execute(select(entries).where(earlier).order_by(entries.c.seq.desc()).limit(1)).one_or_none()
+    return None if row is None else read_entry(dataset.dataset.name, row)
 
 
 def claim_rows(connection: Connection, dataset: Declared, fingerprint: str, periods: Iterable[str]) -> bool:

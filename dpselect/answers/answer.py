@@ -14,11 +14,11 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.answers.promise import Promise, promise, promise_in_words
-from dpselect.answers.question import Payment, Question, choose, choose_later
+from dpselect.answers.question import Payment, Question, choose, choose_later, learns_about, learnt_before
 from dpselect.choose.counts import interval
 from dpselect.choose.defaults import Choice, Informed
 from dpselect.choose.forecast import Norm
-from dpselect.choose.learning import LearnThenSelect
+from dpselect.choose.learning import Learnt, LearnThenSelect
 from dpselect.choose.second_look import SecondLook
 from dpselect.continual.memory import Memory, best
 from dpselect.errors import InvalidRequest, Note, printable
@@ -58,6 +58,7 @@ class Answer:
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
         learnt: what was paid for, where numbers of users were learnt first (`choice.crowd`) and chose the mechanism; else None.
+        known_from: the ledger's entry that held such numbers of an earlier release (`choice.crowd`), for nothing; else None.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
         shown: all that the histogram showed, of which `selection` is the best part; None without a memory of earlier releases.
     """
@@ -70,6 +71,7 @@ class Answer:
     left: str | None = None
     learnt: LearnThenSelect | None = None
     shown: Selection | None = None
+    known_from: int | None = None
 
     @property
     def paid(self) -> Mechanism | LearnThenSelect:
@@ -118,6 +120,13 @@ class Answer:
     def guarantee(self) -> Promise:
         """What the release promises, at the deltas that its budget gives reason to look at."""
         return promise(self.paid, self.question.release.budget)
+
+    @property
+    def claim(self) -> str:
+        """What the ledger records of the numbers that were learnt."""
+        assert self.learnt is not None
+        assert self.choice.crowd is not None, "it was chosen by them"
+        return Learnt(self.choice.crowd, self.learnt.learning).claim(learns_about(self.question, self.learnt.learning))
 
     def to_arrow(self) -> Any:
         """A pyarrow Table of one row per item: see `Selection.to_arrow`, with intervals around noisy values."""
@@ -196,10 +205,11 @@ def answer(
     if session is not None:
         require_periods(question, session.dataset.window)
     whole = None if session is None else session.dataset.budget
-    informed = None if choice is not None else choose_later(question, whole)
+    known = None if choice is not None or session is None else learnt_before(question, session.ledger, session.dataset.name)
+    informed = None if choice is not None or known is not None else choose_later(question, whole)
     if informed is not None:
         return _after_learning(question, informed, session, progress, keep)
-    choice = choice or choose(question, whole)
+    choice = choice or choose(question, whole, known)
     payment = question.payment
     key = (payment.key if payment is not None else None) or uuid4().hex  # whatever interrupts it can name it
     with told(None if session is None else session.ledger, None if session is None else session.dataset.name, key):
@@ -208,7 +218,7 @@ def answer(
             session.require(choice.mechanism, pay=question.release.pay, key=key)
         with ExitStack() as stack:
             scores, salt = _read(question, choice, progress, staged, stack)
-            return _released(question, choice, scores, salt, session, key, keep, memory)
+            return _released(question, choice, scores, salt, session, key, keep, memory, known)
 
 
 def _after_learning(
@@ -237,8 +247,12 @@ def _after_learning(
             made.append(Answer(question, selection, choice, salt, charge, left, informed.item))
             return made[0]
 
+        def kept(answer: Answer) -> str:
+            claim, written = answer.claim, None if keep is None else keep(answer)
+            return claim if written is None else f"{claim} {written}"
+
         if session is not None:
-            return session.publish(informed.item, draw, keep=keep, key=key, label="dpselect topk, learning first")
+            return session.publish(informed.item, draw, keep=kept, key=key, label="dpselect topk, learning first")
         if keep is not None:
             keep(draw())
         return made[0] if made else draw()
@@ -359,6 +373,7 @@ def _released(
     key: str,
     keep: Callable[[Answer], str | None] | None,
     memory: Memory | None,
+    known: Learnt | None,
 ) -> Answer:
     made: list[Answer] = []
     histogram = choice.mechanism
@@ -374,7 +389,8 @@ def _released(
         if memory is not None and isinstance(histogram, dps.SparseHistogram):
             shown = memory.read(histogram, selection)
             selection = best(shown, question.release.k)
-        made.append(Answer(question, selection, choice, salt, charge, left, shown=shown))
+        entry = None if known is None else known.entry
+        made.append(Answer(question, selection, choice, salt, charge, left, shown=shown, known_from=entry))
         return None if keep is None else keep(made[0])
 
     if session is None:

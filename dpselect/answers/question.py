@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from accounting import Budget, Relation
@@ -26,7 +28,7 @@ from dpselect.choose.defaults import (
     recounted,
 )
 from dpselect.choose.forecast import Crowd
-from dpselect.choose.learning import LEARN
+from dpselect.choose.learning import CLAIM, LEARN, Learning, Learnt
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
@@ -62,6 +64,7 @@ class Release:
         learn: the share of epsilon by which the default learns what is not declared of these two; 0 for none, None for the
             usual one where it can learn (`Question.learns`).
         learnt: numbers that an earlier release of the same data learnt, in place of learning.
+        learn_again: learn anew, though the ledger holds numbers that an earlier release learnt (`learnt_before`).
         as_set: whether a set of items will do, for the default: it then considers mechanisms that do not release the order.
         with_counts: whether noisy counts of the items are released too.
         min_users: the fewest distinct users of an item that is shown, whatever the noise; None for no such rule.
@@ -84,6 +87,7 @@ class Release:
     users: float | None = None
     learn: float | None = None
     learnt: Crowd | None = None
+    learn_again: bool = False
     as_set: bool = False
     with_counts: bool = False
     min_users: int | None = None
@@ -258,7 +262,7 @@ def _require_learnable(question: Question) -> None:
     release = question.release
     if release.learnt is not None and (release.learn or release.users is not None or release.items_per_user is not None):
         raise InvalidRequest("learn=FILE takes numbers that were learnt: leave out users= and items_per_user=")
-    wanted = release.learnt is not None or release.learn
+    wanted = release.learnt is not None or release.learn or release.learn_again
     engine = release.learnt is not None and question.engine != "memory"  # nothing is counted first
     if wanted and (name := _obstacle(question)) is not None and not (engine and name == "engine="):
         raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
@@ -302,6 +306,46 @@ def _ends(reading: Reading) -> tuple[float, float]:
 # -- the mechanism ----------------------------------------------------------------------------------------------------
 
 
+def learnt_before(question: Question, ledger: Ledger, dataset: str) -> Learnt | None:
+    """Numbers that the ledger holds of an earlier release of the dataset; None where it holds none that were learnt of the same
+    columns, catalogue and relation and about as much time, or where nothing is to be learnt, or all anew.
+
+    They are released, so that to choose by them costs nothing, whatever they say: what is chosen is charged its own price. A
+    retry of a key looks at what was there when the key was charged, and asks the same.
+
+    Raises:
+        InvalidRequest: what was recorded as learnt cannot be read.
+    """
+    release, payment = question.release, question.payment
+    if not question.learns or release.learn_again or payment is None:
+        return None
+    paid = None if payment.key is None else ledger.find(dataset, payment.key)
+    users, items = release.users is None, release.items_per_user is None
+    for drawn in (Learning(epsilon=1.0), *([Learning(epsilon=1.0, users=users, items=items)] if users != items else [])):
+        start = CLAIM + learns_about(question, drawn)
+        entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
+        if entry is not None and (users or items):
+            found = Learnt.in_claim(entry.label or "", entry.seq)
+            return replace(found, crowd=declared(release.users, release.items_per_user, found.crowd))
+    return None
+
+
+def learns_about(question: Question, learning: Learning) -> str:
+    """A digest of what a user's items are, and of which numbers are learnt.
+
+    Rows of about as much time count as alike, to half a doubling: a month is like any other.
+    """
+    reading, window = question.reading, question.reading.window
+    said: dict[str, Any] = {name: getattr(reading, name) for name in ("user", "item", "time", "table", "query")}
+    if window is not None and window.since is not None and window.until is not None:
+        said["days"] = round(2 * math.log2(max((window.until - window.since) / timedelta(days=1), 2**-40)))
+    elif window is not None:
+        said["open"] = [str(window.since), str(window.until)]
+    said["domain"] = None if question.release.domain is None else _digest(question.release.domain)
+    said |= {"relation": question.relation, **learning.drawn}
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
 def choose_later(question: Question, whole: Budget | None = None) -> Informed | None:
     """What may be chosen once numbers of users are learnt; None where nothing is to be learnt.
 
@@ -317,11 +361,12 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
     return Informed.of(release.budget, request, share=question.learns, **known, limit=limit, order=order)
 
 
-def choose(question: Question, whole: Budget | None = None) -> Choice:
+def choose(question: Question, whole: Budget | None = None, known: Learnt | None = None) -> Choice:
     """The mechanism of the answer, and how the log is read for it; nothing private is looked at.
 
     Args:
         whole: the budget of the dataset that pays. A release that states a part of it takes no more than that part.
+        known: what the ledger holds of users.
 
     Raises:
         InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for `dpselect.default_choice`.
@@ -343,9 +388,9 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
             release.budget, asked, reading.max_groups_per_user, kind=release.mechanism, discover=discover
         )
         return Choice(found, limit, clip, _norm(question))
-    if release.learnt is not None:
-        menu = Menu.of(release.budget, request, limit=limit, order=not release.as_set)
-        return menu.best(release.learnt)
+    crowd = release.learnt if known is None else known.crowd
+    if crowd is not None:
+        return Menu.of(release.budget, request, limit=limit, order=not release.as_set).best(crowd)
     if reading.value is None and release.mechanism is None and not whole_counts_alone(question):
         return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})

@@ -16,11 +16,10 @@ from accounting import Budget, OutputError
 from accounting.files import PRIVATE, new_file, read_text
 from dpselect.answers.answer import Answer, PaidCharge, cautions, charge_of
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
-from dpselect.answers.question import Payment, Question
+from dpselect.answers.question import Payment, Question, learns_about
 from dpselect.choose.counts import interval
 from dpselect.choose.defaults import Choice
-from dpselect.choose.forecast import SHARES, Crowd
-from dpselect.choose.learning import LearnThenSelect, as_learnt
+from dpselect.choose.learning import Learnt, LearnThenSelect, as_learnt, learnt_from
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Selection
@@ -74,6 +73,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(paid.curve.to_json()),
         **({} if answer.learnt is None else {"learnt": _learnt(answer, answer.learnt)}),
+        **_known(answer),
         **({} if release.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
         "domain": "observed" if release.domain is None else "public",
         **({} if reading.group is None else {"groups": "discovered" if reading.groups is None else "public"}),
@@ -96,9 +96,16 @@ def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
     """The numbers of users that chose the mechanism, and what paid for them and for it."""
     crowd = answer.choice.crowd
     assert crowd is not None, "it was chosen by them"
-    drawn = {"users": paid.learning.users, "items_per_user": paid.learning.items}
-    declared = [name for name, part in drawn.items() if not part]
-    return {**as_learnt(crowd), "declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
+    declared = [name for name, part in paid.learning.drawn.items() if not part]
+    said = {"declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
+    return {**as_learnt(crowd), **said, "about": learns_about(answer.question, paid.learning)}
+
+
+def _known(answer: Answer) -> dict[str, Any]:
+    """The numbers of an earlier release that chose the mechanism, and where the ledger holds them."""
+    if answer.known_from is None or answer.choice.crowd is None:
+        return {}
+    return {"known": {**as_learnt(answer.choice.crowd), "entry": answer.known_from}}
 
 
 def _text(moment: object) -> str | None:
@@ -152,6 +159,14 @@ def _claim(content: str) -> str:
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
 
+def _recorded_claim(content: str) -> str:
+    """What the ledger's record of the release says: what was learnt, if anything was, and the hash."""
+    learnt = json.loads(content).get("learnt")
+    if learnt is None or "about" not in learnt:
+        return _claim(content)
+    return f"{Learnt.of_answer(learnt).claim(learnt['about'])} {_claim(content)}"
+
+
 def recorded(
     file: Path | None,
     payment: Payment | None,
@@ -199,10 +214,10 @@ def _record(
     key = str(payment.key)
     try:
         if receipt.state == "released":
-            ledger.release(payment.dataset, key, claim=_claim(content))
+            ledger.release(payment.dataset, key, claim=_recorded_claim(content))
         restore(content)
         if receipt.state == "committed":
-            ledger.release(payment.dataset, key, claim=_claim(content))
+            ledger.release(payment.dataset, key, claim=_recorded_claim(content))
     except acc.ledger.ClaimConflict:
         raise acc.ledger.KeyConflict(
             f"--output holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
@@ -245,10 +260,16 @@ def restored(content: str, question: Question) -> Answer:
     """The answer that was kept as JSON, to a question that is the same."""
     held = json.loads(content)
     mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-    choice, learnt, paid = Choice(mechanism, how["max_items_per_user"], how["clip"]), held.get("learnt"), None
-    if learnt is not None:
-        found = [learnt["items_per_user"][str(share)] for share in SHARES]
-        choice = replace(choice, crowd=Crowd(learnt["users"], (found[0], found[1], found[2], found[3], found[4])))
-        paid = LearnThenSelect.model_validate(learnt["paid"])
+    choice, learnt, known = Choice(mechanism, how["max_items_per_user"], how["clip"]), held.get("learnt"), held.get("known")
+    told = learnt or known
+    choice = choice if told is None else replace(choice, crowd=learnt_from(told))
     selection = Selection.from_json(json.dumps(held["selection"]))
-    return Answer(question, selection, choice, how["salt"], PaidCharge(**held["ledger"]), learnt=paid)
+    return Answer(
+        question,
+        selection,
+        choice,
+        how["salt"],
+        PaidCharge(**held["ledger"]),
+        learnt=None if learnt is None else LearnThenSelect.model_validate(learnt["paid"]),
+        known_from=None if known is None else known["entry"],
+    )

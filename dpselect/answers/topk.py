@@ -12,7 +12,7 @@ from accounting.files import require_new
 from dpselect.answers.answer import Answer, answer
 from dpselect.answers.question import Keeper, Payment, Question, Release
 from dpselect.answers.record import as_json, recorded, restored, write_private
-from dpselect.choose.learning import learnt_in
+from dpselect.choose.learning import learning_asked
 from dpselect.errors import InvalidRequest
 from dpselect.events.catalogue import Labels, listed, read_catalogue
 from dpselect.events.reading import ProgressCallback, Reading
@@ -72,7 +72,8 @@ def topk(
         output: a new file, .json, that keeps the answer.
         use_everything: let the release take more of the dataset's budget than the part of it that it states.
         relation, releases, with_counts, min_users, mechanism, noise, kbar, items_per_user, users: as the command's options.
-        learn: the share of epsilon for learning, or the file of an answer whose learnt numbers are used again: `--learn`.
+        learn: the share of epsilon for learning; "again" to learn anew though the ledger holds what was learnt; or the file of an
+            answer whose learnt numbers are used again: `--learn`.
         as_set: whether a set of items will do: `--set`.
         engine: where counts stay until they are drawn from.
         progress: called while the log is read.
@@ -115,8 +116,7 @@ def topk(
             kbar=kbar,
             items_per_user=items_per_user,
             users=users,
-            learn=None if isinstance(learn, str | PathLike) else learn,
-            learnt=learnt_in(str(learn)) if isinstance(learn, str | PathLike) else None,
+            **learning_asked(learn),
             as_set=as_set,
             with_counts=with_counts,
             min_users=min_users,

@@ -39,6 +39,7 @@ _PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
 _SINGLE, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
 _HALVINGS = 30
 _FEW_BEST = 300  # of the k best that one user has
+_MOST = 1e15  # users, and items of one: beyond it a float does not tell one
 
 
 @final
@@ -55,18 +56,18 @@ class Crowd:
     quantiles: Quantiles
 
     def __post_init__(self) -> None:
-        if not 0 < self.users < math.inf:
-            raise InvalidRequest(f"users={shown(self.users)} must be a finite number > 0")
-        if len(self.quantiles) != len(SHARES) or not 1 <= self.quantiles[0] < math.inf:
-            raise InvalidRequest(f"quantiles={shown(self.quantiles)} must be five numbers of items per user, each >= 1")
-        if any(not low <= high < math.inf for low, high in pairwise(self.quantiles)):
+        if not 0 < self.users <= _MOST:
+            raise InvalidRequest(f"users={shown(self.users)} must be a number > 0, at most 10^15")
+        if len(self.quantiles) != len(SHARES) or not all(1 <= each <= _MOST for each in self.quantiles):
+            raise InvalidRequest(f"quantiles={shown(self.quantiles)} must be five numbers of items per user, from 1 to 10^15")
+        if any(low > high for low, high in pairwise(self.quantiles)):
             raise InvalidRequest(f"quantiles={shown(self.quantiles)} must rise: sort them")
 
     @classmethod
     def of_mean(cls, users: float, items: float) -> Self:
         """Items per user spread geometrically around a mean, 1 the least."""
-        if not 1 <= items < math.inf:
-            raise InvalidRequest(f"items_per_user={shown(items)} must be a number >= 1: how many items users have on average")
+        if not 1 <= items <= _MOST:
+            raise InvalidRequest(f"items_per_user={shown(items)} must be from 1 to 10^15: how many items users have on average")
         stay = math.log1p(-1 / items) if items > 1 else -math.inf
         found = [max(1.0, math.ceil(math.log1p(-share) / stay)) for share in SHARES]
         return cls(users, (found[0], found[1], found[2], found[3], found[4]))
@@ -123,10 +124,10 @@ class Ranking:
     def of(cls, crowd: Crowd, k: int, items: int | None, exponent: float) -> Self:
         """For a catalogue of that many items; None for an unknown domain."""
         pairs = crowd.users * crowd.mean
-        size = max(items or math.ceil(pairs / _PAIRS), k + 1)
-        edges = [float(rank) for rank in range(min(_SINGLE, size) + 1)]
+        size = min(float(max(items or math.ceil(pairs / _PAIRS), k + 1)), _MOST)
+        edges = [float(rank) for rank in range(math.ceil(min(_SINGLE, size)) + 1)]
         while edges[-1] < size:
-            edges.append(min(float(size), math.ceil(edges[-1] * _STEP)))
+            edges.append(min(size, float(math.ceil(edges[-1] * _STEP))))
         ends = np.unique([*edges, float(k)])
         members, middle = np.diff(ends), (ends[1:] + ends[:-1] + 1) / 2
         shares = middle**-exponent

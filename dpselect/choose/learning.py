@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +25,9 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
+
+if TYPE_CHECKING:  # a release without a ledger does without a database
+    from accounting import Ledger
 
 LEARN = 0.03
 """The share of epsilon (of rho: its square) that learning takes, where nobody says."""
@@ -46,6 +53,11 @@ class Learning(Frozen):
     users: bool = Field(default=True, strict=True, description="true or false")
     items: bool = Field(default=True, strict=True, description="true or false")
     relation: Relation = Field(default="add_remove", description="'add_remove' or 'replace_one'")
+
+    @property
+    def drawn(self) -> dict[str, bool]:
+        """Which numbers are learnt, by their names in an answer."""
+        return {"users": self.users, "items_per_user": self.items}
 
     @property
     def cells(self) -> int:
@@ -121,35 +133,112 @@ def _quantiles(noisy: NDArray[np.float64], deviation: float, users: float, assum
     return cast(Quantiles, tuple(np.floor(2.0 ** (cell + np.minimum(inside, 1.0))).tolist()))
 
 
+End = Literal["low", "middle", "high"]
+"""Of the interval, of 95 % or nearly, around learnt numbers: few users with few items, what was learnt, many with many."""
+
+CLAIM = "learnt:"
+"""What the ledger's record of a release that learnt starts with."""
+
+
+@final
+@dataclass(frozen=True)
+class Learnt:
+    """Numbers of users that a release has paid for: public, and used again for nothing.
+
+    They choose among mechanisms and plans, each of which is charged its own price. So numbers that are wrong or forged cost
+    utility, and no privacy.
+
+    Attributes:
+        crowd: these numbers.
+        learning: what drew them.
+        entry: of the ledger, which recorded them; None if they come from a file.
+    """
+
+    crowd: Crowd
+    learning: Learning
+    entry: int | None = None
+
+    def at(self, end: End) -> Crowd:
+        """An end of the interval that the noise leaves around them."""
+        return self.learning.at(self.crowd, end)
+
+    def claim(self, about: str) -> str:
+        """For the ledger's record of the release, under what they are about: see `in_claim`."""
+        said = as_learnt(self.crowd) | {"learning": self.learning.model_dump(mode="json")}
+        return f"{CLAIM}{about} {json.dumps(said, separators=(',', ':'))}"
+
+    @classmethod
+    def of_answer(cls, held: Mapping[str, Any]) -> Self:
+        """Those of the part "learnt" of an answer's JSON."""
+        return cls(learnt_from(held), Learning.model_validate(held["paid"]["learning"]))
+
+    @classmethod
+    def in_answer(cls, path: Path | str) -> Self:
+        """Those of an answer, from the file that keeps it (`--output FILE.json`).
+
+        Raises:
+            InvalidRequest: the file cannot be read, or is not the answer of a release that learnt.
+        """
+        text = read_text(Path(path), InvalidRequest, "learnt numbers")
+        try:
+            return cls.of_answer(json.loads(text)["learnt"])
+        except _UNREADABLE:
+            raise InvalidRequest(
+                f"{str(path)!r} holds no learnt numbers: name a file that --output FILE.json wrote for a release that learnt"
+            ) from None
+
+    @classmethod
+    def of_dataset(cls, ledger: Ledger, dataset: str) -> Self:
+        """The latest that the ledger holds of a dataset.
+
+        Raises:
+            InvalidRequest: it holds none.
+        """
+        entry = ledger.last_claim(dataset, CLAIM)
+        if entry is None:
+            raise InvalidRequest(
+                f"no release of dataset={dataset!r} has learnt how many items users have: dpselect topk learns it, charged there"
+            )
+        return cls.in_claim(entry.label or "", entry.seq)
+
+    @classmethod
+    def in_claim(cls, claim: str, entry: int) -> Self:
+        """Those that an entry of the ledger recorded.
+
+        Raises:
+            InvalidRequest: it holds none.
+        """
+        try:
+            held = json.loads(claim.split(" ")[1])
+            return cls(learnt_from(held), Learning.model_validate(held["learning"]), entry)
+        except (*_UNREADABLE, IndexError):
+            raise InvalidRequest(
+                f"entry {entry} of the ledger holds no learnt numbers that can be read: take --learn again, which learns anew"
+            ) from None
+
+
+_UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
+
+
 def as_learnt(crowd: Crowd) -> dict[str, Any]:
     """Learnt numbers as an answer keeps them."""
     return {"users": crowd.users, "items_per_user": dict(zip(map(str, SHARES), crowd.quantiles, strict=True))}
 
 
-End = Literal["low", "middle", "high"]
-"""Of the interval, of 95 % or nearly, around learnt numbers: few users with few items, what was learnt, many with many."""
+def learnt_from(held: Mapping[str, Any]) -> Crowd:
+    """The numbers that `as_learnt` gave."""
+    found = [float(held["items_per_user"][str(share)]) for share in SHARES]
+    return Crowd(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
 
 
-def learnt_in(path: Path | str, end: End = "middle") -> Crowd:
-    """The numbers that an answer learnt, from the file that keeps it (`--output FILE.json`): public, and used again for nothing.
-
-    Args:
-        path: the file.
-        end: of the interval that the noise leaves around these numbers.
-
-    Raises:
-        InvalidRequest: the file cannot be read, or is not the answer of a release that learnt.
-    """
-    text = read_text(Path(path), InvalidRequest, "learnt numbers")
-    try:
-        held = json.loads(text)["learnt"]
-        found = [float(held["items_per_user"][str(share)]) for share in SHARES]
-        crowd = Crowd(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
-        return Learning.model_validate(held["paid"]["learning"]).at(crowd, end)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise InvalidRequest(
-            f"{str(path)!r} holds no learnt numbers: name a file that --output FILE.json wrote for a release that learnt"
-        ) from None
+def learning_asked(stated: float | str | PathLike[str] | None) -> dict[str, Any]:
+    """Fields of a release, from what `learn` states: a share, "again", or the file of an answer that learnt."""
+    if stated == "again":
+        return {"learn_again": True}
+    if isinstance(stated, str):
+        with suppress(ValueError):
+            return {"learn": float(stated)}
+    return {"learnt": Learnt.in_answer(str(stated)).crowd} if isinstance(stated, str | PathLike) else {"learn": stated}
 
 
 @final

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Relation
 from accounting.files import read_text
-from dpselect.choose.learning import End, learnt_in
+from dpselect.choose.learning import End, Learnt
 from dpselect.errors import InvalidRequest
 from dpselect.planning.loads import Bounding, Loads, PopularItems, bin_of, is_count
 from dpselect.planning.score_levels import Floats, Indices, Levels
@@ -146,14 +146,16 @@ class Shape:
         return cls(found.values, found.multiplicities, words, loads, float(users), made_up=True)
 
     @classmethod
-    def learned(cls, answer: Path | str, *, end: End = "middle", exponent: float = 0.65, items: int | None = None) -> Self:
+    def learned(
+        cls, answer: Path | str | Learnt, *, end: End = "middle", exponent: float = 0.65, items: int | None = None
+    ) -> Self:
         """The shape of users whose number and items an answer learnt (`dpselect.topk`): released numbers, and so public.
 
         Which items they touch was not learnt: Zipf's law is assumed. Plan at both ends too, to see what the noise of the learnt
         numbers leaves open.
 
         Args:
-            answer: the file that keeps it, `--output FILE.json`.
+            answer: the file that keeps it, `--output FILE.json`; or what a ledger holds, `Learnt.of_dataset`.
             end: "middle", or "low" or "high": an end of the interval of 95 % around the learnt numbers.
             exponent: of Zipf's law; the mean of those by which the default chooses.
             items: how many items there are; None for one for every ten that users touch.
@@ -161,7 +163,7 @@ class Shape:
         Raises:
             InvalidRequest: the file cannot be read, or holds no learnt numbers.
         """
-        crowd = learnt_in(answer, end)
+        crowd = (answer if isinstance(answer, Learnt) else Learnt.in_answer(answer)).at(end)
         sizes, shares = crowd.loads
         loads: dict[int, float] = {}
         for size, share in zip(np.maximum(1, np.rint(sizes)).astype(int).tolist(), shares.tolist(), strict=True):

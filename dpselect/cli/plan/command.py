@@ -56,6 +56,16 @@ def plan(
             "with --user and --item, a public log of events, CSV or Parquet: last year's, if it was published."
         ),
     ] = None,
+    learned: Annotated[
+        bool,
+        Option(
+            "--learned",
+            rich_help_panel=_SHAPE,
+            help="Users as releases of --dataset have learnt them, as the --ledger records: --shape learned. Costs nothing.",
+        ),
+    ] = False,
+    ledger: Annotated[str | None, Option(rich_help_panel=_SHAPE, metavar="URL", help="The ledger that --learned reads.")] = None,
+    dataset: Annotated[str | None, Option(rich_help_panel=_SHAPE, help="The dataset, which later pays.")] = None,
     user: Annotated[
         str | None, Option(rich_help_panel=_SHAPE, metavar="COLUMN", help="Column of users, where --shape is a log.")
     ] = None,
@@ -262,6 +272,10 @@ def plan(
     stated = {name: value for name, value in locals().items() if name not in ("config", "write", "everything", "json", "_debug")}
     over_time = {name: stated.pop(name) for name in ("periods", "count", "window", "time", "active", "new_items")}
     voting = {name: stated.pop(name) for name in VotingQuestion.OPTIONS}
+    if stated.pop("learned"):
+        if shape is not None:
+            raise InvalidRequest("--learned is a shape of its own: leave --shape out")
+        stated["shape"] = "learned"
     if stated.pop("pate"):
         answer_pate(stated, voting, html=html, json=json)
         return

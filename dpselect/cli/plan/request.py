@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accounting import Budget
+from accounting import Budget, Ledger
 from dpselect import InvalidRequest
-from dpselect.choose.learning import End
+from dpselect.choose.learning import End, Learnt
 from dpselect.cli import config, options
-from dpselect.cli.config import Config, Expectation, PlanTable, ReleaseTable
+from dpselect.cli.config import Config, Expectation, LedgerTable, PlanTable, ReleaseTable
 from dpselect.planning import Groups, Part, PlannedMechanism, ReleasePlan, Shape, plan
 from dpselect.planning.compare import Progress
 from dpselect.planning.task import Charged
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
 _KNOWN = (
-    "zipf:EXPONENT, uniform, learned:ANSWER.json, the name of a CSV file with public counts, or that of a public log with --user "
-    "and --item"
+    "zipf:EXPONENT, uniform, learned (by the dataset), learned:ANSWER.json, the name of a CSV file with public counts, or that "
+    "of a public log with --user and --item"
 )
 T = TypeVar("T", bound=config.ConfigTable)
 
@@ -87,7 +87,7 @@ def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | No
         data=_over(base.data, stated, ("user", "item", "relation", "max_items_per_user", "max_groups_per_user")),
         release=base.release if stated["k"] is None else ReleaseTable(k=stated["k"]),
         budget=budget,
-        ledger=base.ledger,
+        ledger=_ledger(base.ledger, stated),
         plan=_plan_table(base.plan, stated, parts),
     )
     _require_size(asked)
@@ -178,10 +178,26 @@ def _shape(asked: Config) -> Shape:
             raise InvalidRequest(
                 f"--shape={stated.shape} tells users and their items: leave --users, --items-per-user and --column out"
             )
-        return Shape.learned(file, end=_LEARNED[kind], items=stated.items)
+        return Shape.learned(file or _learned_by(asked.ledger), end=_LEARNED[kind], items=stated.items)
     if not os.access(stated.shape, os.F_OK) and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is not a shape: it must be {_KNOWN}")
     return _published(stated, Path(stated.shape), asked.data)
+
+
+def _ledger(base: LedgerTable | None, stated: Mapping[str, Any]) -> LedgerTable | None:
+    """The file's table with what the command line says in its place."""
+    named = {field: stated[name] for field, name in (("url", "ledger"), ("dataset", "dataset")) if stated.get(name) is not None}
+    if base is None and named and len(named) < 2:
+        raise InvalidRequest("ledger= and dataset= go together: name both, or give a file with [ledger] (config=)")
+    return base if not named else LedgerTable.model_validate({**({} if base is None else dict(base)), **named})
+
+
+def _learned_by(named: LedgerTable | None) -> Learnt:
+    """What releases of the dataset have learnt."""
+    if named is None:
+        raise InvalidRequest("--learned takes what releases of a dataset have learnt: name it, --ledger and --dataset")
+    with Ledger.open(named.url, create=False) as ledger:
+        return Learnt.of_dataset(ledger, named.dataset)
 
 
 def _made_up(stated: PlanTable, exponent: float) -> Shape:

@@ -10,10 +10,11 @@ from typer import Argument, Option
 
 from dpselect.answers.answer import answer
 from dpselect.answers.question import Keeper
+from dpselect.choose.learning import learning_asked
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.every import released_every
-from dpselect.cli.topk.request import asked, learnt
+from dpselect.cli.topk.request import asked
 from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
@@ -80,10 +81,10 @@ def topk(
         str | None,
         Option(
             rich_help_panel=options.ITEMS,
-            metavar="SHARE|FILE",
+            metavar="SHARE|again|FILE",
             help="Share of epsilon for a noisy histogram of items per user, by which the mechanism is chosen; 0 for none. "
-            "Nothing is spent on what is declared. Default: .03. Or a file of --output FILE.json: what that answer learnt "
-            "is used again, for nothing.",
+            "Nothing is spent on what is declared, or what a release of the same --dataset has learnt, which is used for "
+            "nothing unless you say again. Default: .03. Or a file of --output FILE.json: what that answer learnt is used.",
         ),
     ] = None,
     as_set: Annotated[
@@ -224,7 +225,7 @@ def topk(
             "kbar": kbar,
             "items_per_user": items_per_user,
             "users": users,
-            **learnt(learn),
+            **learning_asked(learn),
             "as_set": as_set,
             "with_counts": with_counts,
             "min_users": min_users,

@@ -9,7 +9,6 @@ from typing import Any
 
 import accounting as acc
 from dpselect.answers.question import Keeper, Payment, Question, Release
-from dpselect.choose.learning import learnt_in
 from dpselect.cli import config, options
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.catalogue import read_catalogue
@@ -85,16 +84,6 @@ def _release(named: dict[str, Any], base: config.Config, how: Reading, paid: Sta
     if k is None:
         raise InvalidRequest("k= is missing: say how many items to release, as --k 10 or as k in [release] of a --config file")
     return Release(k=k, budget=budget, planned=planned, groups_name=None if groups is None else str(groups), **named)
-
-
-def learnt(stated: str | None) -> dict[str, Any]:
-    """Of a release: the share for learning, or what an answer in a file has learnt."""
-    if stated is None:
-        return {}
-    try:
-        return {"learn": float(stated)}
-    except ValueError:
-        return {"learnt": learnt_in(stated)}
 
 
 def _names(item: Any) -> str | tuple[str, ...]:

@@ -153,6 +153,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
     if answer.learnt is not None and answer.choice.crowd is not None:
         yield "chosen", f"for {answer.choice.crowd.in_words()}: noisy numbers, released with the answer and part of its price"
+    elif answer.known_from is not None and answer.choice.crowd is not None:
+        yield "chosen", f"for {answer.choice.crowd.in_words()}: learnt before, by entry {answer.known_from}, and free"
     yield (
         "noise",
         noise_in_words(mechanism, "users" if question.reading.value is None else f"units of {_column(question.reading.value)}"),

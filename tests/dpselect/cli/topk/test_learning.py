@@ -11,8 +11,10 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect.answers.question import Question, Release, learns_about
 from dpselect.choose.defaults import ASSUMED
-from dpselect.choose.learning import Learning
+from dpselect.choose.forecast import Crowd
+from dpselect.choose.learning import Learning, Learnt
 from dpselect.planning import Shape
 
 ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6)
@@ -179,3 +181,95 @@ def test_a_plan_on_what_was_learnt(run: Any, log: Path, tmp_path: Path) -> None:
         found = learning.learn([1] * 600 + [2] * 300, ASSUMED, rng=rng)
         within += learning.at(found, "low").users <= 900 <= learning.at(found, "high").users
     assert 180 <= within <= 199  # 190 are expected; fixed seed
+
+
+# -- learning pays once -----------------------------------------------------------------------------------------------------
+
+CATALOGUE = ("hit", "fair", "zoo")
+
+
+def paid(url: str, tmp_path: Path, key: str, **asked: Any) -> dps.Answer:
+    """A release of the dataset, kept in a file of its own."""
+    words: dict[str, Any] = {"user": "user", "item": "item", "k": 1, "epsilon": 0.2, "domain": list(CATALOGUE)}
+    place = {"ledger": url, "dataset": "visits", "key": key, "output": tmp_path / f"{key}.json", "use_everything": True}
+    return dps.topk(str(tmp_path / "visits.csv"), **words | place | asked)
+
+
+def test_learning_pays_once(run: Any, log: Path, url: str, tmp_path: Path) -> None:
+    """The second release is chosen by what the first has learnt, and its mechanism alone has all of its budget; retries, a plan
+    and a ledger that was moved know it as well; --learn again pays anew."""
+    first, second = (paid(url, tmp_path, key) for key in ("may", "june"))
+    assert first.learnt is not None
+    assert second.learnt is None
+    assert second.choice.crowd == first.choice.crowd
+    assert second.guarantee.pure_epsilon == pytest.approx(0.2, rel=1e-6)
+    with acc.Ledger.open(url) as ledger:
+        charges = [entry for entry in ledger.entries("visits") if entry.curve]
+        assert [acc.Curve.from_json(entry.curve or "") for entry in charges] == [first.learnt.curve, second.mechanism.curve]
+        held = ledger.last_claim("visits", "learnt:")
+        assert held is not None
+        assert second.known_from == held.seq
+        assert ledger.last_claim("visits", "learnt:", before=held.seq) is None
+        assert ledger.verify().ok
+        ledger.export(tmp_path / "l.jsonl")
+    for key, answer in (("may", first), ("june", second)):
+        again = paid(url, tmp_path, key)
+        assert (again.items, again.charge) == (answer.items, answer.charge)
+        assert (again.learnt, again.known_from, again.choice.crowd) == (answer.learnt, answer.known_from, answer.choice.crowd)
+        (tmp_path / f"{key}.json").unlink()
+        with pytest.raises(acc.ledger.AlreadyCharged):
+            paid(url, tmp_path, key)
+    moved = f"sqlite:///{tmp_path / 'moved.db'}"
+    with acc.Ledger.open(moved) as ledger:
+        ledger.import_(tmp_path / "l.jsonl")
+    (tmp_path / "items.csv").write_text("\n".join(["item", *CATALOGUE]) + "\n")
+    charged = ("--ledger", moved, "--dataset", "visits")
+    shown = run("topk", log, *ASK[:6], "--epsilon", 0.1, "--domain", tmp_path / "items.csv", *charged)
+    assert f"learnt before, by entry {second.known_from}, and free" in " ".join(shown.stdout.split())
+    plan = ("plan", "--k", 1, "--epsilon", 1, "--rounds", 100, "--mechanism", "exponential_mechanism", "--learned", *charged)
+    told = run(*plan, "--json")
+    assert told.exit_code == 0, told.stderr
+    assert "as learnt" in told.stdout
+    anew = paid(url, tmp_path, "august", learn="again")
+    assert anew.learnt is not None
+    assert paid(url, tmp_path, "september").choice.crowd == anew.choice.crowd
+
+
+@pytest.mark.usefixtures("log")
+def test_what_was_learnt_of_something_else_is_not_taken(run: Any, url: str, tmp_path: Path) -> None:
+    """Another catalogue and other columns are learnt anew; what is declared takes the place of what was learnt."""
+    first = paid(url, tmp_path, "may")
+    assert paid(url, tmp_path, "list", domain=["hit", "fair"]).learnt is not None
+    assert paid(url, tmp_path, "turned", user="item", item="user", domain=["u1", "u2"]).learnt is not None
+    declared = paid(url, tmp_path, "declared", users=5000.0)
+    assert declared.known_from is not None
+    assert declared.choice.crowd is not None
+    assert declared.choice.crowd.users == 5000
+    assert first.choice.crowd is not None
+    assert declared.choice.crowd.quantiles == first.choice.crowd.quantiles
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("empty", acc.Budget(epsilon=1.0), "add_remove")
+    for wrong in (("--ledger", url, "--dataset", "empty"), ("--ledger", url), (), ("--shape", "uniform")):
+        assert run("plan", "--k", 1, "--epsilon", 1, "--learned", *wrong).exit_code == 2
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("users", [1e-3, 1e15], ids=str)
+def test_a_forged_record_costs_no_privacy(url: str, tmp_path: Path, users: float) -> None:
+    """Whatever is recorded as learnt, the release is charged the curve of what runs, which is within what was stated."""
+    forged = Learnt(Crowd(users, (1.0, 1.0, 1.0, 1e15, 1e15)), Learning(epsilon=0.01))
+    release = Release(k=1, budget=acc.Budget(epsilon=1.0), domain=CATALOGUE)
+    about = learns_about(Question(None, dps.events.Reading(user="user", item="item"), release), forged.learning)
+    with acc.Ledger.open(url) as ledger:
+        ledger.charge("visits", acc.PureDP(epsilon=1e-6), key="forged", relation="add_remove")
+        ledger.release("visits", "forged", claim=forged.claim(about))
+    answer = paid(url, tmp_path, "may")
+    assert answer.choice.crowd == forged.crowd
+    with acc.Ledger.open(url) as ledger:
+        charged = [entry for entry in ledger.entries("visits") if entry.curve][-1]
+        assert acc.Curve.from_json(charged.curve or "") == answer.mechanism.curve
+        assert answer.mechanism.curve.pure_epsilon <= 0.2
+        ledger.charge("visits", acc.PureDP(epsilon=1e-6), key="worse", relation="add_remove")
+        ledger.release("visits", "worse", claim=f"learnt:{about} " + '{"users":NaN}')
+    with pytest.raises(dps.InvalidRequest, match="again"):
+        paid(url, tmp_path, "june")
