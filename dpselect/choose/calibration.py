@@ -16,7 +16,7 @@ from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.base import MECHANISMS
 from dpselect.mechanisms.traits import INSTEAD, Knob, fields_of
-from dpselect.noise import NoiseName
+from dpselect.noise import NoiseName, by_name
 from dpselect.sensitivity import Sensitivity
 
 Family = Callable[[float], Mechanism]
@@ -24,7 +24,7 @@ Bracket = tuple[float, float]
 
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
 # grid is below 2 % of the threshold.
-_SHARES = (0.75, 0.9, 0.5, 1.0)  # the usual winner first: another is searched only where it may beat it
+_SHARES = (0.75, 0.9, 0.5, 0.35, 1.0)  # the usual winner first: another is searched only where it may beat it
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
 
 
@@ -267,7 +267,8 @@ def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Bud
 
 def _may_beat(best: Mechanism, family: Family, budget: Budget, split: Mapping[str, float]) -> bool:
     """Whether the budget pays for as high a threshold as that of `best`, with this split of delta: a single cost."""
-    surprise, height, rising = -math.log(next(iter(split.values()))), _height(best), knob_of(type(without_counts(best))).rising
+    surprise, height = _surprise(best, next(iter(split.values()))), _height(best)
+    rising = knob_of(type(without_counts(best))).rising
     try:
         level = family(surprise / height if rising else height / surprise)
     except (AccountingError, ValueError, ArithmeticError):
@@ -281,5 +282,11 @@ def _height(mechanism: Mechanism) -> float:
     failure, (_, amount) = mechanism.traits.failure, noise_settings(mechanism)
     if failure is None:
         return 0.0
-    surprise = -math.log(getattr(mechanism, failure))
+    surprise = _surprise(mechanism, getattr(mechanism, failure))
     return surprise / amount if knob_of(type(mechanism)).rising else surprise * amount
+
+
+def _surprise(mechanism: Mechanism, chance: float) -> float:
+    """How many units of its noise a threshold lies up that a single user crosses with this chance."""
+    noise = getattr(without_counts(mechanism), "noise", None)
+    return -math.log(chance) if noise is None else float(by_name(noise).isf(chance))

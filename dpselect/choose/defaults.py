@@ -52,6 +52,7 @@ ASSUMED_IN_A_GROUP = Crowd(2000.0, (1.0, 1.0, 1.0, 2.0, 4.0))
 """The same within one group."""
 
 _SHARES, _TIMES = (0.7, 0.85, 0.95), (1.5, 3.0)  # of two steps: the discovery's part of mu squared, candidates over k
+_LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
 _WIDTHS = (1, 2, 5)  # numbers of competitors tried, over k, beside the usual one
 _FEW = 2  # items per user, which a clip does not distort: one step does
 _LOSS = 2.0  # how much worse a user is whom the clip takes from a count, which is forecast roughly, than one of the noise
@@ -277,8 +278,8 @@ def _covered(budget: Budget, curve: ChosenAfter, request: TopKRequest) -> bool:
         return budget.covers(budget.cost_of_each(curve, request.charges))
     if budget.form != "approximate":
         return budget.covers(budget.cost(curve))
-    found = curve.profile(budget.limit)
-    return found is not None and found <= budget.delta * (1 + 1e-12)
+    found = curve.inverse(budget.delta)
+    return found is not None and found <= budget.limit
 
 
 def require_ways(request: TopKRequest, limit: int | None, clip: float | None, items: float | None) -> None:
@@ -375,9 +376,9 @@ def _clipped(
         return
     most = limit or (GENEROUS if _seen_alone(request) else None)
     first = CLIPS[0] if clip is None else clip
-    bounds = partial(Sensitivity.of_clipped, norm=norm, relation=request.sensitivity.relation, items_per_user=most)
+    bounds = partial(Sensitivity.of_clipped, norm=norm, relation=request.sensitivity.relation)
     kind = SparseHistogram if _seen_alone(request) else OneshotTopK
-    asked = request.model_copy(update={"sensitivity": bounds(first), "noise": noise})
+    asked = request.model_copy(update={"sensitivity": bounds(first, items_per_user=most), "noise": noise})
     found = _tried(kind, budget, asked)
     if not isinstance(found, SparseHistogram | OneshotTopK):
         return
@@ -385,7 +386,11 @@ def _clipped(
     steps = [size if norm == "l2" else float(f"{size**2:.3g}") for size in CLIPS] if clip is None else [clip]
     for size in (one for one in steps if one <= max(longest, first)):
         scale = found.scale if size == first else found.scale * (size / first) * _ROUNDING
-        yield Choice(_changed(found, scale=scale, sensitivity=bounds(size)), most, size, norm)
+        # A lower bound on items lowers the threshold, which hides all items of one user at once, at the same price.
+        lower = _LOWER if clip is None and limit is None and isinstance(found, SparseHistogram) else ()
+        for bound in (most, *lower):
+            seen = bounds(size, items_per_user=bound)
+            yield Choice(_changed(found, scale=scale, sensitivity=seen), bound, size, norm)
     if twice and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and (limit is None or limit > _FEW):
         yield from _in_two_steps(found, request.k, most, longest)
 
