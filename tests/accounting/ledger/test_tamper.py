@@ -231,9 +231,9 @@ COMMITTED, RESERVED = "used", "open"
         (Step("release", RESERVED, "", Price(0, 0), None), "state"),
         (Step("commit", RESERVED, "", Price(-1, 0), None), "price"),
         (Step("void", RESERVED, "", Price(-(10**11) - 1, 0), "why"), "price"),
-        (Step("void", RESERVED, "", Price(0, 1), "why"), "price"),
+        (Step("void", RESERVED, "", Price(-(10**11), 1), "why"), "price"),
     ],
-    ids=["void after commit", "commit of nothing", "release before commit", "commit with a price", "greedy void", "odd void"],
+    ids=["void after commit", "commit of nothing", "release before commit", "commit with a price", "greedy void", "odd failure"],
 )
 def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, url: str, step: Step, kind: str) -> None:
     """A step that was written past the checks, in a chain without a flaw, is found by the rules of states and prices."""
