@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -17,6 +19,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget.budget import waiting_cost
 from accounting.curves.profile_table import ProfileTable
+from accounting.ledger.lifecycle import doubt
 from accounting.ledger.verification import _less
 from accounting.subsampling import _gaussian, _times
 from dpselect import events, pate
@@ -133,6 +136,28 @@ def test_the_prices_of_stable_sets_are_their_closed_forms(rho: float, relation: 
     # A pick of n has 2 sqrt(rho/n) nats and no more: its noise is not 5 % less.
     width = 1 if relation == "add_remove" else 2
     assert three.pick_scale(2) == pytest.approx(width / (2 * math.sqrt(2 * rho / 2)), rel=1e-12)
+
+
+@pytest.mark.parametrize(("mu", "candidates"), [(0.1, 2), (0.4, 10), (2.0, 1000), (0.03, 10**18)])
+def test_the_moments_of_a_gaussian_maximum_are_their_union_bound(mu: float, candidates: int) -> None:
+    """Theorem C9: order mu^2/2 + ln(candidates)/(order - 1), and its least value below the order where that is."""
+    curve, best = acc.GaussianMax(mu=mu, candidates=candidates), 1 + math.sqrt(2 * math.log(candidates)) / mu
+    least = mu**2 / 2 + mu * math.sqrt(2 * math.log(candidates))
+    assert curve.rho == pytest.approx(least, rel=1e-12)
+    for order in (1.01, (1 + best) / 2, best):
+        assert float(curve.rdp(order)) == pytest.approx(min(least, order * curve.rho), rel=1e-12)
+    for order in (1.5 * best, 20 * best):
+        assert float(curve.rdp(order)) == pytest.approx(order * mu**2 / 2 + math.log(candidates) / (order - 1), rel=1e-12)
+
+
+def test_what_another_version_may_have_moved_is_in_doubt(tmp_path: Path) -> None:
+    """Two units and two in 10^9 of the price where versions differ, nothing where this one wrote both."""
+    budget, curve = acc.Budget(epsilon=1000.0), acc.PureDP(epsilon=100.0)
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
+        ledger.create_dataset("visits", budget, "add_remove")
+        opening = ledger.reserve("visits", curve, relation="add_remove", key="one").entries[0]
+        assert doubt(budget, opening, opening) == 0
+        assert doubt(budget, replace(opening, package="99.0"), opening) == 2 * (1 + opening.main // 10**9) > 2
 
 
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:

@@ -974,4 +974,22 @@ EDITS = [
         "entries.c.main != -_other.c.main",
         f"{KILLED}/test_tamper.py::test_a_step_that_breaks_the_rules_is_found",
     ),
+    Edit(
+        "accounting/ledger/verification.py",
+        ", _other.c.key == entries.c.key, _other.c.period == entries.c.period)",
+        ", _other.c.key == entries.c.key)",
+        f"{KILLED}/test_tamper.py::test_a_step_of_another_period_is_found",
+    ),
+    Edit(
+        "accounting/curves/gaussian_max.py",
+        "math.log(self.candidates) / (reached - 1)",
+        "0.95 * math.log(self.candidates) / (reached - 1)",
+        f"{CONSTANTS}::test_the_moments_of_a_gaussian_maximum_are_their_union_bound",
+    ),
+    Edit(
+        "accounting/ledger/lifecycle.py",
+        "return 2 * (1 + max(price_in",
+        "return 0 * (1 + max(price_in",
+        f"{CONSTANTS}::test_what_another_version_may_have_moved_is_in_doubt",
+    ),
 ]

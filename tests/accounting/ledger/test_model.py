@@ -520,7 +520,7 @@ def replay(machine: Any, steps: list[tuple[str, dict[str, Any]]]) -> None:
         taken.teardown()
 
 
-def explore(machine: Any, minutes: float, found: Path, seed: int, examples: int = 200) -> None:
+def explore(machine: Any, minutes: float, found: Path, seed: int, examples: int = 20) -> None:
     """Look for sequences that fail, for so long; each round has a seed of its own. The first failure is kept in `found`."""
     end, asked = time.monotonic() + 60 * minutes, _settings(examples, 50)
     for number in itertools.count(seed):

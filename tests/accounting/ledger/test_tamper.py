@@ -34,7 +34,7 @@ from accounting.ledger.book import Step, append
 from accounting.ledger.database import checked_url
 from accounting.ledger.ddl import datasets, entries, fingerprints, meta, metadata, sums, totals
 from accounting.ledger.item import Opening, read_item
-from accounting.ledger.model import Entry, origin, utc_now
+from accounting.ledger.model import Action, Entry, origin, utc_now
 from accounting.ledger.statements import find_dataset, lock_dataset, read_entry
 from accounting.ledger.sums import Amounts, Place, _row
 from accounting.ledger.verification import Chain
@@ -243,6 +243,23 @@ def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, url: str, step: Ste
     with intruder(url) as connection:
         resum(connection)
     assert kinds(kept) == {kind}
+
+
+@pytest.mark.parametrize("action", ["commit", "void"])
+def test_a_step_of_another_period_is_found(sqlite_url: str, action: Action) -> None:
+    """A reservation of January says nothing of February, under the same key or not."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=10.0), "replace_one", window="month")
+        for period in ("2024-01", "2024-02"):
+            ledger.charge("visits", acc.PureDP(epsilon=0.1), relation="replace_one", period=period)
+        ledger.reserve("visits", acc.PureDP(epsilon=0.1), relation="replace_one", key=RESERVED, period="2024-01")
+        price = Price(0, 0) if action == "commit" else Price(-(10**11), 0)
+        with ledger._store.writer() as connection:
+            step = Step(action, RESERVED, "2024-02", price, None if action == "commit" else "why")
+            append(connection, lock_dataset(connection, "visits"), [step], origin(None, utc_now))
+        with intruder(sqlite_url) as connection:
+            resum(connection)
+        assert "state" in kinds(ledger)
 
 
 @pytest.mark.parametrize("action", ["charge", "reserve"])

@@ -65,7 +65,7 @@ def test_positions_of_members_count_from_the_first_group() -> None:
 
 @pytest.mark.parametrize("mechanism", [*MECHANISMS[:4], MECHANISMS[-1]], ids=lambda m: m.kind)
 def test_grouped_and_expanded_scores_have_one_law(mechanism: dps.Mechanism) -> None:
-    """The released groups have the same distribution whether the scores are given grouped or one by one; 3,000 draws each."""
+    """The released groups have the same distribution whether the scores are given grouped or one by one; 600 draws each."""
     values, copies = np.array([3, 1, 0]), np.array([1, 4, 3])
     forms = (
         dps.Scores.grouped(values, copies, sensitivity=COUNTS),
@@ -74,7 +74,7 @@ def test_grouped_and_expanded_scores_have_one_law(mechanism: dps.Mechanism) -> N
     rng, counts = np.random.default_rng(2), []
     group = np.repeat(np.arange(3), copies)
     for scores in forms:
-        outcomes = [tuple(np.bincount(group[list(mechanism.select(scores, rng=rng).indices)], minlength=3)) for _ in range(3000)]
+        outcomes = [tuple(np.bincount(group[list(mechanism.select(scores, rng=rng).indices)], minlength=3)) for _ in range(600)]
         counts.append({outcome: outcomes.count(outcome) for outcome in set(outcomes)})
     keys = sorted(set(counts[0]) | set(counts[1]))
     assert same_law(*([count.get(key, 0) for key in keys] for count in counts)) > LIMIT
@@ -97,7 +97,7 @@ def test_peeling_a_group_leaves_its_members_alike() -> None:
     """Peeled one by one from two groups, all 20 ordered pairs of five equal candidates are as likely as one another."""
     scores = dps.Scores.grouped([1, 1], [2, 3], sensitivity=COUNTS)
     mechanism, rng = dps.PeelingTopK(k=2, noise="exponential", scale=1.0), np.random.default_rng(5)
-    pairs = [mechanism.select(scores, rng=rng).indices for _ in range(4000)]
+    pairs = [mechanism.select(scores, rng=rng).indices for _ in range(1000)]
     seen = np.bincount([a * 5 + b for a, b in pairs], minlength=25)
     assert fit(seen, (1 - np.eye(5)).ravel() / 20) > LIMIT
     assert (seen > 0).sum() == 20
