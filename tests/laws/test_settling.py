@@ -96,3 +96,27 @@ def test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget(left: Any, order: 
             moment = sum(one[o] ** order * two[o] ** (1 - order) * math.exp((order - 1) * rest[o]) for o in q)
             worst = max(worst, math.log(moment) / (order - 1))
     assert 0.97 * capacity <= worst <= capacity * (1 + 1e-9)
+
+
+GAUSSIAN = acc.Budget(epsilon=1.0, delta=0.01, order="gaussian", failure=1e-6)
+SMALL = dps.LimitedDomain(k=2, kbar=2, epsilon=0.1, delta=1e-6)
+
+
+def passed(left: Left) -> float:
+    """The largest delta at the budget's epsilon: a call, and a Gaussian answer of all the mu^2 that is left after it."""
+    worst = 0.0
+    for counts in ((150, 150), (170, 170)):
+        q, p = first_laws(SMALL, counts)
+        then = {items: acc.GaussianDP(mu=math.sqrt(left(items))) for items in q}
+        for one, two in ((p, q), (q, p)):
+            worst = max(worst, sum(one[o] * (then[o].profile(1.0 - math.log(one[o] / two[o])) or 0.0) for o in q))
+    return worst
+
+
+def test_an_adaptive_plan_keeps_and_approaches_a_gaussian_budget(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same in mu^2 (F9 (v)): within delta, and beyond it were a twentieth of the budget given back that was used."""
+    assert passed(left(GAUSSIAN, SMALL)) <= 0.01
+    unused = lifecycle._unused.__wrapped__
+    more = Price(GAUSSIAN.capacity.main // 20, 0)
+    monkeypatch.setattr(lifecycle, "_unused", lambda *given: unused(*given).plus(more))
+    assert passed(left(GAUSSIAN, SMALL)) > 0.01
