@@ -48,8 +48,7 @@ class _Imported(Mapping[str, Any]):
         member = getattr(import_module(verb.module), verb.member)
         if not isinstance(member, typer.Typer):
             function, member = member, typer.Typer(**PLAIN)
-            examples = getattr(import_module(verb.module), "EXAMPLES", None)
-            member.command(name, cls=SectionedCommand, short_help=verb.help, epilog=examples)(function)
+            member.command(name, cls=SectionedCommand, short_help=verb.help)(function)
         return typer.main.get_command(member)
 
     def __iter__(self) -> Iterator[str]:

@@ -80,6 +80,9 @@ class GuardedGroup(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)])
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        _write_examples(ctx, formatter)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -160,7 +163,7 @@ def _noted(message: str, error: BaseException) -> str:
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose options stand in sections (`rich_help_panel`), those of no section first; its epilog are examples."""
+    """A command whose options stand in sections (`rich_help_panel`), those of no section first, and examples at the end."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[Any]] = {}
@@ -172,9 +175,15 @@ class SectionedCommand(TyperCommand):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        if self.epilog:
-            with formatter.section("Examples"):
-                formatter.write("".join(f"  {line}\n" for line in self.epilog.splitlines()))
+        _write_examples(ctx, formatter)
+
+
+def _write_examples(ctx: Any, formatter: Any) -> None:
+    from dpselect.cli.examples import examples  # for help alone
+
+    if lines := examples(" ".join(ctx.command_path.split()[1:])):
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {line}\n" for line in lines))
 
 
 def abandon_standard_output() -> None:

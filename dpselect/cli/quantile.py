@@ -80,11 +80,6 @@ class _Answer:
 
 
 _NUMBERS = "One number per user"
-EXAMPLES = """\
-dpselect quantile log.csv --user who --quantiles .5 --low 0 --high 500 \\
-    --step 1 --epsilon 1
-dpselect quantile log.csv --user who --value price --rule sum \\
-    --quantiles .25,.5,.75 --low 0 --high 1000 --step 5 --epsilon 1"""
 
 
 def quantile(

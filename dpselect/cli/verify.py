@@ -14,7 +14,7 @@ from dpselect import InvalidRequest, Sensitivity, events
 from dpselect.cli import options, out
 from dpselect.cli.config import Config, read
 from dpselect.cli.continual.verified import horizon
-from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
+from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.replay_view import as_data, shown
 from dpselect.cli.topk.request import item_columns, value_clip
 from dpselect.events import Reading
@@ -28,38 +28,56 @@ def _verify() -> None:
     """Check what a release rests on. What these commands print is computed from private data without noise: keep it."""
 
 
-app.command()(horizon)
+app.command(cls=SectionedCommand)(horizon)
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def replay(
     events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
     user: options.User = None,
     item: options.Item = None,
-    domain: Annotated[Path | None, Option(help="A public catalogue of items.")] = None,
+    domain: Annotated[Path | None, Option(help="A public catalogue of items.", rich_help_panel=options.ITEMS)] = None,
     domain_column: options.CatalogueColumn = None,
-    group: Annotated[str | None, Option(metavar="COLUMN", help="Column of groups: its name, or its number from 1.")] = None,
+    group: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="Column of groups: its name, or its number from 1.", rich_help_panel=options.GROUPS),
+    ] = None,
     groups: options.Groups = None,
     groups_column: options.GroupsColumn = None,
     max_groups_per_user: options.MaxGroupsPerUser = None,
     max_items_per_user: options.MaxItemsPerUser = None,
-    clip: Annotated[float | None, Option(metavar="C", help="Scale each user's counts to a norm of at most C.")] = None,
+    clip: Annotated[
+        float | None, Option(metavar="C", help="Scale each user's counts to a norm of at most C.", rich_help_panel=options.USERS)
+    ] = None,
     clip_norm: Annotated[
-        str | None, Option(metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")
+        str | None,
+        Option(
+            metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.", rich_help_panel=options.USERS
+        ),
     ] = None,
     value: options.Value = None,
     value_clip: options.ValueClip = None,
     time: options.Time = None,
     since: options.Since = None,
     until: options.Until = None,
-    time_zone: Annotated[str, Option(metavar="ZONE", help="Zone of times that state none.")] = "UTC",
+    time_zone: Annotated[
+        str, Option(metavar="ZONE", help="Zone of times that state none.", rich_help_panel=options.TIME)
+    ] = "UTC",
     time_unit: options.TimeUnit = None,
-    salt: Annotated[str | None, Option(help="Salt of these choices. Default: a fresh random one.")] = None,
+    salt: Annotated[
+        str | None, Option(help="Salt of these choices. Default: a fresh random one.", rich_help_panel=options.USERS)
+    ] = None,
     relation: options.Neighbours = None,
     n_users: Annotated[int, Option(min=1, help="How many users to leave out, one at a time; half of them the heaviest.")] = 100,
-    seed: Annotated[int, Option(min=0, help="Seed of the choice of the other half. It releases nothing.")] = 0,
+    seed: Annotated[
+        int, Option(min=0, help="Seed of the choice of the other half. It releases nothing.", rich_help_panel=options.OUTPUT)
+    ] = 0,
     name_salt: Annotated[
-        str | None, Option(help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing.")
+        str | None,
+        Option(
+            help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = None,
     format: options.LogFormat = None,
     header: options.Header = None,

@@ -22,6 +22,7 @@ from dpselect.cli import options, out
 from dpselect.cli.ledger import request
 from dpselect.cli.ledger.request import Dataset, OptionalUrl, Url
 
+_ABOUT, _RESERVED = "Who, and what for", "Reservations"
 _JSON = "The curve as JSON, or @FILE."
 
 
@@ -36,15 +37,23 @@ def charge(
     relation: Annotated[Relation | None, Option(help="What a bare curve was proved for; a mechanism states its own.")] = None,
     count: Annotated[int, Option(min=1, help="How many times it runs.")] = 1,
     key: Annotated[str | None, Option(help="Idempotency key: a retry with it charges nothing.")] = None,
-    period: Annotated[list[str] | None, Option(help="Period whose rows are read; may be repeated.")] = None,
-    time_zone: Annotated[str | None, Option(metavar="ZONE", help="By whose clock the periods begin. Default: UTC.")] = None,
-    label: Annotated[str | None, Option(help="What for. No private data: it is stored in clear.")] = None,
-    actor: Annotated[str | None, Option(help="On whose behalf. Default: the system's user.")] = None,
-    team: Annotated[str | None, Option(help="Whose work it is, where there are quotas by team.")] = None,
-    purpose: Annotated[str | None, Option(help="What for, where there are quotas by purpose.")] = None,
-    fingerprint: Annotated[str | None, Option(help="Names the rows; not a plain hash of them.")] = None,
-    reserve: Annotated[bool, Option("--reserve", help="Only reserve; then commit, or void before data are read.")] = False,
-    expires_in: Annotated[float | None, Option(metavar="SECONDS", help="Of a reservation: then it is given back.")] = None,
+    period: Annotated[
+        list[str] | None, Option(help="Period whose rows are read; may be repeated.", rich_help_panel=options.TIME)
+    ] = None,
+    time_zone: Annotated[
+        str | None, Option(metavar="ZONE", help="By whose clock the periods begin. Default: UTC.", rich_help_panel=options.TIME)
+    ] = None,
+    label: Annotated[str | None, Option(help="What for. No private data: it is stored in clear.", rich_help_panel=_ABOUT)] = None,
+    actor: Annotated[str | None, Option(help="On whose behalf. Default: the system's user.", rich_help_panel=_ABOUT)] = None,
+    team: Annotated[str | None, Option(help="Whose work it is, where there are quotas by team.", rich_help_panel=_ABOUT)] = None,
+    purpose: Annotated[str | None, Option(help="What for, where there are quotas by purpose.", rich_help_panel=_ABOUT)] = None,
+    fingerprint: Annotated[str | None, Option(help="Names the rows; not a plain hash of them.", rich_help_panel=_ABOUT)] = None,
+    reserve: Annotated[
+        bool, Option("--reserve", help="Only reserve; then commit, or void before data are read.", rich_help_panel=_RESERVED)
+    ] = False,
+    expires_in: Annotated[
+        float | None, Option(metavar="SECONDS", help="Of a reservation: then it is given back.", rich_help_panel=_RESERVED)
+    ] = None,
     _debug: options.Debug = False,
 ) -> None:
     """Charge for a curve or mechanism that runs outside of this package, before it runs."""

@@ -15,10 +15,12 @@ from accounting.files import PRIVATE, new_file
 from accounting.ledger import Heads, Ledger, Mirror, SigningKey, Window
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
-from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
+from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.ledger import request, view
 from dpselect.cli.ledger.charge import affordable, charge, echo_receipt, quota
 from dpselect.cli.ledger.request import Config, Dataset, Key, OptionalUrl, Output, Url
+
+_SUMS, _ABOUT = "What charges add up in", "What the dataset holds"
 
 app = Typer(
     name="ledger",
@@ -29,22 +31,32 @@ app = Typer(
 )
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def init(
     url: OptionalUrl = None,
     dataset: Annotated[str | None, Option(help="Declare this dataset as well.")] = None,
     epsilon: options.AllEpsilon = None,
     delta: options.Delta = None,
     rho: options.AllRho = None,
-    order: Annotated[str | None, Option(help="What charges are added up in: gaussian (mu^2), inf, or a Renyi order.")] = None,
-    mostly: Annotated[str | None, Option(metavar="JSON", help="Curve or mechanism (or @FILE): let most of these fit.")] = None,
-    only: Annotated[str | None, Option(metavar="JSON", help="Curve or mechanism (or @FILE): pay for these alone.")] = None,
-    relation: Annotated[Relation | None, Option(help="What neighbouring data differ by. Default: add_remove.")] = None,
-    window: Annotated[Window, Option(help="Which rows share a budget.")] = "whole",
-    time_zone: Annotated[str, Option(metavar="ZONE", help="Where the days or months of --window begin.")] = "UTC",
-    unit: Annotated[str | None, Option(help="Who is protected, in words. Default: user.")] = None,
-    data_period: Annotated[str | None, Option(help="Which rows the dataset holds, in words.")] = None,
-    actor: Annotated[str | None, Option(help="Who declares it. Default: the system's user.")] = None,
+    order: Annotated[
+        str | None, Option(help="What charges are added up in: gaussian (mu^2), inf, or a Renyi order.", rich_help_panel=_SUMS)
+    ] = None,
+    mostly: Annotated[
+        str | None, Option(metavar="JSON", help="Curve or mechanism (or @FILE): let most of these fit.", rich_help_panel=_SUMS)
+    ] = None,
+    only: Annotated[
+        str | None, Option(metavar="JSON", help="Curve or mechanism (or @FILE): pay for these alone.", rich_help_panel=_SUMS)
+    ] = None,
+    relation: Annotated[
+        Relation | None, Option(help="What neighbouring data differ by. Default: add_remove.", rich_help_panel=_ABOUT)
+    ] = None,
+    window: Annotated[Window, Option(help="Which rows share a budget.", rich_help_panel=_ABOUT)] = "whole",
+    time_zone: Annotated[
+        str, Option(metavar="ZONE", help="Where the days or months of --window begin.", rich_help_panel=_ABOUT)
+    ] = "UTC",
+    unit: Annotated[str | None, Option(help="Who is protected, in words. Default: user.", rich_help_panel=_ABOUT)] = None,
+    data_period: Annotated[str | None, Option(help="Which rows the dataset holds, in words.", rich_help_panel=_ABOUT)] = None,
+    actor: Annotated[str | None, Option(help="Who declares it. Default: the system's user.", rich_help_panel=_ABOUT)] = None,
     config: Config = None,
     _debug: options.Debug = False,
 ) -> None:
@@ -70,25 +82,25 @@ def init(
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 
 
-app.command()(charge)
-app.command()(quota)
+app.command(cls=SectionedCommand)(charge)
+app.command(cls=SectionedCommand)(quota)
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def commit(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
     """State that data are about to be read for a reservation: it cannot be voided any more."""
     with Ledger.open(url, create=False) as ledger:
         echo_receipt(ledger.commit(dataset, key))
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def release(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
     """State that the result of a committed charge was handed out."""
     with Ledger.open(url, create=False) as ledger:
         echo_receipt(ledger.release(dataset, key))
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def void(
     url: Url,
     dataset: Dataset,
@@ -102,7 +114,7 @@ def void(
         echo_receipt(ledger.void(dataset, key, actor=actor, reason=reason))
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def show(
     url: Url,
     dataset: Annotated[str | None, Option(help="Only this one.")] = None,
@@ -122,10 +134,10 @@ def show(
             view.show(ledger, names, limit, out.screen(highlight=True), details=details)
 
 
-app.command()(affordable)
+app.command(cls=SectionedCommand)(affordable)
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def keygen(
     output: Annotated[Path, Option(help="New file for the private key; only its owner can read it.")],
     after: Annotated[Path | None, Option(help="Private key that this one follows.")] = None,
@@ -148,7 +160,7 @@ def keygen(
     echo(key.public)
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def verify(
     url: Url,
     heads: request.Earlier = None,
@@ -171,7 +183,7 @@ def verify(
         raise Exit(FAILED)
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def heads(
     url: Url,
     output: Output = None,
@@ -198,7 +210,7 @@ def heads(
         file.write(text)
 
 
-@app.command("export")
+@app.command("export", cls=SectionedCommand)
 def export_(url: Url, output: Output = None, sign: request.Sign = None, _debug: options.Debug = False) -> None:
     """Write the whole ledger as JSON lines, signed if a key is given."""
     key = request.private(sign)
@@ -213,7 +225,7 @@ def export_(url: Url, output: Output = None, sign: request.Sign = None, _debug: 
         out.emit("")
 
 
-@app.command("import")
+@app.command("import", cls=SectionedCommand)
 def import_(
     url: Url,
     source: Annotated[Path, Argument(help="What export wrote.")],
@@ -228,7 +240,7 @@ def import_(
         echo(f"{ledger.import_(source, trusted)} entries imported and verified{signer}")
 
 
-@app.command()
+@app.command(cls=SectionedCommand)
 def report(
     output: Annotated[Path, Option(help="The new HTML file to write; with --registry, the new YAML file.")],
     delta: Annotated[list[float] | None, Option(help="State epsilon at this delta; may be repeated.")] = None,

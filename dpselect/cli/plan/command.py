@@ -21,12 +21,6 @@ from dpselect.planning.task import Charged, Criterion
 
 _SHAPE, _NEEDS = "The shape of the data", "What is needed of the answer"
 _SIMULATION, _OVER_TIME, _VOTES = "Simulations", "Releases over time", "Votes of teachers"
-EXAMPLES = """\
-dpselect plan --k 10 --releases 30 --epsilon 1 --delta 1e-6 \\
-    --shape zipf:1.1 --items 50000 --users 100000 --unknown-domain
-dpselect plan --k 10 --epsilon 1 --shape last_year.csv --column users --public
-dpselect plan --k 10 --epsilon 1 --delta 1e-6 --shape last_year.parquet \\
-    --user who --item shop --public --write plan.toml"""
 
 
 def plan(

@@ -19,13 +19,6 @@ from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
 
-EXAMPLES = """\
-dpselect topk log.csv --user who --item shop --k 10 --epsilon 1 --delta 1e-6
-dpselect topk log.csv --user who --item shop --k 10 --epsilon 1 \\
-    --domain shops.csv --with-counts
-dpselect topk log.csv --user who --item shop --k 9 --epsilon .1 --delta 1e-7 \\
-    --ledger sqlite:///l.db --dataset shop --key may --output may.json"""
-
 
 def topk(
     events: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import typer.main
 
 from dpselect.cli import app
+from dpselect.cli.examples import CALLS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 
@@ -23,6 +25,15 @@ def commands() -> Iterator[tuple[str, Any]]:
 def parameters() -> Iterator[tuple[str, Any]]:
     for path, command in commands():
         yield from ((f"{path} {parameter.name}", parameter) for parameter in command.params)
+
+
+def leaves() -> Iterator[tuple[str, Any]]:
+    """Commands that do something, those below a group in place of it."""
+    for path, command in list(commands())[1:]:
+        below = getattr(command, "commands", {})
+        yield from ((f"{path} {name}", one) for name, one in below.items())
+        if not below:
+            yield path, command
 
 
 COMMANDS, PARAMETERS = dict(commands()), dict(parameters())
@@ -111,10 +122,32 @@ def _section(path: str) -> str:
     return start + "".join(section for section in sections if path != "dpselect" and section.startswith(f"`{path}"))
 
 
-@pytest.mark.parametrize("verb", ["topk", "plan", "quantile"])
+@pytest.mark.parametrize("verb", ["topk", "plan", "quantile", "pate"])
 def test_help_begins_with_what_everybody_needs(verb: str, run: Any) -> None:
     """Sections, of which the first has nine options at most, and examples that the command itself accepts."""
     said = run(verb, "--help").stdout
     assert said.index("Most used:") < said.index("Output:") < said.index("Examples:")
     first = said.split("Most used:")[1].split("\n\n")[0]
     assert 4 <= first.count("\n  --") <= 11
+
+
+LEAVES = dict(leaves())
+
+
+@pytest.mark.parametrize("path", sorted({*LEAVES, *COMMANDS} - {"dpselect"}))
+def test_every_help_has_examples_that_the_command_accepts(path: str, run: Any) -> None:
+    """Each example is a call of its own command whose options the parser takes, and the help shows it."""
+    calls = CALLS.get(path.removeprefix("dpselect "), ())
+    assert calls or path.split()[1] in ("schema", "demo", "mechanisms", "continual")
+    shown = run(*path.split()[1:], "--help").stdout.replace("\\\n", " ").split()
+    for call in (f"dpselect {call}" for call in calls):
+        assert " ".join(call.split()) in " ".join(shown)
+        known = max((name for name in LEAVES if call.startswith(f"{name} ")), key=len)
+        assert known.startswith(path)
+        with LEAVES[known].make_context(known, shlex.split(call)[len(known.split()) :]) as context:
+            assert context.params
+
+
+def test_examples_are_of_commands() -> None:
+    """No example is of a command that is gone."""
+    assert {f"dpselect {name}" for name in CALLS} <= LEAVES.keys() | COMMANDS.keys()
