@@ -37,12 +37,12 @@ def spent(command: list[str], runs: int, environment: dict[str, str]) -> tuple[f
 
 
 def small_log(folder: Path) -> tuple[Path, Path]:
-    """20,000 users with three visits each to 2,000 items, and the public list of the items."""
+    """20,000 users with five visits each to 2,000 items, and the public list of the items."""
     rng, log, items = np.random.default_rng(0), folder / "log.csv", folder / "items.csv"
-    visited = np.minimum(rng.zipf(1.3, 60_000), 2_000)
+    visited = np.minimum(rng.zipf(1.3, 100_000), 2_000)
     with log.open("w", newline="") as file:
         csv.writer(file).writerows(
-            [("user", "item"), *zip(np.repeat(np.arange(20_000), 3).tolist(), visited.tolist(), strict=True)]
+            [("user", "item"), *zip(np.repeat(np.arange(20_000), 5).tolist(), visited.tolist(), strict=True)]
         )
     items.write_text("\n".join(["item", *map(str, range(1, 2_001))]))
     return log, items
@@ -69,6 +69,8 @@ def main() -> None:
             "dpselect --help": [*cli, "--help"],
             "topk, public list": [*asked, "--domain", items],
             "topk, unknown domain": [*asked, "--delta", "1e-6"],
+            "public list, --learn 0": [*asked, "--domain", items, "--learn", "0"],
+            "unknown domain, --learn 0": [*asked, "--delta", "1e-6", "--learn", "0"],
             "ledger show": [*cli, "ledger", "show", "--ledger", url],
         }
         if options.plan:
@@ -76,11 +78,14 @@ def main() -> None:
         written = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         environment = {**written, "PYTHONPYCACHEPREFIX": f"{name}/bytecode"}
         print(f"{'process':<30}{'wall s':>8}{'cpu s':>8}{'cpu / pass':>12}")
-        base = 0.0
+        base, found = 0.0, dict[str, float]()
         for row, command in rows.items():
             wall, cpu = spent(command, runs, environment)
             base = base or cpu
+            found[row] = cpu
             print(f"{row:<30}{wall:>8.2f}{cpu:>8.2f}{cpu / base:>12.1f}")
+        for row in ("public list", "unknown domain"):
+            print(f"learning on 10^5 events, {row}: {found[f'topk, {row}'] - found[f'{row}, --learn 0']:+.2f} s of CPU")
 
 
 if __name__ == "__main__":
