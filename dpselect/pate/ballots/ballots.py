@@ -6,6 +6,7 @@ From votes in any form to the counts of every round: how votes are read, and whi
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -516,15 +517,15 @@ class Cut:
 
     def _best_first(self, ballot: Order, label: Order, shape: tuple[int, ...], start: int) -> tuple[Order, Order]:
         """The same (ballot, label) votes, ballot after ballot, those of a ballot in the order in which they are kept."""
-        _, teachers, labels = shape
-        known, place = np.unique(ballot // teachers, return_inverse=True)
-        orders = np.stack([self._order(self.first + start + int(number), labels) for number in known])
+        rounds, teachers, labels = shape
+        orders = np.stack([self._order(self.first + start + number, labels) for number in range(rounds)])
         ranks = np.empty_like(orders)
         np.put_along_axis(ranks, orders, np.arange(labels)[None, :], axis=1)
-        rank = ranks[place, label]
+        rank = ranks[ballot // teachers, label]
         if self.confidences is None:
-            ballot, rank = np.divmod(np.sort(ballot * labels + rank), labels)
-            return ballot, orders[np.searchsorted(known, ballot // teachers), rank]
+            keys = (ballot * labels + rank).astype(np.uint32 if math.prod(shape) < 2**32 else np.int64)  # narrow ones sort fast
+            ballot, rank = (part.astype(np.int64) for part in np.divmod(np.sort(keys), keys.dtype.type(labels)))
+            return ballot, orders[ballot // teachers, rank]
         sure = np.array(self.confidences[start + ballot // teachers, ballot % teachers, label], dtype=np.float64)
         if not np.all(np.isfinite(sure)):
             raise InvalidBallots(
