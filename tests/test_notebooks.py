@@ -27,8 +27,8 @@ def _code(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_promised_notebooks_are_there() -> None:
-    """Planning, repeated top-k, PATE, audit, best of many and the papers each have a notebook."""
-    assert {"audit", "best_of_many", "papers", "pate", "planning", "repeated"} <= {path.stem for path in NOTEBOOKS}
+    """Planning, repeated top-k, horizons, PATE, audit, best of many and the papers each have a notebook."""
+    assert {"audit", "best_of_many", "horizon", "papers", "pate", "planning", "repeated"} <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.slow

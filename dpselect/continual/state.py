@@ -22,7 +22,7 @@ from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.measurements import Block, Increment, Integers
 from dpselect.errors import EventLogError, HorizonError
 from dpselect.events.doors.base import Kind, Kinds
-from dpselect.events.engine import guarded
+from dpselect.events.engine import guarded, without_progress_bar
 from dpselect.events.private import NotPickled
 from dpselect.selection import Label, Selection
 
@@ -177,21 +177,25 @@ class State(NotPickled):
         )
         used = self._positions()
         counted, weights = mechanism.users.counted(cells["uid"], used, lambda at: coins(cells["uid"][at], cells["iid"][at]))
-        users, (items, place) = cells["uid"][counted], np.unique(cells["iid"][counted], return_inverse=True)
-        sums = np.zeros(len(items), dtype=np.int64)
-        np.add.at(sums, place, weights)
+        users, touched = cells["uid"][counted], cells["iid"][counted]
+        # Sums of integers in floats: exact below 2^53, for 2^33 cells.
+        each, sums = np.bincount(touched), np.bincount(touched, weights).astype(np.int64)
+        items = np.flatnonzero(each)
+        sums = sums[items]
         used += np.bincount(users, minlength=len(used)).astype(used.dtype)
         self._run("DELETE FROM positions")
         self._run("INSERT INTO positions VALUES (?)", [used.tobytes()])
         new = items >= known
         numbers = np.where(new, known + np.cumsum(new) - 1, items)
+        number_of = np.zeros(len(each), dtype=np.int64)
+        number_of[items] = numbers
         self._connection.register("numbered", {"was": items[new], "iid": numbers[new]})
         self._run("INSERT INTO items SELECT i, numbered.iid, NULL FROM numbered JOIN named ON named.iid = numbered.was")
         self._connection.unregister("numbered")
         if mechanism.count != "period":
             if mechanism.window is not None:
                 self._run("DELETE FROM pairs WHERE period <= ?", [period + 1 - mechanism.window])
-            self._connection.register("counted", {"uid": users, "iid": numbers[place]})
+            self._connection.register("counted", {"uid": users, "iid": number_of[touched]})
             self._run("INSERT INTO pairs SELECT uid, iid, ? FROM counted ORDER BY ALL", [period])
             self._connection.unregister("counted")
         return Increment(period, numbers, sums)
@@ -333,7 +337,7 @@ def opened(path: Path) -> Iterator[State]:
             why = "another process uses it: one at a time" if in_use else "it is damaged, or no state of a horizon"
             raise HorizonError(f"the state cannot be opened: {why}") from None
         try:
-            connection.execute("SET enable_progress_bar = false")
+            without_progress_bar(connection)
             state = State(connection)
             yield state
             state._run("CHECKPOINT")

@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
@@ -170,12 +170,20 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
         engine = None
         connection = duckdb.connect(":memory:", config=_configuration(memory, folder))
         try:
-            # It would write to standard output, beside what the caller prints.
-            connection.execute("SET enable_progress_bar = false")
+            without_progress_bar(connection)
             yield (engine := Engine(connection, folder))
         finally:
             if engine is None or not engine.abandoned:
                 connection.close()
+
+
+def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
+    """It would write to standard output, beside what the caller prints."""
+    import duckdb
+
+    # In a notebook without ipywidgets there is no bar, and the engine refuses to turn it off.
+    with suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
 
 
 def _configuration(memory: str, folder: Path) -> dict[str, Any]:

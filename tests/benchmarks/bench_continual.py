@@ -2,14 +2,16 @@
 
     python tests/benchmarks/bench_continual.py [--logs films mine.parquet] [--user user] [--item item] [--time time]
         [--releases 30] [--window 7] [--k 10 100] [--epsilon 1] [--delta 1e-6] [--draws 2] [--domain unknown public]
-        [--count period window running] [--times 1]
+        [--count period window running] [--times 1] [--planned]
+    python tests/benchmarks/bench_continual.py --year 100000
     python tests/benchmarks/bench_continual.py --scale 1000000 --releases 30
 
 films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
 to the last. A recall is a mean over the releases; with ties at rank k any tied item is right. `today` charges each release as if
 every user were in every one: `SparseHistogram` (one-shot Gaussian noise on a public domain) on counts clipped to 1. `horizon` is
 `ContinualTopK` with its defaults. `free` is today's releases with a `Memory` of what was shown (the same on a public domain), and
-`planned` what `plan_horizon` says of the horizon. --times makes so many users of each. Draws are seeded. --scale closes periods
+`planned` what `plan_horizon` says of the horizon. --times makes so many users of each; --planned simulates all
+three in place of releasing. Draws are seeded. --scale closes periods
 of so many events, users and items that are made up, and prints the CPU of a period as a multiple of reading its events by
 `events.read`, the peak of memory and the size of the state.
 """
@@ -143,12 +145,22 @@ def table(asked: argparse.Namespace) -> Iterator[str]:
             for count in asked.count:
                 for k in asked.k:
                     told = (log, period, asked, count, k, domain)
+                    outlook = planned(*told)
+                    today, free, found, plan = (
+                        *map(float, map(np.mean, (outlook.one_by_one, outlook.remembered))),
+                        0.0,
+                        outlook.mean,
+                    )
+                    if asked.planned:
+                        yield f"{Path(name).stem:22} {domain:8} {count:8} {k:4} {today:6.2f} {free:6.2f} {'':8} {plan:8.2f}"
+                        continue
                     today, free = one_by_one(*told)
-                    found, plan = horizon(*told), planned(*told).mean
+                    found = horizon(*told)
                     errors.append(abs(plan - found))
                     row = f"{Path(name).stem:22} {domain:8} {count:8} {k:4} {today:6.2f} {free:6.2f} {found:8.2f} {plan:8.2f}"
                     yield row
-    yield f"planned and found differ by {np.mean(errors):.3f} on average, {np.max(errors):.3f} at most"
+    if errors:
+        yield f"planned and found differ by {np.mean(errors):.3f} on average, {np.max(errors):.3f} at most"
 
 
 def scale(asked: argparse.Namespace) -> Iterator[str]:
@@ -177,6 +189,35 @@ def scale(asked: argparse.Namespace) -> Iterator[str]:
             yield f"period {at:3}: {cost}, {held / rows:5.0f} bytes a row of {rows:,}"
 
 
+def year(asked: argparse.Namespace) -> Iterator[str]:
+    """What a bound for a whole year costs at the utility of releases that bound a user per day, in Wikimedia's shape: rho .015 a
+    day for at most 10 pages of a user, pages public, shown from a noisy 90 users on. The page views are made up.
+    """
+    days, pages, least, daily = 365, 10, 90, 0.015
+    log = Arrivals.made_up(exponent=1.0, items=20_000, users=asked.year, periods=days, items_per_user=40.0, active=0.05)
+    views = pd.DataFrame({"u": log.users, "i": log.items, "p": log.periods}).drop_duplicates().sample(frac=1, random_state=0)
+    views = views[views.groupby(["u", "p"]).cumcount() < pages].sort_values("p", kind="stable")
+    noise, rng = float(np.sqrt(pages / (2 * daily))), np.random.default_rng(1)
+    true = views.groupby(["p", "i"]).size()
+    place, shown = views.groupby("u").cumcount(), true[true >= least]
+
+    def found(counts: pd.Series) -> float:
+        kept = counts.reindex(shown.index, fill_value=0) + noise * rng.standard_normal(len(shown))
+        return float((kept >= least).mean())
+
+    yield f"{len(views):,} page views of {asked.year:,} users in a year; {len(shown):,} pages of a day have {least} users"
+    for visits in (1, 18, days):
+        price = acc.best_epsilon(acc.GaussianDP(mu=float(np.sqrt(2 * daily * visits))), asked.delta).value
+        yield f"by day: found {found(true):.2f}; epsilon {price:6.2f} at {asked.delta:g} for who is there on {visits} days"
+    for cells in (20, 50, 100, 300, 1000):
+        mechanism = dps.ContinualTopK(
+            k=1, periods=days, scale=noise / np.sqrt(cells), users=dps.HorizonClip(exponent=0, cells=cells)
+        )
+        counts = views[place < cells].groupby(["p", "i"]).size()
+        price = acc.best_epsilon(mechanism.curve, asked.delta).value
+        yield f"by year, {cells:4} page views of a user: found {found(counts):.2f}; epsilon {price:6.2f} for everybody, all year"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -192,9 +233,11 @@ def main() -> None:
     parser.add_argument("--domain", nargs="+", choices=["unknown", "public"], default=["unknown", "public"])
     parser.add_argument("--count", nargs="+", choices=["period", "window", "running"], default=["period", "window", "running"])
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--planned", action="store_true")
+    parser.add_argument("--year", type=int, default=0, metavar="USERS")
     parser.add_argument("--scale", type=int, default=0)
     asked = parser.parse_args()
-    for line in (scale if asked.scale else table)(asked):
+    for line in (scale if asked.scale else year if asked.year else table)(asked):
         print(line, flush=True)
         sys.stdout.flush()
 

@@ -72,3 +72,20 @@ def test_each_door_says_which_reading_it_needs() -> None:
         events.hold("log.csv", Reading(user="u"))
     with pytest.raises(EventLogError, match=r"is for events\.read"):
         events.read_values("log.csv", Reading(user="u", item="i"), rule="events")
+
+
+def test_a_notebook_without_widgets_reads() -> None:
+    """There the engine refuses to turn a progress bar off that it could not draw."""
+    import duckdb
+
+    from dpselect.events.engine import without_progress_bar
+
+    asked: list[str] = []
+
+    class Notebook:
+        def execute(self, sql: str) -> None:
+            asked.append(sql)
+            raise duckdb.InvalidInputException("Could not change the progress bar setting because: ipywidgets is missing")
+
+    without_progress_bar(Notebook())  # type: ignore[arg-type]
+    assert asked == ["SET enable_progress_bar = false"]
