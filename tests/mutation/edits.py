@@ -1004,4 +1004,10 @@ EDITS = [
         "return 0 * (1 + max(price_in",
         f"{CONSTANTS}::test_what_another_version_may_have_moved_is_in_doubt",
     ),
+    Edit(
+        "dpselect/events/doors/delimited.py",
+        "for place in (block.find(end), block.rfind(end)) if place",
+        "for place in (block.find(end),) if place",
+        "tests/dpselect/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read",
+    ),
 ]
