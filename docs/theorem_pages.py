@@ -66,4 +66,5 @@ def _formulas(text: str) -> str:
 
 
 def _formula(found: re.Match[str]) -> str:
-    return f"`{found[1]}{found[2]}`{{.formula}}" if len(found[1]) >= _LONG else found[0]
+    long = len(found[1]) >= _LONG and " " in found[1]  # what has no blank is a name
+    return f"`{found[1]}{found[2]}`{{.formula}}" if long else found[0]
