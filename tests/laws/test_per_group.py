@@ -160,6 +160,10 @@ def test_what_is_not_halved_pays_for_both_users() -> None:
     set_of_many = dps.OneshotTopK(k=200, noise="laplace", scale=20_000.0, candidates=500, sensitivity=wide)
     group, ranged = dps.PerGroup(mechanism=set_of_many, max_groups_per_user=1, uniform=True).curve, acc.LaplaceDP(epsilon=0.02)
     assert group.epsilon(1e-6) == min((2 * set_of_many.curve).epsilon(1e-6), ranged.epsilon(1e-6))
+    choice = dps.PeelingTopK(k=4, noise="gumbel", scale=5.0, sensitivity=SHARED)
+    lost = dps.WithValues(mechanism=choice, noise="laplace", scale=4.0, clip=1.0, lost_scale=8.0)
+    paid = choice.curve + 2 * acc.LaplaceDP(epsilon=0.25) + 2 * acc.LaplaceDP(epsilon=lost.most_lost / 8)
+    assert dps.PerGroup(mechanism=lost, max_groups_per_user=1).curve.epsilon(1e-6) == pytest.approx(paid.epsilon(1e-6), rel=1e-7)
     mechanism = dps.PerGroup(mechanism=plain, max_groups_per_user=1, uniform=True)
     with pytest.raises(dps.SensitivityMismatch, match="uniform"):
         mechanism.check(grouped([[1, 2]], 1, wide))

@@ -263,13 +263,25 @@ EDITS = [
     ),
     Edit(
         "dpselect/mechanisms/combine/with_values.py",
-        "selecting + 2 * self._price()",
-        "selecting + self._price()",
+        "+ 2 * self._lost_price()",
+        "+ self._lost_price()",
+        "tests/laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users",
+    ),
+    Edit(
+        "dpselect/mechanisms/noise_curves.py",
+        "else 2 * vector(noise",
+        "else vector(noise",
+        "tests/laws/test_per_group.py::test_values_in_groups_cost_what_the_worst_two_users_move",
+    ),
+    Edit(
+        "dpselect/mechanisms/noise_curves.py",
+        "tighter(2 * whole, centred",
+        "tighter(whole, centred",
         "tests/laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users",
     ),
     Edit(
         "dpselect/mechanisms/combine/per_group.py",
-        "if self.uniform or self.mechanism.covers.uniform else None",
+        " if self.shares else None",
         "",
         "tests/laws/test_per_group.py::test_a_replaced_user_may_be_seen_in_twice_as_many_groups",
     ),
