@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +20,7 @@ import accounting as acc
 import dpselect as dps
 from accounting import files
 from dpselect import events
+from dpselect.answers.record import _is_paid, _paid
 from dpselect.cli import app, main
 from dpselect.cli.config import Config, ReleaseTable, write
 from dpselect.mechanisms import Mechanism
@@ -365,3 +367,19 @@ def test_an_edited_answer_is_found_out(words: list[str], tmp_path: Path) -> None
     refused = CliRunner().invoke(app, asked)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "was edited since" in refused.stderr
+
+
+def test_only_what_was_paid_for_is_an_answer_on_record(words: list[str], tmp_path: Path) -> None:
+    """One whose charge is not committed, or that a mechanism of another price gave, is none, whatever its hash."""
+    kept = tmp_path / "answer.json"
+    assert CliRunner().invoke(app, [*words, "--output", str(kept)]).exit_code == 0
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        receipt = ledger.find("log", "monday")
+    assert receipt is not None
+    held = _paid(kept.read_text(), receipt)
+    assert held is not None
+    assert _is_paid(held, receipt)
+    for state in ("reserved", "void"):
+        assert _paid(kept.read_text(), replace(receipt, state=state)) is None
+    other = json.loads(dps.ExponentialMechanism(epsilon=0.5).to_json())
+    assert not _is_paid({**held, "mechanism": other, "learnt": None}, receipt)
