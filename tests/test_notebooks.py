@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,17 @@ def _code(path: Path) -> list[dict[str, Any]]:
 def test_the_promised_notebooks_are_there() -> None:
     """Planning, repeated top-k, horizons, PATE, audit, best of many and the papers each have a notebook."""
     assert {"audit", "best_of_many", "horizon", "papers", "pate", "planning", "repeated"} <= {path.stem for path in NOTEBOOKS}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_says_what_to_install(path: Path) -> None:
+    """The text names the extras of this package that its imports need."""
+    text = "".join("".join(cell["source"]) for cell in _cells(path) if cell["cell_type"] == "markdown")
+    extras = re.search(r'pip install "\.\[([\w,]+)\]"', text)
+    code = "".join("".join(cell["source"]) for cell in _code(path))
+    assert extras is not None
+    assert ("sklearn" in code or path.stem == "pate") == ("pate" in extras[1])
+    assert "matplotlib" not in code or "plot" in extras[1]
 
 
 @pytest.mark.slow

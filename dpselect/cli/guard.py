@@ -98,7 +98,7 @@ class GuardedGroup(TyperGroup):
             if ctx.meta.get(_DEBUG) or _is_usage(error) or _is_closed_pipe(error):
                 raise
             message, status = explained(error)
-            if status == USAGE:
+            if isinstance(error, AccountingError):
                 message = _in_options(message, self, ctx.invoked_subcommand)
             _complain(_noted(message, error))
             _settle_output()

@@ -248,7 +248,9 @@ def budget(epsilon: float | None, delta: float | None, rho: float | None) -> Bud
     if epsilon is not None and rho is not None:
         raise InvalidBudget("--epsilon and --rho are two ways to state one budget: give one of them, with or without --delta")
     if epsilon is None and rho is None:
-        raise InvalidBudget("no budget is stated: give --epsilon (with or without --delta), or --rho")
+        raise InvalidBudget(
+            "no budget is stated: give --epsilon (with or without --delta), for example --epsilon 1 --delta 1e-6, or --rho"
+        )
     for name, value in (("--epsilon", epsilon), ("--rho", rho)):
         if value is not None and not 0 < value < float("inf"):
             raise InvalidBudget(f"{name}={value:g} must be a finite number above 0, in nats; 1 is a common choice")

@@ -31,7 +31,9 @@ _CLIPS_SPLIT = 3  # clips of one family for which every split of delta is tried
 _IN_FULL = 6  # at most this many are worked out in full
 _BEHIND = 0.01  # of a share of 1: what is this far behind with that much less noise is settled
 _SAMPLES = 4  # of users
-_HEADS = (0.0, 5.0, 15.0, 30.0, 60.0)  # ranks for which the head of a made-up shape may be flat: in public logs 5 to 60
+# For how many ranks the head of a made-up shape may be flat, for each item of a user and _SINGLE more: nobody touches every
+# popular item, and in five logs it is .8 to 9 for each item of a user.
+_HEADS, _SINGLE = (0.5, 1.0, 2.0, 4.0, 8.0), 4.0
 _MADE_UP = 0.15  # of recall: what is further behind on a made-up shape is settled
 _GRACE = 0.02  # of recall in the worst case: this much of it may be given up for a better one on average
 CLOSE = 0.01  # recalls that differ by less are about as good, and the one that survives a wrong guess is the safer choice
@@ -229,7 +231,8 @@ def tested(planned: Sequence[PlannedMechanism], task: Task, judge: Judge) -> lis
     samples = _possible(task, (shape.varied(np.random.default_rng([judge.seed, 2, seed])) for seed in seeds))
     around = _possible(task, (shape.tilted(0.2), shape.tilted(-0.2), shape.thinned(0.5), shape.heavier(2.0)))
     if shape.made_up:
-        heads = ((shape.flattened(ranks) if ranks else shape) for ranks in _HEADS)
+        width = _SINGLE + (1.0 if shape.loads is None else shape.loads.mean)
+        heads = (shape.flattened(width * ranks) for ranks in _HEADS)
         uneven = (head.uneven(np.random.default_rng([judge.seed, 4, seed])) for seed, head in enumerate(heads))
         tasks = _possible(task, uneven)
         found = [_forecast(one, tasks, around, judge) for one in close]
