@@ -19,7 +19,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget.budget import waiting_cost
 from accounting.curves.profile_table import ProfileTable
-from accounting.ledger.lifecycle import doubt
+from accounting.ledger.lifecycle import doubt, returned
 from accounting.ledger.verification import _less
 from accounting.subsampling import _gaussian, _times
 from dpselect import events, pate
@@ -151,13 +151,15 @@ def test_the_moments_of_a_gaussian_maximum_are_their_union_bound(mu: float, cand
 
 
 def test_what_another_version_may_have_moved_is_in_doubt(tmp_path: Path) -> None:
-    """Two units and two in 10^9 of the price where versions differ, nothing where this one wrote both."""
+    """Two units and two in 10^9 of the price where versions differ, nothing where this one wrote both; half of that is kept back."""
     budget, curve = acc.Budget(epsilon=1000.0), acc.PureDP(epsilon=100.0)
     with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
         ledger.create_dataset("visits", budget, "add_remove")
         opening = ledger.reserve("visits", curve, relation="add_remove", key="one").entries[0]
         assert doubt(budget, opening, opening) == 0
         assert doubt(budget, replace(opening, package="99.0"), opening) == 2 * (1 + opening.main // 10**9) > 2
+        assert returned(budget, opening, None, opening.package).main == opening.main
+        assert returned(budget, opening, None, "99.0").main == opening.main - 1 - opening.main // 10**9
 
 
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:
