@@ -151,7 +151,7 @@ def test_the_moments_of_a_gaussian_maximum_are_their_union_bound(mu: float, cand
 
 
 def test_what_another_version_may_have_moved_is_in_doubt(tmp_path: Path) -> None:
-    """Two units and two in 10^9 of the price where versions differ, nothing where this one wrote both; half of that is kept back."""
+    """Two units and two in 10^9 of the price where versions differ, nothing where this one wrote both; half is kept back."""
     budget, curve = acc.Budget(epsilon=1000.0), acc.PureDP(epsilon=100.0)
     with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
         ledger.create_dataset("visits", budget, "add_remove")
