@@ -99,7 +99,7 @@ class Arrivals:
             items_per_user: events of a user in all periods together: a mean, around which users are spread geometrically.
             active: the share of periods, in (0, 1], in which a user has events at all.
             new_items: how many items come with each further period, of any rank.
-            seed: of this draw, which is no release.
+            seed: of this draw; it releases nothing.
 
         Raises:
             InvalidRequest: an argument is outside its domain, or there are more than 50,000,000 events.

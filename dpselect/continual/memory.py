@@ -51,7 +51,7 @@ class Memory:
 
         Raises:
             InvalidRequest: the histogram keeps items of few users hidden (`floor`), or shows k items at most; or the scores have
-                no labels, or are no multiples of 2^-20, as counts and clipped counts are.
+                no labels, or are not multiples of 2^-20, as counts and clipped counts are.
         """
         if histogram.floor > 0 or histogram.k is not None:
             raise InvalidRequest(
