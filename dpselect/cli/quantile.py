@@ -194,9 +194,14 @@ def _released(
 
 def _shares(text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(part) for part in text.split(","))
+        shares = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise dps.InvalidRequest(f"--quantiles={text[:40]!r} must be numbers between commas, .25,.5,.75 for example") from None
+        shares = ()
+    if not shares or not all(0 < share < 1 for share in shares):
+        raise dps.InvalidRequest(
+            f"--quantiles={text[:40]!r} must be numbers between commas, each between 0 and 1: .25,.5,.75 for example"
+        )
+    return shares
 
 
 def _show(answer: _Answer, output: Path | None, *, as_json: bool) -> None:

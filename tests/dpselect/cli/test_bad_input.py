@@ -124,3 +124,11 @@ def test_unknown_commands(run: Any) -> None:
     refused(run("topkk"), 2, "'topkk'", "--help")
     refused(run("mechanisms", "magic"), 2, "'magic'", "limited_domain")
     refused(run("--speed"), 2, "--speed")
+
+
+@pytest.mark.parametrize("name", ["user", "item"])
+def test_a_column_that_is_missing_is_named_by_its_option(run: Any, log: Path, name: str) -> None:
+    """Errors that the library finds in a log speak of --user, not of user=."""
+    columns = {"user": "person", "item": "shop"} | {name: "nope"}
+    words = [f"--{option}={column}" for option, column in columns.items()]
+    assert f"error: --{name}='nope' is not a column" in run("topk", log, *words, "--k=1", "--epsilon=1", "--delta=1e-6").stderr
