@@ -55,8 +55,8 @@ class Horizon:
         terms: of the charge.
 
     Raises:
-        InvalidRequest: the mechanism is no ContinualTopK, the domain is missing or not asked for, or the dataset has a budget for
-            each period.
+        InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked for, or the dataset has a budget
+            for each period.
         HorizonError: the state is another horizon's, in use, lost, or older than the ledger says; nothing was drawn.
         BudgetExceeded, RelationMismatch, KeyConflict: as `accounting.Ledger.charge`; no state was made.
     """

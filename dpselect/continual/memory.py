@@ -62,7 +62,7 @@ class Memory:
             raise InvalidRequest("scores have no labels, by which a memory knows items: name the candidates")
         if scores.values.dtype == np.float64 and (scores.values % _UNIT).any():
             raise InvalidRequest(
-                "scores are no multiples of 2^-20, so that a sum could be rounded: a memory is for counts of users"
+                "scores are not multiples of 2^-20, so that a sum could be rounded: a memory is for counts of users"
             )
         absent = [label for label in self._known if label not in set(scores.labels)] if self._known else []
         known = np.array([label in self._known for label in (*scores.labels, *absent)])
