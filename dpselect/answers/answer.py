@@ -23,6 +23,7 @@ from dpselect.choose.second_look import SecondLook
 from dpselect.continual.memory import Memory, best
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
+from dpselect.events.contributions import MOST_EXACT
 from dpselect.mechanisms.base import Mechanism
 from dpselect.rounds import Rounds
 from dpselect.scores import Scores
@@ -340,7 +341,9 @@ def _second_look(question: Question, choice: Choice, log: events.Pairs) -> Secon
         assert valued is not None
         found = read(labels, valued.clip, valued.norm)
         clipped = found.scores(relation=relation, clip=valued.clip)
-        return clipped, float(found.counts.sum() - clipped.values.sum())
+        # Whole multiples of the clip's unit below 2^53 of them: a rounded sum would move by more than is paid for.
+        lost = int(found.counts.sum()) - int(found.clipped[0].sum()) * found.clips[0].unit
+        return clipped, float(min(lost, MOST_EXACT * found.clips[0].unit))
 
     again = None if valued is None else count
     if choice.again is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from accounting import Budget, Relation
 from dpselect.choose.calibration import fitted
-from dpselect.choose.counts import COUNTS, COUNTS_AGAIN
+from dpselect.choose.counts import COUNTS, COUNTS_AGAIN, without_counts
 from dpselect.choose.defaults import (
     WHOLE_COUNTS,
     Choice,
@@ -33,7 +33,7 @@ from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
 from dpselect.events.reading import Reading
-from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram
+from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, WithValues
 from dpselect.mechanisms.traits import Pay
 from dpselect.noise import NoiseName
 from dpselect.selection import Label
@@ -469,7 +469,11 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
             "plan with unknown_domain="
         )
     clip = _clip(question.reading)
-    again = planned.again if isinstance(planned, DiscoverThenSelect) and clip is not None else None
+    selecting = without_counts(planned)
+    again = selecting.again if isinstance(selecting, DiscoverThenSelect) and clip is not None else None
+    for look in (again, planned.clip if isinstance(planned, WithValues) else None):
+        if look is not None:  # what no reader can do is said before the charge
+            question.reading.model_copy(update={"clip": look}).contributions()
     return Choice(planned, question.reading.max_items_per_user, clip, _norm(question), again)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from numbers import Real
 from typing import Literal, Self, final
 
 import numpy as np
@@ -39,7 +40,9 @@ _PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
 _SINGLE, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
 _HALVINGS = 30
 _FEW_BEST = 300  # of the k best that one user has
-_MOST = 1e15  # users, and items of one: beyond it a float does not tell one
+
+MOST = 1e15
+"""Users, and items of one: beyond it a float does not tell one."""
 
 
 @final
@@ -56,9 +59,9 @@ class Crowd:
     quantiles: Quantiles
 
     def __post_init__(self) -> None:
-        if not 0 < self.users <= _MOST:
+        if not isinstance(self.users, Real) or isinstance(self.users, bool) or not 0 < self.users <= MOST:
             raise InvalidRequest(f"users={shown(self.users)} must be a number > 0, at most 10^15")
-        if len(self.quantiles) != len(SHARES) or not all(1 <= each <= _MOST for each in self.quantiles):
+        if len(self.quantiles) != len(SHARES) or not all(1 <= each <= MOST for each in self.quantiles):
             raise InvalidRequest(f"quantiles={shown(self.quantiles)} must be five numbers of items per user, from 1 to 10^15")
         if any(low > high for low, high in pairwise(self.quantiles)):
             raise InvalidRequest(f"quantiles={shown(self.quantiles)} must rise: sort them")
@@ -66,7 +69,7 @@ class Crowd:
     @classmethod
     def of_mean(cls, users: float, items: float) -> Self:
         """Items per user spread geometrically around a mean, 1 the least."""
-        if not 1 <= items <= _MOST:
+        if not isinstance(items, Real) or not 1 <= items <= MOST:
             raise InvalidRequest(f"items_per_user={shown(items)} must be from 1 to 10^15: how many items users have on average")
         stay = math.log1p(-1 / items) if items > 1 else -math.inf
         found = [max(1.0, math.ceil(math.log1p(-share) / stay)) for share in SHARES]
@@ -124,7 +127,7 @@ class Ranking:
     def of(cls, crowd: Crowd, k: int, items: int | None, exponent: float) -> Self:
         """For a catalogue of that many items; None for an unknown domain."""
         pairs = crowd.users * crowd.mean
-        size = min(float(max(items or math.ceil(pairs / _PAIRS), k + 1)), _MOST)
+        size = min(float(max(items or math.ceil(pairs / _PAIRS), k + 1)), MOST)
         edges = [float(rank) for rank in range(math.ceil(min(_SINGLE, size)) + 1)]
         while edges[-1] < size:
             edges.append(min(size, float(math.ceil(edges[-1] * _STEP))))

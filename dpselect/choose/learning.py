@@ -20,7 +20,7 @@ from accounting import ChosenAfter, Curve, Relation
 from accounting.curves import AnyCurve
 from accounting.files import read_text
 from accounting.frozen import Frozen, Positive
-from dpselect.choose.forecast import SHARES, Crowd, Quantiles
+from dpselect.choose.forecast import MOST, SHARES, Crowd, Quantiles
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK
 from dpselect.scores import Scores
@@ -91,14 +91,14 @@ class Learning(Frozen):
         counts = np.bincount(_cell(numbers) if self.items else np.zeros(len(numbers), dtype=np.int64), minlength=self.cells)
         drawn = self.histogram.select(Scores(counts, sensitivity=self.histogram.covers), rng=rng)
         noisy = np.empty(self.cells)
-        noisy[list(drawn.indices)] = drawn.values
-        users = max(float(noisy.sum()), self._deviation * math.sqrt(self.cells), 1.0) if self.users else assumed.users
+        noisy[list(drawn.indices)] = np.clip(drawn.values or (), -MOST, MOST)
+        users = _users(max(float(noisy.sum()), self._deviation * math.sqrt(self.cells))) if self.users else assumed.users
         return Crowd(users, _quantiles(noisy, self._deviation, users, assumed) if self.items else assumed.quantiles)
 
     @property
     def _deviation(self) -> float:
         """Of one noisy cell, users."""
-        return math.sqrt(2) * self.histogram.scale
+        return min(math.sqrt(2) * self.histogram.scale, MOST)
 
     def at(self, crowd: Crowd, end: End) -> Crowd:
         """An end of the interval around what was learnt: the number of users, and how many users each quantile may be off by."""
@@ -106,8 +106,13 @@ class Learning(Frozen):
             return crowd
         side = -1 if end == "low" else 1
         off = side * _NORMAL * self._deviation * math.sqrt(self.cells)
-        users = max(crowd.users + off, 1.0) if self.users else crowd.users
+        users = _users(crowd.users + off) if self.users else crowd.users
         return Crowd(users, _moved(crowd.quantiles, off / crowd.users) if self.items else crowd.quantiles)
+
+
+def _users(number: float) -> float:
+    """The number of users nearest to this one that a `Crowd` may have."""
+    return min(max(number, 1.0), MOST)
 
 
 def _moved(quantiles: Quantiles, by: float) -> Quantiles:

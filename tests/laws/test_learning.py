@@ -13,7 +13,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.defaults import ASSUMED, Informed
+from dpselect.choose.defaults import ASSUMED, Informed, declared
 from dpselect.choose.forecast import Crowd
 from dpselect.choose.learning import Learning, LearnThenSelect
 from dpselect.noise import by_name
@@ -193,12 +193,25 @@ def test_the_histogram_attains_its_price(relation: acc.Relation) -> None:
 def test_nothing_is_lost_on_an_empty_log() -> None:
     """With little or much noise, users or none, the numbers are finite and within bounds: what was charged for is drawn."""
     rng = np.random.default_rng(5)
-    for epsilon, relation in itertools.product((1e-4, 0.03, 40.0), ("add_remove", "replace_one")):
+    informed = Informed.of(acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=5))
+    assert informed is not None
+    for epsilon, relation in itertools.product((1e-300, 1e-4, 0.03, 40.0), ("add_remove", "replace_one")):
         learning = Learning(epsilon=epsilon, relation=relation)
         for items in ([], [1.0], [2.0**40]) * 20:
             found = learning.learn(items, ASSUMED, rng=rng)
             assert 1 <= found.users < math.inf
             assert 1 <= found.quantiles[0] <= found.quantiles[4] <= 1024
+            assert learning.at(found, "low").users <= found.users <= learning.at(found, "high").users
+        assert informed.chosen(found).crowd == found
+
+
+@pytest.mark.parametrize(
+    "stated", [{"users": 1e308, "items_per_user": 5}, {"users": "5"}, {"users": 10**400}, {"users": 9, "items_per_user": 1e300}]
+)
+def test_numbers_that_no_log_has_are_refused(stated: dict[str, Any]) -> None:
+    """Before anything is charged, in words."""
+    with pytest.raises(dps.InvalidRequest, match=r"must be .*10\^15"):
+        declared(stated.get("users"), stated.get("items_per_user"))
 
 
 # -- the split of the budget -----------------------------------------------------------------------------------------------
@@ -232,6 +245,15 @@ def test_learning_and_answer_are_within_the_budget(budget: acc.Budget, candidate
         assert curve.delta(0.95 * stated[0]) > stated[1]
     else:
         assert 0.95 * budget.limit < budget.cost(curve) <= budget.limit
+
+
+@pytest.mark.parametrize(("epsilon", "relation"), [(1.0, "add_remove"), (50.0, "replace_one")])
+def test_counts_of_public_items_leave_room_for_learning(epsilon: float, relation: acc.Relation) -> None:
+    """The costs that fit the choices and the sum are of one account: two would differ in the eighth digit, and learn nothing."""
+    budget, whole = acc.Budget(epsilon=epsilon, delta=1e-6), dps.Sensitivity.of_counts(relation)
+    informed = Informed.of(budget, dps.TopKRequest(k=3, candidates=7, counts=0.1, recounted=True, sensitivity=whole))
+    assert informed is not None
+    assert 0.99 * epsilon < budget.cost(informed.item.curve) <= epsilon
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)

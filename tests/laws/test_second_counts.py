@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.answers.answer import _second_look
-from dpselect.answers.question import Question, Release
+from dpselect.answers.answer import _second_look, answer
+from dpselect.answers.question import Payment, Question, Release
 from dpselect.choose.counts import CountNoise
 from dpselect.choose.defaults import Choice, Informed, Menu
 from dpselect.choose.forecast import Crowd
 from dpselect.choose.request import TopKRequest
+from dpselect.events.contributions import Clip
 from dpselect.events.reading import Reading
 
 ITEMS = ("a", "b", "c", "d")
@@ -113,6 +115,49 @@ def test_items_that_were_not_released_take_no_part() -> None:
     """Users are clipped among the released items alone: one of four counts in full, and nothing is taken away."""
     values, lost = counted(valued("gaussian", 1.0), [ITEMS, ITEMS, ("a",)], ["a"])
     assert (values.tolist(), lost) == ([3.0], 0.0)
+
+
+def test_what_is_lost_of_many_users_is_exact() -> None:
+    """A user more moves a sum beyond the 53 bits of a float by no more than is paid for."""
+    k, others = 3, 4 * 10**9
+    mechanism = dps.WithValues(mechanism=SELECT.model_copy(update={"k": k}), noise="gaussian", clip=1.41, scale=1.0)
+
+    class Log:
+        """All users have all three items."""
+
+        def __init__(self, users: int) -> None:
+            self.users = users
+
+        def read(self, **look: Any) -> dps.events.EventCounts:
+            clip, weight = Clip(look["clip"], look["clip_norm"]), math.isqrt(math.floor(Fraction(1.41) ** 2 * 2**40) // k)
+            counts = np.full(k, self.users, dtype=np.int64)
+            bounds: Any = {"max_items_per_user": None, "salt": None, "public": True, "integers": False, "report": None}
+            return dps.events.EventCounts(ITEMS[:k], counts, counts[None] * weight, (clip,), **bounds)
+
+    def lost(users: int) -> float:
+        log: Any = Log(users)
+        question = Question(None, READING, Release(k=k, budget=acc.Budget(epsilon=1.0)))
+        look = _second_look(question, Choice(mechanism, None), log)
+        assert look is not None
+        return look.counted(ITEMS[:k], mechanism.counted)[1]
+
+    moves = {lost(others + n + 1) - lost(others + n) for n in range(8)}
+    assert len(moves) == 1
+    assert max(moves) <= mechanism.most_lost
+
+
+@pytest.mark.parametrize("ask", [{"clip": 2.0**-17}, {"clip": 1.0, "value": "v", "value_clip": 1.0}])
+def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: dict[str, Any], tmp_path: Path) -> None:
+    """A planned mechanism with a clip beyond those of the reader, or on sums: nothing is charged."""
+    planned = dps.WithValues(mechanism=SELECT, noise="gaussian", clip=ask["clip"], scale=1e3)
+    log = pd.DataFrame({"u": range(4), "i": ITEMS, "v": [1.0] * 4})
+    reading = Reading(user="u", item="i", **{name: given for name, given in ask.items() if name != "clip"})
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=1.0), "add_remove")
+        release = Release(k=4, budget=acc.Budget(epsilon=1.0), domain=ITEMS, planned=planned)
+        with pytest.raises(dps.EventLogError, match="clip"):
+            answer(Question(log, reading, release, Payment(ledger, "log", key="once")))
+        assert ledger.find("log", "once") is None
 
 
 BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(rho=0.1, delta=1e-6), acc.Budget(epsilon=0.7)]
