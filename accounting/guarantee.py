@@ -117,7 +117,7 @@ class Guarantee(Summable):
 def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
     """The curve of `item` and the relation that it or the caller states; RelationMismatch if the curve is not proved for it."""
     if isinstance(item, Curve):
-        return item, _proved(item, same_relation(None, relation))
+        return item, None if relation is None else _proved(item, same_relation(None, relation))
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
         return item.curve, _proved(item.curve, same_relation(relation, item.relation))
     raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
