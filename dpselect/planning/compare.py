@@ -32,7 +32,7 @@ _IN_FULL = 6  # at most this many are worked out in full
 _BEHIND = 0.01  # of a share of 1: what is this far behind with that much less noise is settled
 _SAMPLES = 4  # of users
 # For how many ranks the head of a made-up shape may be flat, for each item of a user and _SINGLE more: nobody touches every
-# popular item, and in five logs it is .8 to 9 for each item of a user.
+# popular item, and in the five logs that these numbers were set by it is .8 to 9 for each item of a user.
 _HEADS, _SINGLE = (0.5, 1.0, 2.0, 4.0, 8.0), 4.0
 _MADE_UP = 0.15  # of recall: what is further behind on a made-up shape is settled
 _GRACE = 0.02  # of recall in the worst case: this much of it may be given up for a better one on average
