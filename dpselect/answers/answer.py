@@ -14,7 +14,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.answers.promise import Promise, promise, promise_in_words
-from dpselect.answers.question import Payment, Question, choose, choose_later, learns_about, learnt_before
+from dpselect.answers.question import Payment, Question, choose, choose_later, learns_about, learnt_before, require_learnt
 from dpselect.choose.counts import interval
 from dpselect.choose.defaults import Choice, Informed
 from dpselect.choose.forecast import Norm
@@ -210,7 +210,10 @@ def answer(
     informed = None if choice is not None or known is not None else choose_later(question, whole)
     if informed is not None:
         return _after_learning(question, informed, session, progress, keep)
-    choice = choice or choose(question, whole, known)
+    if choice is None:
+        choice = choose(question, whole, known)  # which names what the budget does not pay for even so
+        if known is None:
+            require_learnt(question)
     payment = question.payment
     key = (payment.key if payment is not None else None) or uuid4().hex  # whatever interrupts it can name it
     with told(None if session is None else session.ledger, None if session is None else session.dataset.name, key):

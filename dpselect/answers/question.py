@@ -361,6 +361,16 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
     return Informed.of(release.budget, request, share=question.learns, **known, limit=limit, order=order)
 
 
+def require_learnt(question: Question) -> None:
+    """InvalidRequest where a stated share for learning was left out: what is asked for is done or refused."""
+    release = question.release
+    if release.learn and release.learnt is None and (release.users is None or release.items_per_user is None):
+        raise InvalidRequest(
+            f"learn={release.learn!r} leaves too little of the budget for a choice of mechanisms: state a smaller share, or "
+            "learn=0 to learn nothing"
+        )
+
+
 def choose(question: Question, whole: Budget | None = None, known: Learnt | None = None) -> Choice:
     """The mechanism of the answer, and how the log is read for it; nothing private is looked at.
 

@@ -107,3 +107,11 @@ def test_a_large_epsilon_and_a_large_delta_are_warned_of() -> None:
     assert "epsilon 50 protects hardly anybody" in said
     assert "one user in 1,000" in said
     assert "protects hardly" not in " ".join(dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6).lines())
+
+
+def test_a_stated_share_for_learning_is_never_left_out() -> None:
+    """Where learning does not fit the budget, stating it is refused; the default does without."""
+    asked: dict[str, Any] = {**ASK, "epsilon": 1e-3, "delta": 1e-12}
+    with pytest.raises(dps.errors.InvalidRequest, match=r"learn=0\.9999 leaves too little .* smaller share"):
+        dps.topk(LOG, **asked, learn=0.9999)
+    assert dps.topk(LOG, **asked).items == ()  # far below what any count passes
