@@ -181,7 +181,7 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
     """It would write to standard output, beside what the caller prints."""
     import duckdb
 
-    # In a notebook without ipywidgets there is no bar, and the engine refuses to turn it off.
+    # Without ipywidgets a notebook has no bar, and the engine refuses to turn it off.
     with suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
 
