@@ -57,7 +57,7 @@ def test_thirty_releases_one_by_one_cost_what_the_plan_of_thirty_costs(
         for _ in range(28):
             opened.charge("d", mechanism)
     assert ": 0 more like it fit" in told(*charge)
-    assert "error: dataset='d'" in told(*charge, status=3)
+    assert "error: --dataset='d'" in told(*charge, status=3)
     assert "no problems" in told("ledger", "verify", *ledger)
 
 

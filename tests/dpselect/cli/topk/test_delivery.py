@@ -353,7 +353,7 @@ def test_an_answer_to_another_question_is_not_shown(words: list[str], tmp_path: 
         assert f"{what} was asked for" in refused.stderr
     bounded = CliRunner().invoke(app, [*asked, "--max-items-per-user", "1"])
     assert bounded.exit_code == 1
-    assert "another max_items_per_user was asked for" in bounded.stderr
+    assert "another --max-items-per-user was asked for" in bounded.stderr
     assert steps(tmp_path) == ["charge", "release"]
 
 
