@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.continual.continual_top_k import Floats
-from dpselect.continual.measurements import Block, Increment, Integers, estimates, late, measure, true_measurements
-from dpselect.continual.smoothing import order_by
+from dpselect.continual import smoothing
+from dpselect.continual.continual_top_k import ContinualTopK, Floats
+from dpselect.continual.measurements import Block, Increment, Integers, estimate, late, measure, true_measurements, weighted
 from dpselect.continual.state import State
 from dpselect.events.doors.base import Kinds
 from dpselect.sampling import Sampler
@@ -22,56 +22,66 @@ def close(state: State, period: int, relations: Sequence[str], kinds: Kinds, sou
     """Count the events in SQL relations (columns u and i), measure, estimate and select, and store all of it, or nothing."""
     with state.transaction():
         read = state.load(relations, kinds)
-        state.require_kinds(kinds)
         known = state.number_of_items()
         increment = state.take(period)
-        items, scores, tests = _measured(state, increment, known, source)
-        passed = np.isin(items, state.discovered())
-        if tests:
-            new = ~passed & np.logical_or.reduce(tests)
-            state.discover(period, items[new])
-            passed |= new
-        selection = _best(state, period, items[passed], scores[passed])
+        _measure(state, increment, known, source)
+        selection = _best(state, *_discovered(state, increment))
         state.add_closed(period, read, selection)
     return selection
 
 
-Measured = tuple[Integers, Floats, list[NDArray[np.bool_]]]
-"""Items, their estimates in weights, and which of them pass each test; no test of a public domain."""
-
-
-def _measured(state: State, increment: Increment, known: int, source: Sampler) -> Measured:
-    """Every item that exists, with the noise of earlier periods too where it is new."""
+def _measure(state: State, increment: Increment, known: int, source: Sampler) -> None:
+    """Draw the measurements of every item that exists, and those of earlier periods too where it is new."""
     mechanism, period, items = state.meta.mechanism, increment.period, state.number_of_items()
-    strategy, public = mechanism.strategy, mechanism.delta is None
-    since = period + 1 - len(strategy.measured)
+    since = period + 1 - len(mechanism.strategy.measured)
     state.add_increment(increment, since)
     true = true_measurements(mechanism, period, items, state.increments(since))
-    state.add_measured(Block(period, 0, measure(mechanism, true, source)))
-    for block in late(mechanism, period, known, items - known, source):
+    state.add_measured(Block(period, 0, measure(mechanism, true, source)[None]))
+    for block in late(mechanism, period, known, items, source):
         state.add_measured(block)
-    totals = None if public else mechanism.total_thresholds
-    estimators = [strategy.estimator] if totals is None else [strategy.estimator, strategy.totals]
-    found = estimates(mechanism, period, items, state.measured(), estimators)
-    scores = found[0][0]
-    if public:
-        return np.arange(items), scores, []
-    tests = [_surely_above(*found[0], mechanism.thresholds[period - 1])]
+
+
+def _discovered(state: State, increment: Increment) -> tuple[Integers, Floats, Floats]:
+    """(n,) discovered items, their scores in weights, and what orders them; those that pass a test now are stored as such."""
+    mechanism, period, items = state.meta.mechanism, increment.period, state.number_of_items()
+    touched, shown = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
+    touched[increment.items], shown[state.discovered()] = True, True
+    columns = smoothing.columns(mechanism, period)
+    new, scores, sums = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros((len(columns), 0))]
+    for first, rows in state.measured(period, items):
+        place = slice(first, first + rows.shape[1])
+        found = estimate(mechanism, mechanism.strategy.estimator, rows)
+        passed = ~shown[place] & _passes(mechanism, period, rows, found, touched[place])
+        new.append(first + np.flatnonzero(passed))
+        shown[place] |= passed
+        scores.append(found[0][shown[place]])
+        sums.append(weighted(columns, rows[:, shown[place]]))
+    state.discover(period, np.concatenate(new))
+    each = np.concatenate(scores)
+    return np.flatnonzero(shown), each, smoothing.order_by(mechanism, period, each, np.concatenate(sums, axis=1))
+
+
+def _passes(
+    mechanism: ContinualTopK, period: int, rows: Floats, scores: tuple[Floats, Floats], touched: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which items pass a test, surely: whatever the roundings of floats. None of a public domain does."""
+    if mechanism.delta is None:
+        return np.zeros(rows.shape[1], dtype=np.bool_)
+    passed = _surely_above(*scores, mechanism.thresholds[period - 1])
     if mechanism.count == "period":  # a score of noise alone is not tested: its item's users are not there (Theorem T4)
-        tests[0] &= np.isin(np.arange(items), increment.items)
-    if totals is not None:
-        tests.append(_surely_above(*found[1], totals[period - 1]))
-    return np.arange(items), scores, tests
+        passed &= touched
+    if (totals := mechanism.total_thresholds) is not None:
+        passed |= _surely_above(*estimate(mechanism, mechanism.strategy.totals, rows), totals[period - 1])
+    return passed
 
 
 def _surely_above(estimate: Floats, off: Floats, threshold: float) -> NDArray[np.bool_]:
     return np.asarray(estimate - off > threshold)
 
 
-def _best(state: State, period: int, items: Integers, scores: Floats) -> Selection:
+def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selection:
     """The first k of the discovered items; equals in the order of labels, which tells nothing about the log."""
     k, domain = state.meta.mechanism.k, state.meta.domain
-    order = order_by(state.meta.mechanism, period, items, scores, state.measured())
     if len(items) > k:
         first = order >= np.partition(order, -k)[-k]
         items, scores, order = items[first], scores[first], order[first]

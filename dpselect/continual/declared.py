@@ -16,7 +16,7 @@ from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.horizon import count_pairs
 from dpselect.continual.horizon_clip import UNIT
 from dpselect.continual.measurements import Integers, grid_steps, true_measurements
-from dpselect.continual.state import Coins, in_memory
+from dpselect.continual.state import Coins, in_memory, mixed
 from dpselect.events.engine import opened
 from dpselect.events.reading import Reading
 from dpselect.scores import Scores
@@ -73,13 +73,6 @@ def _coins(salt: str, period: int) -> Coins:
 
     def words(users: Integers, items: Integers) -> NDArray[np.uint64]:
         cells = (users.astype(np.uint64) << np.uint64(32)) | items.astype(np.uint64)
-        return np.array([_mixed(cells ^ key) for key in keys], dtype=np.uint64)
+        return np.array([mixed(cells ^ key) for key in keys], dtype=np.uint64)
 
     return words
-
-
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(words ^ (words >> np.uint64(31)))

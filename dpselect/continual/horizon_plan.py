@@ -14,11 +14,10 @@ from scipy.signal import lfilter
 from accounting import Budget, Relation
 from dpselect.choose.calibration import fitted
 from dpselect.choose.request import TopKRequest
+from dpselect.continual import smoothing
 from dpselect.continual.arrivals import Arrivals
 from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.horizon_clip import UNIT, HorizonClip
-from dpselect.continual.measurements import Block
-from dpselect.continual.smoothing import order_by
 from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
@@ -243,13 +242,13 @@ def _one_horizon(mechanism: ContinualTopK, pairs: _Pairs, truth: _Truth, rng: np
         if (bars := mechanism.total_thresholds) is not None:
             passed |= exists & (lfilter(plan.totals, [1.0], measured, axis=0) * grid > bars[:, None])
         shown = np.logical_or.accumulate(passed, axis=0)
-    whole, found = measured.astype(np.int64), np.zeros(len(added))
+    found = np.zeros(len(added))
     for at in range(len(added)):
         items = np.flatnonzero(shown[at])
         order = scores[at].copy()
         if len(items):
-            blocks = (Block(before + 1, 0, whole[before]) for before in range(at + 1))
-            order[items] = order_by(mechanism, at + 1, items, scores[at, items], blocks)
+            sums = smoothing.columns(mechanism, at + 1) @ measured[: at + 1, items]
+            order[items] = smoothing.order_by(mechanism, at + 1, scores[at, items], sums)
         found[at] = truth.recall(at, order, shown[at])
     return found
 

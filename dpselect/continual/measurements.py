@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -21,13 +21,14 @@ Floats = NDArray[np.float64]
 Exact = tuple[Integers, Integers]
 """Whole multiples of the public grid, and the rest in multiples of UNIT^-2."""
 _UNIT_BITS = 20
-_ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and times their sizes added up
+_SLICE = 2**23  # measurements that are held in memory at a time
+_ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and times a bound on their sizes added up
 
 
 @final
 @dataclass(frozen=True)
 class Block:
-    """Measurements of one period, of the items from `first` on, in multiples of the public grid."""
+    """(periods, items) measurements from `period` and from item `first` on, in multiples of the public grid."""
 
     period: int
     first: int
@@ -79,29 +80,38 @@ def measure(mechanism: ContinualTopK, true: Exact, source: Sampler) -> Integers:
     return whole + (source.rounded(rest, by_name("gaussian"), mechanism.scale * unit, grid) / grid).astype(np.int64)
 
 
-def late(mechanism: ContinualTopK, period: int, first: int, items: int, source: Sampler) -> Iterator[Block]:
+def slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The items from `first` up to `end` in slices, each of which fits into memory with the measurements of all periods."""
+    width = max(_SLICE // mechanism.periods, 1)
+    for start in range(first // width * width, end, width) if first < end else ():
+        yield max(first, start), min(start + width, end)
+
+
+def late(mechanism: ContinualTopK, period: int, first: int, end: int, source: Sampler) -> Iterator[Block]:
     """The measurements before `period` of items that nobody had then: noise that was not looked at, and is drawn now.
 
     Their clock is that of all items: where noise started with an item, a shared one would have other noise without its first
     user (Theorem T4).
     """
-    nothing = np.zeros(items, dtype=np.int64)
-    for before in range(1, period if items else 1):
-        yield Block(before, first, measure(mechanism, (nothing, nothing), source))
+    for since, until in slices(mechanism, first, end) if period > 1 else ():
+        nothing = np.zeros(until - since, dtype=np.int64)
+        yield Block(1, since, np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)]))
 
 
-def estimates(
-    mechanism: ContinualTopK, period: int, items: int, blocks: Iterable[Block], estimators: Sequence[Floats]
-) -> list[tuple[Floats, Floats]]:
-    """For the first column of each estimator B, (items,) estimates B y at the end of a period, in weights, and how far the
-    floats may be off."""
-    sums, terms = np.zeros((2 * len(estimators), items)), 0
-    for block in blocks:
-        place = slice(block.first, block.first + len(block.values))
-        for at, estimator in enumerate(estimators):
-            part = estimator[period - block.period] * block.values
-            sums[2 * at, place] += part
-            sums[2 * at + 1, place] += np.abs(part)
-        terms += 1
-    grid = public_grid(mechanism.scale)
-    return [(total * grid, sizes * (grid * _ERROR * (terms + 2))) for total, sizes in zip(sums[::2], sums[1::2], strict=True)]
+def weighted(columns: Floats, rows: Floats) -> Floats:
+    """(columns, items) sums of (periods, items) measurements with (columns, periods) weights.
+
+    In one order for every item: equal measurements have equal sums wherever they stand, as in a matrix product they have not,
+    and how items are numbered tells when they first existed.
+    """
+    sums = np.zeros((len(columns), rows.shape[1]))
+    for weights, row in zip(columns.T, rows, strict=True):
+        sums += weights[:, None] * row
+    return sums
+
+
+def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """(items,) estimates in weights at the end of a period, by a column of B, and how far the floats may be off."""
+    grid, column = public_grid(mechanism.scale), column[len(rows) - 1 :: -1]
+    off = np.abs(rows).max(axis=0, initial=0) * (np.abs(column).sum() * (len(column) + 2) * _ERROR * grid)
+    return weighted(column[None], rows)[0] * grid, off

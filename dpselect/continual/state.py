@@ -9,7 +9,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.continual.continual_top_k import ContinualTopK
-from dpselect.continual.measurements import Block, Increment, Integers
+from dpselect.continual.measurements import Block, Increment, Integers, slices
 from dpselect.errors import EventLogError, HorizonError
 from dpselect.events.doors.base import Kind, Kinds
 from dpselect.events.engine import guarded, without_progress_bar
@@ -29,19 +29,28 @@ from dpselect.selection import Label, Selection
 if TYPE_CHECKING:
     import duckdb
 
-_SCHEMA: Final = 2
+_SCHEMA: Final = 3
 _MEMORY = "1GiB"
 _TABLES = """
 CREATE TABLE meta (schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, domain VARCHAR);
 CREATE TABLE kinds (role VARCHAR, integers BOOLEAN);
 CREATE TABLE users (u VARCHAR, uid INTEGER);
-CREATE TABLE positions (used BLOB);
 CREATE TABLE items (i VARCHAR, iid INTEGER, discovered SMALLINT);
+CREATE TABLE positions (used PLAIN, filters PLAIN);
 CREATE TABLE pairs (uid INTEGER, iid INTEGER, period SMALLINT);
-CREATE TABLE increments (period SMALLINT, items BLOB, weights BLOB);
-CREATE TABLE measurements (period SMALLINT, start INTEGER, narrow BOOLEAN, body BLOB);
+CREATE TABLE increments (period SMALLINT, items PLAIN, weights PLAIN);
+CREATE TABLE measurements (period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN);
 CREATE TABLE closed (period SMALLINT, read VARCHAR, mark VARCHAR, selection VARCHAR);
+""".replace("PLAIN", "BLOB USING COMPRESSION uncompressed")  # a blob is compressed for ten times what reading it costs
+# Labels that are integers are kept as such: of all that a table may hold, 64 bits with a sign or without.
+_AS_INTEGERS = """
+ALTER TABLE {table} ALTER {label} TYPE HUGEINT
+USING CASE WHEN CAST(TRY_CAST({label} AS HUGEINT) AS VARCHAR) = {label} THEN CAST({label} AS HUGEINT) END
 """
+_COLUMNS: Final = {"user": "u", "item": "i"}
+_TYPES = {True: "HUGEINT", False: "VARCHAR"}
+_WORDS = {True: "CAST({0} & 18446744073709551615 AS UBIGINT) AS {0}", False: "md5_number_lower({0}) AS {0}"}
+_LOW = 2**32 - 1
 _THE_STATE = "the state of the horizon"
 Coins = Callable[[Integers, Integers], NDArray[np.uint64]]
 """(2, n) words of fair bits for (n,) cells, by the numbers of their users and items."""
@@ -79,6 +88,7 @@ class State(NotPickled):
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self._kinds: Kinds = {}  # of the events in `fresh`, if there are any
         self.meta = self._read_meta()
 
     def __repr__(self) -> str:
@@ -87,9 +97,16 @@ class State(NotPickled):
     def _run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return guarded(_THE_STATE, lambda: self._connection.execute(sql, list(parameters)).fetchall())
 
-    def _columns(self, sql: str) -> dict[str, Integers]:
-        found = guarded(_THE_STATE, lambda: self._connection.execute(sql).fetchnumpy())
+    def _columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
+        found = guarded(_THE_STATE, lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
         return {name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()}
+
+    def _given(self, table: Mapping[str, Integers], sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
+        """The columns of a statement that reads the table `given`."""
+        self._connection.register("given", dict(table))
+        found = self._columns(sql, parameters)
+        self._connection.unregister("given")
+        return found
 
     def _read_meta(self) -> Meta:
         try:
@@ -133,25 +150,30 @@ class State(NotPickled):
     # -- what was read --------------------------------------------------------------------------------------------------
 
     def load(self, relations: Sequence[str], kinds: Kinds) -> str:
-        """Take the (user, item) pairs of SQL relations into the temporary table `fresh`; a hash of them."""
-        self._run("CREATE OR REPLACE TEMP TABLE fresh (u VARCHAR, i VARCHAR)")
-        for relation in relations:
-            columns = (f"CAST({_number(name, kinds[role])} AS VARCHAR)" for role, name in (("user", "u"), ("item", "i")))
-            self._run(f"INSERT INTO fresh SELECT DISTINCT {', '.join(columns)} FROM {relation}")
+        """Make the (user, item) pairs of SQL relations the view `fresh`, for `take`; a hash of them, in any order."""
+        columns = ", ".join(f"CAST({name} AS {_TYPES[_integers(kinds[role])]}) AS {name}" for role, name in _COLUMNS.items())
+        given = " UNION ALL ".join(f"SELECT {columns} FROM {relation}" for relation in relations)
+        self._kinds = {role: kinds[role] for role in _COLUMNS}
+        if not (given and self._run(f"SELECT 1 FROM ({given}) LIMIT 1")):
+            self._kinds = {}
+            self._run("CREATE OR REPLACE TEMP VIEW fresh AS SELECT u, i FROM users, items WHERE false")
+            return "0:0"
+        self._run(f"CREATE OR REPLACE TEMP VIEW fresh AS {given}")
         # Not a matter of privacy: whether the same events are given again.
-        digest = "md5_number(concat(length(u), ':', u, i))"
-        rows, mixed = self._run(f"SELECT count(*), bit_xor({digest}) FROM fresh")[0]
-        return f"{rows}:{mixed or 0}"
+        labels = ", ".join(_WORDS[_integers(kinds[role])].format(name) for role, name in _COLUMNS.items())
+        user, item = self._columns(f"SELECT {labels} FROM fresh").values()
+        words = mixed(mixed(user.view(np.uint64)) + item.view(np.uint64))
+        return f"{len(words)}:{words.sum()}"
 
-    def require_kinds(self, kinds: Kinds) -> None:
+    def _settle(self) -> None:
         """Remember whether users and items are integers, and refuse events in which that is different from before."""
-        if not self._run("SELECT count(*) FROM fresh")[0][0]:
-            return
         known = dict(self._run("SELECT role, integers FROM kinds"))
-        for role in ("user", "item"):
-            integers = kinds[role] != "str"
+        for role, kind in self._kinds.items():
+            integers = _integers(kind)
             if role not in known:
                 self._run("INSERT INTO kinds VALUES (?, ?)", [role, integers])
+                if integers:
+                    self._run(_AS_INTEGERS.format(table=f"{role}s", label=_COLUMNS[role]))
             elif known[role] != integers:
                 was, now = ("integers", "text") if known[role] else ("text", "integers")
                 raise EventLogError(f"{role}= held {was} in earlier periods and holds {now} now: read the column as before")
@@ -163,59 +185,82 @@ class State(NotPickled):
 
         `coins` choose among the cells of a user who has too many: fresh ones, but in a replay, which compares two logs.
         """
+        self._settle()
         mechanism, known = self.meta.mechanism, self.number_of_items()
-        self._enumerate("users", "u", "uid")
-        self._run("CREATE OR REPLACE TEMP TABLE named AS SELECT i, iid FROM items")
-        if self.meta.domain is None:
-            self._enumerate("named", "i", "iid")  # of a new item nothing stays unless it gets a weight: existence by weight
-        again = ""
+        cells = self._numbered()
+        used, filters = self._positions()
+        cells = cells[used[cells >> 32] < mechanism.users.cells]
         if mechanism.count != "period":
             since = period - (mechanism.window or period)  # a pair counts again so many periods later
-            again = f" ANTI JOIN (SELECT uid, iid FROM pairs WHERE period > {since}) USING (uid, iid)"
-        cells = self._columns(
-            f"SELECT uid, iid FROM (SELECT uid, iid FROM fresh JOIN users USING (u) JOIN named USING (i)){again}"
-        )
-        used = self._positions()
-        counted, weights = mechanism.users.counted(cells["uid"], used, lambda at: coins(cells["uid"][at], cells["iid"][at]))
-        users, touched = cells["uid"][counted], cells["iid"][counted]
+            cells = cells[~self._counted_after(since, cells, filters)]
+        users, items = cells >> 32, cells & _LOW
+        counted, weights = mechanism.users.counted(users, used, lambda at: coins(users[at], items[at]))
+        users, items = users[counted], items[counted]
         # Sums of integers in floats: exact below 2^53, for 2^33 cells.
-        each, sums = np.bincount(touched), np.bincount(touched, weights).astype(np.int64)
-        items = np.flatnonzero(each)
-        sums = sums[items]
+        sums = np.bincount(items, weights).astype(np.int64)
+        touched = np.flatnonzero(sums)
+        # Existence by weight: of a new item nothing stays unless some user gives it one.
+        new = touched >= known
+        numbers = np.where(new, known + np.cumsum(new) - 1, touched)
+        self._given(
+            {"was": touched[new], "iid": numbers[new]},
+            "INSERT INTO items SELECT i, given.iid, NULL FROM given JOIN appeared ON appeared.iid = given.was",
+        )
+        if mechanism.count != "period":
+            number_of = np.zeros(len(sums), dtype=np.int64)
+            number_of[touched] = numbers
+            items = number_of[items]
+            np.bitwise_or.at(filters, users, _bits(items))
+            if mechanism.window is not None:
+                self._run("DELETE FROM pairs WHERE period <= ?", [since + 1])
+            self._given({"uid": users, "iid": items}, "INSERT INTO pairs SELECT uid, iid, ? FROM given", [period])
         used += np.bincount(users, minlength=len(used)).astype(used.dtype)
         self._run("DELETE FROM positions")
-        self._run("INSERT INTO positions VALUES (?)", [used.tobytes()])
-        new = items >= known
-        numbers = np.where(new, known + np.cumsum(new) - 1, items)
-        number_of = np.zeros(len(each), dtype=np.int64)
-        number_of[items] = numbers
-        self._connection.register("numbered", {"was": items[new], "iid": numbers[new]})
-        self._run("INSERT INTO items SELECT i, numbered.iid, NULL FROM numbered JOIN named ON named.iid = numbered.was")
-        self._connection.unregister("numbered")
-        if mechanism.count != "period":
-            if mechanism.window is not None:
-                self._run("DELETE FROM pairs WHERE period <= ?", [period + 1 - mechanism.window])
-            self._connection.register("counted", {"uid": users, "iid": number_of[touched]})
-            self._run("INSERT INTO pairs SELECT uid, iid, ? FROM counted ORDER BY ALL", [period])
-            self._connection.unregister("counted")
-        return Increment(period, numbers, sums)
+        self._run("INSERT INTO positions VALUES (?, ?)", [used.tobytes(), filters.tobytes()])
+        return Increment(period, numbers, sums[touched])
+
+    def _numbered(self) -> Integers:
+        """The distinct cells of `fresh`, in order: 2^32 times the user's number, plus the item's.
+
+        New users are stored. New items stand in the table `appeared`, if the domain is unknown.
+        """
+        both = "fresh LEFT JOIN users USING (u) LEFT JOIN items USING (i)"
+        self._run(f"CREATE OR REPLACE TEMP TABLE met AS SELECT u, i, uid, iid FROM {both}")
+        for new, table, label, number in (("arrived", "users", "u", "uid"), ("appeared", "items", "i", "iid")):
+            numbers = f"(SELECT count(*) FROM {table}) + row_number() OVER () - 1 AS {number}"
+            unknown = f"{number} IS NULL" if table == "users" or self.meta.domain is None else "false"
+            self._run(
+                f"CREATE OR REPLACE TEMP TABLE {new} AS "
+                f"SELECT {label}, {numbers} FROM (SELECT DISTINCT {label} FROM met WHERE {unknown})"
+            )
+        self._run("INSERT INTO users FROM arrived")
+        columns = "coalesce(met.uid, arrived.uid) AS uid, coalesce(met.iid, appeared.iid) AS iid"
+        joined = "met LEFT JOIN arrived USING (u) LEFT JOIN appeared USING (i)"
+        found = self._columns(f"SELECT * FROM (SELECT {columns} FROM {joined}) WHERE iid IS NOT NULL")
+        cells = np.sort(found["uid"] << 32 | found["iid"])
+        return cells[np.diff(cells, prepend=-1) != 0]
+
+    def _counted_after(self, period: int, cells: Integers, filters: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which cells were counted after a period; only those that pass the Bloom filters of their users are looked up."""
+        users, items = cells >> 32, cells & _LOW
+        at = np.flatnonzero(filters[users] & _bits(items))
+        again = "SELECT place FROM given SEMI JOIN (SELECT uid, iid FROM pairs WHERE period > ?) USING (uid, iid)"
+        found = self._given({"place": at, "uid": users[at], "iid": items[at]}, again, [period])
+        counted = np.zeros(len(cells), dtype=np.bool_)
+        counted[found["place"]] = True
+        return counted
 
     def number_users(self, users: Sequence[Label]) -> None:
         """Give users their numbers before they come, in order: for a replay."""
         names = [str(user) for user in users]
         self._run("INSERT INTO users SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
 
-    def _positions(self) -> NDArray[np.int16]:
-        """(users,) how many cells of each user were counted so far."""
-        stored = self._run("SELECT used FROM positions")
-        before = np.frombuffer(stored[0][0], dtype=np.int16) if stored else np.zeros(0, dtype=np.int16)
-        return np.pad(before, (0, self._run("SELECT count(*) FROM users")[0][0] - len(before)))
-
-    def _enumerate(self, table: str, label: str, number: str) -> None:
-        """Add the labels of `fresh` that have no number yet."""
-        start = f"(SELECT count(*) FROM {table})"
-        new = f"SELECT DISTINCT {label} FROM fresh ANTI JOIN {table} USING ({label})"
-        self._run(f"INSERT INTO {table} SELECT {label}, {start} + row_number() OVER () - 1 FROM ({new})")
+    def _positions(self) -> tuple[NDArray[np.int16], NDArray[np.uint64]]:
+        """(users,) how many cells of each user were counted so far, and a Bloom filter of these."""
+        stored = self._run("SELECT used, filters FROM positions") or [(b"", b"")]
+        used, filters = np.frombuffer(stored[0][0], dtype=np.int16), np.frombuffer(stored[0][1], dtype=np.uint64)
+        new = (0, self._run("SELECT count(*) FROM users")[0][0] - len(used))
+        return np.pad(used, new), np.pad(filters, new)
 
     # -- items: what was measured ---------------------------------------------------------------------------------------
 
@@ -225,26 +270,24 @@ class State(NotPickled):
 
     def discovered(self) -> Integers:
         """The items that passed a test, or all of a public domain."""
-        return self._columns("SELECT iid FROM items WHERE discovered IS NOT NULL ORDER BY iid")["iid"]
+        return self._columns("SELECT iid FROM items WHERE discovered IS NOT NULL")["iid"]
 
     def discover(self, period: int, items: Integers) -> None:
         """Record that these items passed."""
-        self._connection.register("passed", {"iid": items})
-        self._run("UPDATE items SET discovered = ? WHERE iid IN (SELECT iid FROM passed)", [period])
-        self._connection.unregister("passed")
+        self._given({"iid": items}, "UPDATE items SET discovered = ? WHERE iid IN (SELECT iid FROM given)", [period])
 
     def labels(self, items: Integers) -> list[Label]:
         """What these items are called, in order."""
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
-        integers = dict(self._run("SELECT role, integers FROM kinds")).get("item", False)
         names = dict(self._run("SELECT iid, i FROM items WHERE list_contains(?, iid)", [items.tolist()]))
-        return [int(names[item]) if integers else names[item] for item in items.tolist()]
+        return [names[item] for item in items.tolist()]
 
     def increments(self, since: int) -> Iterator[Increment]:
         """What the periods from `since` on added."""
-        for period, items, weights in self._run("SELECT * FROM increments WHERE period >= ? ORDER BY period", [since]):
-            yield Increment(period, np.frombuffer(items, np.int32).astype(np.int64), np.frombuffer(weights, np.int64))
+        for (period,) in self._run("SELECT period FROM increments WHERE period >= ? ORDER BY period", [since]):
+            ((items, weights),) = self._run("SELECT items, weights FROM increments WHERE period = ?", [period])
+            yield Increment(period, np.frombuffer(items, np.int32), np.frombuffer(weights, np.int64))
 
     def add_increment(self, increment: Increment, since: int) -> None:
         """Keep what a period added, and forget those before `since`."""
@@ -252,22 +295,41 @@ class State(NotPickled):
         self._run("DELETE FROM increments WHERE period < ?", [since])
         self._run("INSERT INTO increments VALUES (?, ?, ?)", [increment.period, items, increment.weights.tobytes()])
 
-    def measured(self) -> Iterator[Block]:
-        """All measurements, one block at a time."""
-        for period, start in self._run("SELECT period, start FROM measurements ORDER BY ALL"):
-            ((narrow, body),) = self._run("SELECT narrow, body FROM measurements WHERE period = ? AND start = ?", [period, start])
-            yield Block(period, start, np.frombuffer(body, np.int32 if narrow else np.int64))
+    def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """The (period, n) measurements of n items at a time, and the first of these."""
+        for since, until in slices(self.meta.mechanism, 0, items):
+            rows = np.zeros((period, until - since))
+            found = "SELECT period - 1, start - ?, width, bytes, body FROM measurements WHERE start >= ? AND start < ?"
+            for at, start, width, size, body in self._run(found, [since, since, until]):
+                values = np.frombuffer(body, f"i{size}").reshape(-1, width)
+                rows[at : at + len(values), start : start + width] = values
+            yield since, rows
 
     def add_measured(self, block: Block) -> None:
         """Keep measurements."""
-        narrow = bool(np.abs(block.values).max(initial=0) < 2**31)
-        body = block.values.astype(np.int32 if narrow else np.int64).tobytes()
-        self._run("INSERT INTO measurements VALUES (?, ?, ?, ?)", [block.period, block.first, narrow, body])
+        first = block.first
+        for since, until in slices(self.meta.mechanism, first, first + block.values.shape[1]):
+            values = block.values[:, since - first : until - first]
+            largest = int(np.abs(values).max(initial=0))
+            size = next(size for size in (2, 4, 8) if largest < 2 ** (8 * size - 1))
+            body = values.astype(f"i{size}").tobytes()
+            self._run("INSERT INTO measurements VALUES (?, ?, ?, ?, ?)", [block.period, since, until - since, size, body])
 
 
-def _number(column: str, kind: Kind) -> str:
-    """SQL of a column of labels, in which integers that are stored as text are integers."""
-    return f"CAST({column} AS HUGEINT)" if kind == "digits" else column
+def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(words ^ (words >> np.uint64(31)))
+
+
+def _bits(items: Integers) -> NDArray[np.uint64]:
+    """The bit of each item in a Bloom filter of 64."""
+    return np.uint64(1) << (mixed(items.astype(np.uint64)) >> np.uint64(58))
+
+
+def _integers(kind: Kind) -> bool:
+    return kind != "str"
 
 
 def _made(connection: Any, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:
