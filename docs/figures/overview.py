@@ -1,105 +1,118 @@
-"""The figure of the README: `python docs/figures/overview.py` writes docs/_static/overview.png (a minute or two of CPU)."""
+"""The figures of the README: `python docs/figures/overview.py` writes docs/_static/{epsilon,clipping}.png (two minutes)."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Literal
 
 import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 
 import accounting as acc
 import dpselect as dps
 from dpselect import planning
 
-Domain = Literal["public", "unknown"]
-
-TARGET = Path(__file__).resolve().parents[1] / "_static" / "overview.png"
-DELTA, K, RELEASES, RUNS = 1e-6, 100, 30, 300
-EPSILONS = (0.3, 0.5, 1.0, 2.0, 4.0, 8.0)
-DAYS = np.unique(np.geomspace(1, 365, 25).astype(int))
+STATIC = Path(__file__).resolve().parents[1] / "_static"
+BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 INK = "#333333"
-# Name of a planned mechanism, domain, how it is drawn.
-LINES: dict[str, tuple[str, Domain, str, str]] = {
-    "noisy vector of clipped counts": (
-        "oneshot_top_k, gaussian",
-        "public",
-        "#0072b2",
-        "o-",
-    ),
-    "the same, items private": (
-        "sparse_histogram, gaussian",
-        "unknown",
-        "#0072b2",
-        "o--",
-    ),
-    "one-shot Gumbel selection": ("oneshot_top_k, gumbel", "public", "#d55e00", "s-"),
-    "LimitedDomain, items private": ("limited_domain", "unknown", "#d55e00", "s--"),
-}
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+COLOURS = ("#d55e00", "#009e73", "#0072b2")
 
 
-def quality(ax: Axes, users: int, items: int, title: str) -> None:
-    """Recall against the budget."""
-    shape = planning.Shape.zipf(1.1, items=50_000, users=users, items_per_user=items)
-    for words, (name, domain, colour, style) in LINES.items():
-        found = []
-        for epsilon in EPSILONS:
-            plan = planning.plan(
-                acc.Budget(epsilon=epsilon, delta=DELTA),
-                K,
-                RELEASES,
-                shape=shape,
-                domain=domain,
-                mechanisms=[name.partition(",")[0]],
-                charged="separately",
-                rounds=RUNS,
-            )
-            found.append(plan.named(name).quality.recall.value)
-        ax.plot(EPSILONS, found, style, ms=3.5, color=colour, label=words)
-    ax.set(
-        xscale="log", xlabel=f"epsilon for all {RELEASES} releases", ylim=(-0.02, 1.02)
-    )
-    ax.set_title(title, fontsize=10, loc="left")
-    ax.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS], minor=False)
-    ax.set_xticks([], minor=True)
-
-
-def price(ax: Axes) -> None:
-    """Epsilon of daily picks, by bound."""
-    day = dps.ExponentialMechanism(epsilon=0.05).curve
-    rhos = [(n * day).rho for n in DAYS.tolist()]
-    lines = {
-        "sum of the epsilons": [0.05 * n for n in DAYS],
-        "textbook: rho + 2 sqrt(rho ln 1/delta)": [
-            rho + 2 * math.sqrt(rho * math.log(1 / DELTA)) for rho in rhos
-        ],
-        "dpselect": [(n * day).epsilon(DELTA) for n in DAYS.tolist()],
-    }
-    for colour, style, (name, values) in zip(
-        ("#999999", "#d55e00", "#0072b2"), (":", "--", "-"), lines.items(), strict=True
+def epsilon(k: int = 100) -> None:
+    """Share of the true top k against epsilon, for small and large logs, by the mechanism that a plan recommends."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    for users, colour, place in zip(
+        (1_000, 10_000, 100_000), COLOURS, (4, 2, 2), strict=True
     ):
-        ax.plot(DAYS, values, style, color=colour, label=name)
+        shape = planning.Shape.zipf(1.1, items=50_000, users=users, items_per_user=5)
+        found = [
+            planning.plan(
+                acc.Budget(epsilon=each, delta=BUDGET.delta),
+                k,
+                shape=shape,
+                domain="unknown",
+                rounds=300,
+            ).recommended.quality.recall.value
+            for each in EPSILONS
+        ]
+        ax.plot(EPSILONS, found, "o-", ms=3.5, color=colour)
+        ax.annotate(
+            f"{users:,} users",
+            (EPSILONS[place], found[place]),
+            (6, -13),
+            textcoords="offset points",
+            color=colour,
+        )
+    ax.set(xscale="log", xlabel="epsilon: more is less private", ylim=(-0.02, 1.02))
+    ax.set_ylabel(f"share of the true top {k}")
+    ax.set_xticks(EPSILONS, [f"{each:g}" for each in EPSILONS], minor=False)
+    ax.set_xticks([], minor=True)
+    figure.savefig(STATIC / "epsilon.png", dpi=130, metadata={"Software": None})
+
+
+def made_up_log(
+    rng: np.random.Generator, users: int, median: float, items: int = 5_000
+) -> tuple[np.ndarray, np.ndarray]:
+    """One row per user and item: users' sizes are uneven (log-normal), items follow Zipf's law."""
+    sizes = np.clip(rng.lognormal(np.log(median), 1, users).astype(int), 1, items // 4)
+    weights = 1 / np.arange(1, items + 1)
+    # The first `size` items of each user's exponential race: drawn by weight, without repeats.
+    chosen = [
+        np.argpartition(rng.exponential(size=items) / weights, size)[:size]
+        for size in sizes
+    ]
+    return np.repeat(np.arange(users), sizes), np.concatenate(chosen)
+
+
+def clipping(k: int = 100, draws: int = 40) -> None:
+    """Share of the true top k against the clip, at epsilon 1 with a public list of items."""
+    rng = np.random.default_rng(0)
+    figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    clips = np.array([0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 11, 16])
+    for median, colour in zip((3, 10, 30), COLOURS, strict=True):
+        user, item = made_up_log(rng, users=5_000, median=median)
+        norms = np.sqrt(np.bincount(user))
+        true = set(np.argsort(-np.bincount(item, minlength=5_000), kind="stable")[:k])
+        found = []
+        for clip in clips:
+            scaled = np.bincount(
+                item, np.minimum(1, clip / norms)[user], minlength=5_000
+            )
+            sensitivity = dps.Sensitivity.of_clipped(float(clip))
+            scores = dps.Scores(scaled, sensitivity=sensitivity)
+            request = dps.TopKRequest(
+                k=k, sensitivity=sensitivity, candidates=5_000, noise="gaussian"
+            )
+            mechanism = dps.fitted("oneshot_top_k", BUDGET, request)
+            hits = [
+                len(true & set(mechanism.select(scores, rng=rng).indices))
+                for _ in range(draws)
+            ]
+            found.append(np.mean(hits) / k)
+        ax.plot(clips, found, "o-", ms=3.5, color=colour)
+        ax.annotate(
+            f"{median} items a user",
+            (clips[-1], found[-1]),
+            (6, -4),
+            textcoords="offset points",
+            color=colour,
+        )
     ax.set(
-        xlabel="days, one pick with epsilon 0.05 each",
-        ylabel="epsilon of all days",
-        ylim=(0, 5),
-        xlim=(0, 365),
+        xscale="log",
+        xlim=(0.45, 48),
+        ylim=(-0.02, 1.02),
+        xlabel="clip: the most that one user counts in all",
     )
-    ax.set_title(
-        "What it costs: a pick a day\nby the exponential mechanism",
-        fontsize=10,
-        loc="left",
-    )
-    ax.legend(frameon=False, fontsize=8, loc="upper right")
+    ax.set_ylabel(f"share of the true top {k}")
+    ax.set_xticks(clips, [f"{each:g}" for each in clips], minor=False)
+    ax.set_xticks([], minor=True)
+    figure.savefig(STATIC / "clipping.png", dpi=130, metadata={"Software": None})
 
 
-def main() -> None:
-    """Write the figure."""
+if __name__ == "__main__":
     plt.rcParams.update(
         {
             "axes.spines.top": False,
@@ -108,27 +121,5 @@ def main() -> None:
             "axes.labelcolor": INK,
         }
     )
-    figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(12, 4.0), layout="constrained"
-    )
-    quality(
-        left,
-        100_000,
-        1,
-        "30 releases of a top 100, light users:\n100,000 users with one item each",
-    )
-    quality(middle, 10_000, 30, "Heavy users:\n10,000 users with 30 items each")
-    left.set_ylabel("share of the true top 100")
-    figure.legend(
-        *left.get_legend_handles_labels(),
-        frameon=False,
-        fontsize=8,
-        loc="outside lower left",
-        ncols=4,
-    )
-    price(right)
-    figure.savefig(TARGET, dpi=130, metadata={"Software": None})
-
-
-if __name__ == "__main__":
-    main()
+    epsilon()
+    clipping()
