@@ -35,10 +35,10 @@ def _measure(state: State, increment: Increment, known: int, source: Sampler) ->
     mechanism, period, items = state.meta.mechanism, increment.period, state.number_of_items()
     since = period + 1 - len(mechanism.strategy.measured)
     state.add_increment(increment, since)
-    true = true_measurements(mechanism, period, items, state.increments(since))
-    state.add_measured(Block(period, 0, measure(mechanism, true, source)[None]))
+    true = true_measurements(mechanism, period, items, state.increments(since, period))
+    state.add_measured(Block(period, 0, measure(mechanism, true, source)[None]), period)
     for block in late(mechanism, period, known, items, source):
-        state.add_measured(block)
+        state.add_measured(block, period)
 
 
 def _discovered(state: State, increment: Increment) -> tuple[Integers, Floats, Floats]:
@@ -56,7 +56,7 @@ def _discovered(state: State, increment: Increment) -> tuple[Integers, Floats, F
         shown[place] |= passed
         scores.append(found[0][shown[place]])
         sums.append(weighted(columns, rows[:, shown[place]]))
-    state.discover(period, np.concatenate(new))
+    state.discover(np.concatenate(new))
     each = np.concatenate(scores)
     return np.flatnonzero(shown), each, smoothing.order_by(mechanism, period, each, np.concatenate(sums, axis=1))
 

@@ -49,7 +49,7 @@ def pipeline(
                 with opened(reading.memory_limit) as engine, state.transaction():
                     state.load(*count_pairs(engine, events, reading))
                     state.add_increment(state.take(at, _coins(salt, at)), 1)
-                whole, rest = true_measurements(mechanism, at, len(items), state.increments(1))
+                whole, rest = true_measurements(mechanism, at, len(items), state.increments(1, at))
                 exact.append(whole * 2.0 ** grid_steps(mechanism) + rest / UNIT**2)
         return Scores(np.concatenate(exact), sensitivity=declared(mechanism))
 

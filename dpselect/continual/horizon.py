@@ -252,7 +252,8 @@ def count_pairs(engine: Engine, events: object, reading: Reading | None) -> tupl
     if spark.accepts(events):
         raise InvalidRequest("events are a Spark table, and the state is on this machine: hand over the period's distinct pairs")
     staged, path = prepared(engine, events, reading, None, may_be_empty=True), engine.path("pairs.parquet")
-    engine.run(f"COPY pairs TO {literal(str(path))} (FORMAT parquet)", what=staged.what)  # the state has its own connection
+    # The state has its own connection.
+    engine.run(f"COPY pairs TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
     return [f"read_parquet({located(path)})"], staged.kinds
 
 

@@ -31,17 +31,23 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = 3
 _MEMORY = "1GiB"
+_PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
 CREATE TABLE meta (schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, domain VARCHAR);
 CREATE TABLE kinds (role VARCHAR, integers BOOLEAN);
 CREATE TABLE users (u VARCHAR, uid INTEGER);
-CREATE TABLE items (i VARCHAR, iid INTEGER, discovered SMALLINT);
+CREATE TABLE items (i VARCHAR, iid INTEGER);
+CREATE TABLE discovered (iid INTEGER);
 CREATE TABLE positions (used PLAIN, filters PLAIN);
 CREATE TABLE pairs (uid INTEGER, iid INTEGER, period SMALLINT);
-CREATE TABLE increments (period SMALLINT, items PLAIN, weights PLAIN);
-CREATE TABLE measurements (period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN);
 CREATE TABLE closed (period SMALLINT, read VARCHAR, mark VARCHAR, selection VARCHAR);
-""".replace("PLAIN", "BLOB USING COMPRESSION uncompressed")  # a blob is compressed for ten times what reading it costs
+""".replace("PLAIN", _PLAIN)
+# What grows by the period is in tables of a few periods each: a checkpoint writes a table's last rows again, blobs included.
+_TOGETHER: Final = 16
+_GROWING = """
+CREATE TABLE IF NOT EXISTS increments_{number} (period SMALLINT, items PLAIN, weights PLAIN);
+CREATE TABLE IF NOT EXISTS measured_{number} (period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN);
+""".replace("PLAIN", _PLAIN)
 # Labels that are integers are kept as such: of all that a table may hold, 64 bits with a sign or without.
 _AS_INTEGERS = """
 ALTER TABLE {table} ALTER {label} TYPE HUGEINT
@@ -204,7 +210,7 @@ class State(NotPickled):
         numbers = np.where(new, known + np.cumsum(new) - 1, touched)
         self._given(
             {"was": touched[new], "iid": numbers[new]},
-            "INSERT INTO items SELECT i, given.iid, NULL FROM given JOIN appeared ON appeared.iid = given.was",
+            "INSERT INTO items SELECT i, given.iid FROM given JOIN appeared ON appeared.iid = given.was",
         )
         if mechanism.count != "period":
             number_of = np.zeros(len(sums), dtype=np.int64)
@@ -243,7 +249,7 @@ class State(NotPickled):
     def _counted_after(self, period: int, cells: Integers, filters: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which cells were counted after a period; only those that pass the Bloom filters of their users are looked up."""
         users, items = cells >> 32, cells & _LOW
-        at = np.flatnonzero(filters[users] & _bits(items))
+        at = np.flatnonzero(~filters[users] & _bits(items) == 0)
         again = "SELECT place FROM given SEMI JOIN (SELECT uid, iid FROM pairs WHERE period > ?) USING (uid, iid)"
         found = self._given({"place": at, "uid": users[at], "iid": items[at]}, again, [period])
         counted = np.zeros(len(cells), dtype=np.bool_)
@@ -270,11 +276,13 @@ class State(NotPickled):
 
     def discovered(self) -> Integers:
         """The items that passed a test, or all of a public domain."""
-        return self._columns("SELECT iid FROM items WHERE discovered IS NOT NULL")["iid"]
+        if self.meta.domain is not None:
+            return np.arange(len(self.meta.domain))
+        return self._columns("SELECT iid FROM discovered")["iid"]
 
-    def discover(self, period: int, items: Integers) -> None:
+    def discover(self, items: Integers) -> None:
         """Record that these items passed."""
-        self._given({"iid": items}, "UPDATE items SET discovered = ? WHERE iid IN (SELECT iid FROM given)", [period])
+        self._given({"iid": items}, "INSERT INTO discovered FROM given")
 
     def labels(self, items: Integers) -> list[Label]:
         """What these items are called, in order."""
@@ -283,37 +291,40 @@ class State(NotPickled):
         names = dict(self._run("SELECT iid, i FROM items WHERE list_contains(?, iid)", [items.tolist()]))
         return [names[item] for item in items.tolist()]
 
-    def increments(self, since: int) -> Iterator[Increment]:
-        """What the periods from `since` on added."""
-        for (period,) in self._run("SELECT period FROM increments WHERE period >= ? ORDER BY period", [since]):
-            ((items, weights),) = self._run("SELECT items, weights FROM increments WHERE period = ?", [period])
+    def increments(self, since: int, until: int) -> Iterator[Increment]:
+        """What the periods from `since` to `until` added, as far as it is kept."""
+        for period in range(max(since, 1), until + 1):
+            stored = f"SELECT items, weights FROM increments_{period // _TOGETHER} WHERE period = ?"
+            ((items, weights),) = self._run(stored, [period])
             yield Increment(period, np.frombuffer(items, np.int32), np.frombuffer(weights, np.int64))
 
     def add_increment(self, increment: Increment, since: int) -> None:
-        """Keep what a period added, and forget those before `since`."""
-        items = increment.items.astype(np.int32).tobytes()
-        self._run("DELETE FROM increments WHERE period < ?", [since])
-        self._run("INSERT INTO increments VALUES (?, ?, ?)", [increment.period, items, increment.weights.tobytes()])
+        """Keep what a period added, and forget earlier ones once all of their table are before `since`."""
+        number, items = increment.period // _TOGETHER, increment.items.astype(np.int32).tobytes()
+        self._run(_GROWING.format(number=number))
+        if since > 0 and since % _TOGETHER == 0:
+            self._run(f"DROP TABLE increments_{since // _TOGETHER - 1}")
+        self._run(f"INSERT INTO increments_{number} VALUES (?, ?, ?)", [increment.period, items, increment.weights.tobytes()])
 
     def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """The (period, n) measurements of n items at a time, and the first of these."""
+        tables = " UNION ALL ".join(f"FROM measured_{number}" for number in range(period // _TOGETHER + 1))
+        found = f"SELECT period - 1, start - ?, width, bytes, body FROM ({tables}) WHERE start >= ? AND start < ?"
         for since, until in slices(self.meta.mechanism, 0, items):
             rows = np.zeros((period, until - since))
-            found = "SELECT period - 1, start - ?, width, bytes, body FROM measurements WHERE start >= ? AND start < ?"
             for at, start, width, size, body in self._run(found, [since, since, until]):
                 values = np.frombuffer(body, f"i{size}").reshape(-1, width)
                 rows[at : at + len(values), start : start + width] = values
             yield since, rows
 
-    def add_measured(self, block: Block) -> None:
-        """Keep measurements."""
-        first = block.first
+    def add_measured(self, block: Block, period: int) -> None:
+        """Keep measurements that were drawn in a period."""
+        first, into = block.first, f"INSERT INTO measured_{period // _TOGETHER} VALUES (?, ?, ?, ?, ?)"
         for since, until in slices(self.meta.mechanism, first, first + block.values.shape[1]):
             values = block.values[:, since - first : until - first]
             largest = int(np.abs(values).max(initial=0))
             size = next(size for size in (2, 4, 8) if largest < 2 ** (8 * size - 1))
-            body = values.astype(f"i{size}").tobytes()
-            self._run("INSERT INTO measurements VALUES (?, ?, ?, ?, ?)", [block.period, since, until - since, size, body])
+            self._run(into, [block.period, since, until - since, size, values.astype(f"i{size}").tobytes()])
 
 
 def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -324,8 +335,9 @@ def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _bits(items: Integers) -> NDArray[np.uint64]:
-    """The bit of each item in a Bloom filter of 64."""
-    return np.uint64(1) << (mixed(items.astype(np.uint64)) >> np.uint64(58))
+    """The two bits of each item in a Bloom filter of 64."""
+    words, one = mixed(items.astype(np.uint64)), np.uint64(1)
+    return one << (words >> np.uint64(58)) | one << (words & np.uint64(63))
 
 
 def _integers(kind: Kind) -> bool:
@@ -339,7 +351,7 @@ def _made(connection: Any, mechanism: ContinualTopK, belongs_to: str, domain: Se
     connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?)", told)
     if domain is not None:
         names = [str(label) for label in domain]
-        connection.execute("INSERT INTO items SELECT unnest(?), unnest(?), 0", [names, list(range(len(names)))])
+        connection.execute("INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
 
 
 def in_memory(mechanism: ContinualTopK, domain: Sequence[Label] | None = None) -> State:
