@@ -172,7 +172,7 @@ class Menu:
 
     def best(self, crowd: Crowd) -> Choice:
         """What finds most of the top k among such users; of those that are alike the first."""
-        shapes = _shapes(self.request, crowd)
+        shapes = standard_shapes(crowd, self.request.k, self.request.candidates)
         found = [float(np.mean([expected(choice, shape) for shape in shapes])) for choice in self.choices]
         first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
         best = replace(self.choices[first], crowd=crowd)
@@ -327,7 +327,8 @@ def _counted(budget: Budget, request: TopKRequest) -> CountNoise | None:
 
 def recounted(mechanism: Mechanism, budget: Budget, request: TopKRequest, crowd: Crowd) -> Mechanism:
     """A fitted mechanism with its counts clipped as suits such users."""
-    return with_counts(without_counts(mechanism), CountNoise.of(request, budget), _shapes(request, crowd))
+    shapes = standard_shapes(crowd, request.k, request.candidates)
+    return with_counts(without_counts(mechanism), CountNoise.of(request, budget), shapes)
 
 
 def with_counts(mechanism: Mechanism, counted: CountNoise, shapes: list[Ranking]) -> Mechanism:
@@ -343,9 +344,9 @@ def with_counts(mechanism: Mechanism, counted: CountNoise, shapes: list[Ranking]
     return min(tried, key=lambda one: sum(error(one, shape) for shape in shapes))
 
 
-def _shapes(request: TopKRequest, crowd: Crowd) -> list[Ranking]:
-    """The standard shapes of a log of such users."""
-    return [Ranking.of(crowd, request.k, request.candidates, exponent) for exponent in EXPONENTS]
+def standard_shapes(crowd: Crowd, k: int, candidates: int | None) -> list[Ranking]:
+    """Those of a log of such users, with that many public items; None: the items are unknown."""
+    return [Ranking.of(crowd, k, candidates, exponent) for exponent in EXPONENTS]
 
 
 # -- all that may be chosen, fitted to a budget ----------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class Family:
         given = {**public, **self.traits.usual(part.k), **self.settings, self.knob.field: knob}
         if self.failure is not None:
             given[self.failure] = failure
-        if task.counts is not None and takes_its_own(self.member, given):
+        if task.counts is not None and not task.recounted and takes_its_own(self.member, given):
             given["values"] = True
         if (recipe := self.traits.recipe) is not None:
             found: Mechanism = resolve_name(recipe.build)(given)
@@ -134,7 +134,7 @@ class Family:
             return "clips users twice: the shape has to say how many items they have, more than two"
         if self.failure is not None and task.budget.delta == 0:
             return "may fail, so the budget needs a delta: the chance of that"
-        if self.clip is not None and task.counts is not None:
+        if self.clip is not None and task.counts is not None and not task.recounted:
             return "clips users: what it would show are sums of their shares, no counts"
         try:
             return self._uncovered(task)

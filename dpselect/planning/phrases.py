@@ -97,7 +97,9 @@ def _counts(planned: PlannedMechanism) -> str:
     around, own = interval(run), without_counts(run) is run
     assert around is not None
     noise = "of the noise that chooses, free of charge" if own else f"of fresh {getattr(run, 'noise', '')} noise"
-    return f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}"
+    clip: float | None = getattr(run, "clip", None)
+    looked = "" if clip is None else f"; a second look clips users to {clip:.4g} among the items of the release"
+    return f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}{looked}"
 
 
 def _cost(cost: float, budget: Budget) -> str:

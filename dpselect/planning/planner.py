@@ -9,6 +9,7 @@ from typing import Any, get_args
 from accounting import Budget, Relation
 from accounting.registry import kind_of
 from dpselect.choose.calibration import mechanism_class
+from dpselect.choose.counts import COUNTS_AGAIN
 from dpselect.errors import InvalidRequest
 from dpselect.planning.compare import CLOSE, Judge, Progress, compared, tested
 from dpselect.planning.families import Family, families, not_planned
@@ -68,9 +69,11 @@ def plan(
         groups: `planning.Groups`: every release is of the top k of each of these, by one `PerGroup`, and what is found is the
             mean over them. `shape` is that of the whole log, and `max_items_per_user` and clips hold within each group.
         mechanisms: kinds to consider; all by default.
-        with_counts: whether every release also gives a noisy count of each item, with an interval (`dpselect.interval`). The
-            counts get the largest share of the budget, of .1, .2, .4 and .6, that costs the best selection .01 of recall at most;
-            mechanisms whose own noisy scores are free release those.
+        with_counts: whether every release also gives a noisy count of each item, with an interval (`dpselect.interval`), by a
+            second look at the users of the released items, as `dpselect.topk` takes it: a tenth of the budget, and the clip that
+            suits the users of the shape. In groups, and with a stated `sensitivity`, counts are the scores that chose: they get
+            the largest share, of .1, .2, .4 and .6, that costs the best selection .01 of recall at most, and mechanisms whose own
+            noisy scores are free release those.
         rank_by: "recall", "exact_set", "score_loss", "released" or "in_place" (the last with `order` only).
         rounds: simulated runs for each mechanism, from 100 to 10,000,000.
         level: confidence of the intervals, in (0, 1), for each number by itself.
@@ -94,6 +97,7 @@ def plan(
         counts=_COUNTS[0] if with_counts else None,
         groups=groups,
     )
+    task = replace(task, counts=COUNTS_AGAIN) if task.recounted else task
     _require_task(task)
     considered, judge = _considered(mechanisms), _judge(rounds, seed, level, rank_by, task)
     planned, others, task = _shared(considered, task, judge, progress)
@@ -118,7 +122,7 @@ def plan(
         seed=seed,
         level=level,
         ranked=tuple(
-            one.model_copy(update={"mechanisms": tuple(map(task.released, one.mechanisms))})
+            one.model_copy(update={"mechanisms": tuple(map(task.clipped, one.mechanisms, task.parts))})
             for one in tested(planned, task, judge)
         ),
         unsuited=(*others, *(Unsuited(name=name, reason=why) for name, why in not_planned().items())),
@@ -131,7 +135,7 @@ def _shared(
     """The comparison at the largest share for counts that hardly costs the best selection anything, and that task."""
     planned, others = compared(considered, task, judge, progress)
     best = next(iter(planned), None)
-    if task.counts is None or best is None or best.mechanisms[0].releases_values:
+    if task.counts is None or task.recounted or best is None or best.mechanisms[0].releases_values:
         return planned, others, task
     more, alike = task, [family for family in considered if family.name == best.name]
     for share in _COUNTS[1:]:

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 
 from accounting import Budget, Composed, Curve
 from accounting.frozen import Count, Positive, Probability, Real
+from dpselect.choose.counts import without_counts
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, Mechanism
 from dpselect.planning.quality import Quality
@@ -61,7 +62,7 @@ class PlannedMechanism(Stated):
     @property
     def again(self) -> float | None:
         """What users are clipped to in a second look, within the items that the mechanism discovers; None without one."""
-        clip: float | None = getattr(self.mechanisms[0], "again", None)
+        clip: float | None = getattr(without_counts(self.mechanisms[0]), "again", None)
         return clip
 
     def _figures(self) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn, Self, final
@@ -19,6 +20,8 @@ from numpy.typing import ArrayLike
 
 from accounting import Relation
 from accounting.files import read_text
+from dpselect.choose.defaults import ASSUMED
+from dpselect.choose.forecast import SHARES, Crowd
 from dpselect.choose.learning import End, Learnt
 from dpselect.errors import InvalidRequest
 from dpselect.planning.loads import Bounding, Loads, PopularItems, bin_of, is_count
@@ -234,6 +237,15 @@ class Shape:
     def touched(self) -> int:
         """Number of items with at least one user."""
         return int(self.multiplicities[self.values > 0].sum())
+
+    @property
+    def crowd(self) -> Crowd:
+        """How many users there are and how many items they have, as the default takes them; what is not known is assumed."""
+        if self.loads is None:
+            return ASSUMED if self.users is None else replace(ASSUMED, users=self.users)
+        ends = np.searchsorted(np.cumsum(self.loads.users), np.subtract(SHARES, 1e-9))
+        found: list[float] = np.maximum(1.0, self.loads.sizes[np.minimum(ends, len(self.loads.sizes) - 1)]).tolist()
+        return Crowd(self.users or ASSUMED.users, (found[0], found[1], found[2], found[3], found[4]))
 
     def dense(self) -> Floats:
         """(m,) the count of every rank, highest first, in users."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Literal, final
 
@@ -12,6 +12,8 @@ from pydantic import Field
 from accounting import Budget
 from accounting.frozen import Count, Frozen, Real
 from dpselect.choose.counts import CountNoise
+from dpselect.choose.defaults import standard_shapes, with_counts
+from dpselect.choose.forecast import Norm
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup
 from dpselect.planning.loads import Bounding, Loads
@@ -147,10 +149,28 @@ class Task:
         if self.counts is None:
             return None
         parts = [(part.releases * self.charges // self.releases, part.k) for part in self.parts]
-        return CountNoise.within(self.budget, self.counts, parts, self.sensitivity, separately=self.charged == "separately")
+        separately, one = self.charged == "separately", None
+        if self.recounted:
+            norm: Norm = "l1" if self.budget.measure == "epsilon" else "l2"
+            one = Sensitivity.of_clipped(1.0, norm, self.sensitivity.relation)
+        found = CountNoise.within(self.budget, self.counts, parts, one or self.sensitivity, separately=separately)
+        return replace(found, one=one)
+
+    @property
+    def recounted(self) -> bool:
+        """Whether counts come from a second look at users, as `topk` takes it: not in groups, nor of scores of another kind."""
+        return self.counts is not None and self.groups is None and not self.stated
+
+    def clipped(self, mechanism: Mechanism, part: Part) -> Mechanism:
+        """What is released: where counts come from a second look, with the clip that suits the users of the shape."""
+        if self.counted is None or self.counted.one is None:
+            return self.released(mechanism)
+        shapes = standard_shapes(self.shape.crowd, part.k, self.candidates)
+        return with_counts(mechanism, replace(self.counted, k=part.k), shapes)
 
     def released(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism, with counts of what it selects and for every group where that is asked for: what is charged and run."""
+        """The mechanism, with counts of what it selects and for every group where that is asked for: what is charged and run,
+        or something of that kind that costs no less."""
         one = mechanism if self.counted is None else self.counted.beside(mechanism)
         if self.groups is None:
             return one

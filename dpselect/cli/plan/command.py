@@ -131,7 +131,7 @@ def plan(
         Option(
             "--with-counts/--no-counts",
             rich_help_panel=_NEEDS,
-            help="Whether each release also counts the users of every item, with an interval.",
+            help="Whether each release also counts the users of every item, as topk --with-counts does; says how exactly.",
         ),
     ] = None,
     mechanism: Annotated[

@@ -17,7 +17,9 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.choose.calibration import fitted, noise_settings
-from dpselect.choose.counts import MOST_ITEMS, without_counts
+from dpselect.choose.counts import COUNTS_AGAIN, MOST_ITEMS, without_counts
+from dpselect.choose.defaults import recounted
+from dpselect.choose.forecast import Crowd
 from dpselect.choose.request import TopKRequest
 from dpselect.cli.app import app
 from dpselect.errors import InvalidRequest
@@ -166,23 +168,65 @@ def planned(**changes: Any) -> ReleasePlan:
 
 
 def test_a_plan_splits_the_budget() -> None:
-    """Every planned mechanism gives counts and fits as often as planned; the share is the largest that costs little recall."""
+    """Every planned mechanism gives counts and fits as often as planned, for a tenth of the divergence and little recall."""
     found = planned()
-    assert found.counts in (0.1, 0.2, 0.4, 0.6)
+    assert found.counts == COUNTS_AGAIN == 0.1
     for one in found.ranked:
         run = one.mechanisms[0]
-        assert run.releases_values
-        assert one.clip is None
+        assert isinstance(run, dps.WithValues)
         assert APPROXIMATE.how_many(run) >= 3
+        counts = APPROXIMATE.cost_of_each(run._price(), 3)
+        assert 0.099 * APPROXIMATE.limit <= counts <= 0.1001 * APPROXIMATE.limit
     assert found.recommended.quality.recall.value >= planned(with_counts=False).recommended.quality.recall.value - 0.05
     assert ReleasePlan.from_json(found.to_json()) == found
     assert planned(with_counts=False).counts is None
 
 
-def test_a_plan_of_bounded_users_takes_the_noise_that_chose() -> None:
-    """Where users are bounded the vector's own values are free; a plan that is fixed in advance pays for both as well."""
-    found = planned(mechanisms=["sparse_histogram"], domain="unknown", max_items_per_user=2)
+FIVE = Shape.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
+
+
+@pytest.mark.parametrize(
+    ("budget", "relation"),
+    [
+        (APPROXIMATE, "add_remove"),
+        (acc.Budget(epsilon=1.0), "add_remove"),
+        (acc.Budget(rho=0.1), "replace_one"),
+    ],
+    ids=str,
+)
+def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relation: acc.Relation) -> None:
+    """For the users of its shape: the same clip, the same noise on counts and on what the clip takes away."""
+    sensitivity = dps.Sensitivity.of_counts(relation)
+    request_ = TopKRequest(k=20, candidates=2_000, counts=COUNTS_AGAIN, recounted=True, sensitivity=sensitivity)
+    select = dps.OneshotTopK(k=20, noise="gumbel", scale=1.0, sensitivity=sensitivity)
+    taken: Any = recounted(select, budget, request_, FIVE.crowd)
+    found = plan(budget, 20, shape=FIVE, relation=relation, mechanisms=["oneshot_top_k"], with_counts=True, rounds=100)
+    for one in found.ranked:
+        run: Any = one.mechanisms[0]
+        assert (run.noise, run.clip, run.clip > 1) == (taken.noise, taken.clip, True)
+        assert (run.scale, run.lost_scale) == (taken.scale, taken.lost_scale)
+    assert budget.covers(budget.cost(found.curve()))
+
+
+def test_counts_of_users_with_five_items() -> None:
+    """An unknown top 100 of 5,766 users with 5 items at epsilon 1: to 60 users, for a tenth of the recall; `topk` alike."""
+    ask: dict[str, Any] = {"shape": FIVE, "domain": "unknown", "mechanisms": ["sparse_histogram"], "rounds": 100}
+    with_, without = (plan(APPROXIMATE, 100, **ask, with_counts=counted).recommended for counted in (True, False))
+    assert 0.9 * without.quality.recall.value < with_.quality.recall.value < without.quality.recall.value
+    request_ = TopKRequest(k=100, counts=COUNTS_AGAIN, recounted=True)
+    topk = [recounted(SELECT, APPROXIMATE, request_, crowd) for crowd in (FIVE.crowd, Crowd.of_mean(5766, 5))]
+    for run in (with_.mechanisms[0], *topk):
+        assert isinstance(run, dps.WithValues)
+        assert run.margin() < 60
+
+
+def test_a_plan_of_stated_scores_takes_the_noise_that_chose() -> None:
+    """Where these bound users the vector's own values are free; a plan that is fixed in advance pays for both as well."""
+    found = planned(mechanisms=["sparse_histogram"], domain="unknown", sensitivity=dps.Sensitivity.of_counts(items_per_user=2))
     assert {type(one.mechanisms[0]).__name__ for one in found.ranked} == {"SparseHistogram"}
+    stated = planned(sensitivity=ONE)  # the largest share that costs little recall
+    assert stated.counts in (0.1, 0.2, 0.4, 0.6)
+    assert all(APPROXIMATE.how_many(one.mechanisms[0]) >= 3 for one in stated.ranked)
     together = planned(budget=acc.Budget(rho=0.05), mechanisms=["canonical_top_k"], charged="together")
     assert 0.999 * 0.05 < together.curve().rho <= 0.05
 
