@@ -199,7 +199,7 @@ EDITS = [
         "cls(linf=0.95 * fraction_up(spread), l0=2 * items",
         SUMS,
     ),
-    Edit("dpselect/sensitivity.py", "max(spread**2, 2 * most**2)", "max(spread**2, 1.8 * most**2)", SUMS),
+    Edit("dpselect/sensitivity.py", "max(spread**2, 2 * most**2)", "max(spread**2, Fraction(9, 5) * most**2)", SUMS),
     Edit("dpselect/sensitivity.py", "l1=fraction_up(2 * items * most)", "l1=fraction_up(1.9 * items * most)", SUMS),
     Edit(
         "dpselect/events/contributions.py",
