@@ -67,15 +67,16 @@ def _passes(
     """Which items pass a test, surely: whatever the roundings of floats. None of a public domain does."""
     if mechanism.delta is None:
         return np.zeros(rows.shape[1], dtype=np.bool_)
-    passed = _surely_above(*scores, mechanism.thresholds[period - 1])
+    now = slice(period - 1, period)
+    passed = _surely_above(*scores, mechanism.thresholds_at(now))
     if mechanism.count == "period":  # a score of noise alone is not tested: its item's users are not there (Theorem T4)
         passed &= touched
-    if (totals := mechanism.total_thresholds) is not None:
-        passed |= _surely_above(*estimate(mechanism, mechanism.strategy.totals, rows), totals[period - 1])
+    if (totals := mechanism.total_thresholds_at(now)) is not None:
+        passed |= _surely_above(*estimate(mechanism, mechanism.strategy.totals, rows), totals)
     return passed
 
 
-def _surely_above(estimate: Floats, off: Floats, threshold: float) -> NDArray[np.bool_]:
+def _surely_above(estimate: Floats, off: Floats, threshold: Floats) -> NDArray[np.bool_]:
     return np.asarray(estimate - off > threshold)
 
 

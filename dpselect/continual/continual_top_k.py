@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal, NoReturn, Self, final
 
 import numpy as np
@@ -29,6 +28,7 @@ from dpselect.sensitivity import Sensitivity, sqrt_up
 _LEAST, _MOST = 2.0**-10, 2.0**32
 _ROOT_UP = 1 + 2.0**-50  # above the roundings of a root and a product
 _SHARES: Final = (0.75, 0.9, 0.5, 0.25)  # of a budget's delta for thresholds; the rest converts to epsilon
+_COMPARED = 16  # the most periods whose thresholds tell which share is best
 
 Floats = NDArray[np.float64]
 
@@ -118,13 +118,12 @@ class ContinualTopK(Mechanism):
         if not unknown:
             found: Any = calibrated(lambda scale: cls(scale=scale, **settings), budget, bracket)
             return cls.model_validate(found)
-        best: Any = None
+        tried: list[Any] = []
         for share in _SHARES:
             delta = share * budget.delta
-            found = calibrated(lambda scale, delta=delta: cls(scale=scale, delta=delta, **settings), budget, bracket)  # type: ignore[misc]
-            if best is None or found.thresholds.mean() < best.thresholds.mean():
-                best = found
-        return cls.model_validate(best)
+            tried.append(calibrated(lambda scale, delta=delta: cls(scale=scale, delta=delta, **settings), budget, bracket))  # type: ignore[misc]
+        some = slice(None, None, -(-tried[0].periods // _COMPARED))
+        return cls.model_validate(min(tried, key=lambda found: found.thresholds_at(some).mean()))
 
     @property
     def covers(self) -> Sensitivity:
@@ -147,19 +146,16 @@ class ContinualTopK(Mechanism):
         """(periods,) standard deviations of the released scores, in weights."""
         return self.scale * self.strategy.deviations
 
-    @cached_property
+    @property
     def thresholds(self) -> Floats:
         """(periods,) what a noisy score must exceed for its item to be discovered, in weights, rounded up; of an unknown domain.
 
         Raises:
             InvalidRequest: the domain is public.
         """
-        each = 1 if self.count == "period" else self.periods
-        shared = self.deviations[:1] if self.count == "period" else self.deviations
-        found = thresholds(tuple(shared.tolist()), self.users.most, self.users.cells, self._lone_chance / each)
-        return np.broadcast_to(found, self.periods) + self._rounding(self.strategy.estimator)
+        return self.thresholds_at(slice(None))
 
-    @cached_property
+    @property
     def total_thresholds(self) -> Floats | None:
         """(periods,) what a noisy total of all periods so far must exceed for its item to be discovered, in weights, rounded up.
 
@@ -168,12 +164,23 @@ class ContinualTopK(Mechanism):
         Raises:
             InvalidRequest: the domain is public.
         """
+        return self.total_thresholds_at(slice(None))
+
+    def thresholds_at(self, periods: slice) -> Floats:
+        """Some of `thresholds`; each takes its time to be found."""
+        rounding, once = self._rounding(self.strategy.estimator)[periods], self.count == "period"
+        deviations = self.deviations[:1] if once else self.deviations[periods]
+        chance = self._lone_chance / (1 if once else self.periods)
+        return np.asarray(thresholds(tuple(deviations.tolist()), self.users.most, self.users.cells, chance)) + rounding
+
+    def total_thresholds_at(self, periods: slice) -> Floats | None:
+        """Some of `total_thresholds`."""
         if not self._tests_totals:
             return None
-        repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells)) * _ROOT_UP
-        shared = self.scale * self.strategy.total_deviations / repeats
+        repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * _ROOT_UP
+        shared = self.scale * self.strategy.total_deviations[periods] / repeats
         found = thresholds(tuple(shared.tolist()), 1.0, self.users.cells, self._lone_chance / self.periods)
-        return repeats * np.array(found) + self._rounding(self.strategy.totals)
+        return repeats * np.array(found) + self._rounding(self.strategy.totals)[periods]
 
     @property
     def _tests_totals(self) -> bool:

@@ -293,10 +293,10 @@ class State(NotPickled):
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:
         """What the periods from `since` to `until` added, as far as it is kept."""
-        for period in range(max(since, 1), until + 1):
-            stored = f"SELECT items, weights FROM increments_{period // _TOGETHER} WHERE period = ?"
-            ((items, weights),) = self._run(stored, [period])
-            yield Increment(period, np.frombuffer(items, np.int32), np.frombuffer(weights, np.int64))
+        for number in range(max(since, 1) // _TOGETHER, until // _TOGETHER + 1):
+            stored = f"FROM increments_{number} WHERE period BETWEEN ? AND ?"
+            for period, items, weights in self._run(stored, [since, until]):
+                yield Increment(period, np.frombuffer(items, np.int32), np.frombuffer(weights, np.int64))
 
     def add_increment(self, increment: Increment, since: int) -> None:
         """Keep what a period added, and forget earlier ones once all of their table are before `since`."""

@@ -17,7 +17,7 @@ from dpselect.sensitivity import sqrt_up
 Over = Literal["period", "running", "window"]
 """What a count is of: the events of one period, all so far, or those of the last few periods."""
 _TABLE = 512  # cells of the range of weights on which a threshold is bounded
-_HALVINGS = 60
+_HALVINGS = 48
 _MEAN_UP = 1 + 1e-9  # above what B C, in floats, makes of a weight: |B C - A| stays below 1e-10 (a law holds it)
 _TAIL_UP = 1 + 1e-9  # above the roundings of a tail of the normal law
 
@@ -119,14 +119,16 @@ def thresholds(deviations: tuple[float, ...], most: float, cells: int, chance: f
 def _most_passed(tails: NDArray[np.float64], squares: NDArray[np.float64], cells: int) -> NDArray[np.float64]:
     """(periods,) above the sum of `cells` tails whose squares add up to 1: the least bound found over l, sound for any."""
 
-    def bound(multiplier: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(multiplier + cells * (tails - multiplier[:, None] * squares).max(axis=1))
+    def bound(multiplier: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """At these l, and its slope there."""
+        gains = tails - multiplier[:, None] * squares
+        best = gains.argmax(axis=1)
+        return multiplier + cells * np.take_along_axis(gains, best[:, None], axis=1)[:, 0], 1 - cells * squares[best]
 
     # Convex in l, and no l above that of a single weight at the lower end of the last interval helps.
     low, high = np.zeros(len(tails)), tails[:, -1] / squares[-1]
     for _ in range(_HALVINGS // 2):
-        third = (high - low) / 3
-        left, right = low + third, high - third
-        falls = bound(left) > bound(right)
-        low, high = np.where(falls, left, low), np.where(falls, high, right)
-    return np.asarray(np.minimum(bound(low), bound(high)))
+        middle = (low + high) / 2
+        falls = bound(middle)[1] < 0
+        low, high = np.where(falls, middle, low), np.where(falls, high, middle)
+    return np.asarray(np.minimum(bound(low)[0], bound(high)[0]))

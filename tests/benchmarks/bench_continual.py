@@ -12,8 +12,8 @@ every user were in every one: `SparseHistogram` (one-shot Gaussian noise on a pu
 `ContinualTopK` with its defaults. `free` is today's releases with a `Memory` of what was shown (the same on a public domain), and
 `planned` what `plan_horizon` says of the horizon. --times makes so many users of each; --planned simulates all
 three in place of releasing. Draws are seeded. --scale closes periods
-of so many events, users and items that are made up, and prints the CPU of a period as a multiple of reading its events by
-`events.read`, the peak of memory and the size of the state.
+of so many events, users and items that are made up, and prints the CPU of a period as a multiple of reading its events as `topk`
+reads them (pairs, then counts with each user clipped), the peak of memory and the size of the state.
 """
 
 from __future__ import annotations
@@ -164,29 +164,36 @@ def table(asked: argparse.Namespace) -> Iterator[str]:
 
 
 def scale(asked: argparse.Namespace) -> Iterator[str]:
-    """A line for each period: CPU as a multiple of reading, peak memory, bytes of state per item and pair."""
-    size, rng = asked.scale, np.random.default_rng(0)
-    mechanism = dps.ContinualTopK(k=100, periods=asked.releases, count="running", scale=6.0, delta=1e-6)
-    yield f"{size:,} events, users and items; a running count over {asked.releases} periods"
+    """A line for each period, or for 30 of them: CPU as a multiple of reading, peak memory, bytes of state per item and pair."""
+    size, last, rng = asked.scale, asked.releases, np.random.default_rng(0)
+    mechanism = dps.ContinualTopK(k=100, periods=last, count="running", scale=6.0, delta=1e-6)
+    yield f"{size:,} events, users and items (of popularity 1/rank); a running count over {last} periods"
+    costs = []
     with tempfile.TemporaryDirectory() as folder:
         ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
         ledger.create_dataset("log", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
         opened = dps.Session(ledger, "log").continual(mechanism, state=f"{folder}/state", key="bench")
-        for at in range(1, asked.releases + 1):
+        for at in range(1, last + 1):
             path = Path(folder) / "events.parquet"
-            items = np.minimum(rng.zipf(1.3, size), size)
+            items = np.floor(float(size) ** rng.random(size)).astype(np.int64)
             pd.DataFrame({"u": rng.integers(0, size, size), "i": items}).to_parquet(path)
             begun = time.process_time()
-            dps.events.read(path, user="u", item="i")
-            read = time.process_time() - begun
+            with dps.events.pairs(path, user="u", item="i") as log, log.hold(clip=1.0):
+                read = time.process_time() - begun
+            begun = time.process_time()
             opened.close(at, path, user="u", item="i")
-            closed = time.process_time() - begun - read
+            closed = time.process_time() - begun
+            costs.append((closed, read))
+            if at % -(-last // 30) and at != last:
+                continue
             with states.opened(Path(folder) / "state") as state:
                 rows = state.number_of_items() + state._run("SELECT count(*) FROM pairs")[0][0]
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             held = (Path(folder) / "state").stat().st_size
-            cost = f"{closed / read:5.1f} x reading ({closed:.1f} s of CPU), {peak:.2f} GiB"
+            cost = f"{closed / read:5.1f} x reading ({closed:.2f} s of CPU), {peak:.2f} GiB"
             yield f"period {at:3}: {cost}, {held / rows:5.0f} bytes a row of {rows:,}"
+    closed, read = np.sum(costs, axis=0)
+    yield f"all periods: {closed / read:.1f} x reading ({closed / last:.2f} s of CPU)"
 
 
 def year(asked: argparse.Namespace) -> Iterator[str]:
