@@ -22,6 +22,7 @@ from .choose.defaults import default_mechanism as default_mechanism
 from .choose.quantile import Quantile as Quantile
 from .choose.request import TopKRequest as TopKRequest
 from .choose.second_look import SecondLook as SecondLook
+from .continual import Averages as Averages
 from .continual import ContinualTopK as ContinualTopK
 from .continual import HorizonClip as HorizonClip
 from .continual import Memory as Memory

@@ -20,6 +20,7 @@ from dpselect.choose.defaults import Choice, Informed
 from dpselect.choose.forecast import Norm
 from dpselect.choose.learning import Learnt, LearnThenSelect
 from dpselect.choose.second_look import SecondLook
+from dpselect.continual.averages import Averages
 from dpselect.continual.memory import Memory, best
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
@@ -61,7 +62,7 @@ class Answer:
         learnt: what was paid for, where numbers of users were learnt first (`choice.crowd`) and chose the mechanism; else None.
         known_from: the ledger's entry that held such numbers of an earlier release (`choice.crowd`), for nothing; else None.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
-        shown: all that the histogram showed, of which `selection` is the best part; None without a memory of earlier releases.
+        shown: all that was released, of which `selection` is the best part; None without a memory of earlier releases.
     """
 
     question: Question
@@ -188,7 +189,7 @@ def answer(
     *,
     choice: Choice | None = None,
     staged: object = None,
-    memory: Memory | None = None,
+    memory: Memory | Averages | None = None,
 ) -> Answer:
     """Choose by what is public, charge, read the log, draw.
 
@@ -378,12 +379,12 @@ def _released(
     session: dps.Session | None,
     key: str,
     keep: Callable[[Answer], str | None] | None,
-    memory: Memory | None,
+    memory: Memory | Averages | None,
     known: Learnt | None,
 ) -> Answer:
     made: list[Answer] = []
     histogram = choice.mechanism
-    if memory is not None:
+    if isinstance(memory, Memory):
         assert isinstance(histogram, dps.SparseHistogram)
         assert isinstance(scores, Scores)
         scores = memory.raised(histogram, scores)
@@ -392,9 +393,11 @@ def _released(
         charge = None if session is None else charge_under(session, key)
         left = None if session is None else standing(session, choice.mechanism)
         shown = None
-        if memory is not None and isinstance(histogram, dps.SparseHistogram):
+        if isinstance(memory, Memory) and isinstance(histogram, dps.SparseHistogram):
             shown = memory.read(histogram, selection)
             selection = best(shown, question.release.k)
+        elif isinstance(memory, Averages) and isinstance(histogram, dps.OneshotTopK):
+            shown, selection = selection, memory.read(histogram, selection)
         entry = None if known is None else known.entry
         made.append(Answer(question, selection, choice, salt, charge, left, shown=shown, known_from=entry))
         return None if keep is None else keep(made[0])

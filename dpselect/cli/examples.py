@@ -12,6 +12,8 @@ CALLS: Final = {
     "topk": (
         f"topk {_LOG} --k 10 --epsilon 1 --delta 1e-6",
         f"topk {_LOG} --k 10 --epsilon 1 --domain shops.csv --with-counts",
+        f"topk {_LOG} --k 9 --epsilon 1 --delta 1e-6 {_PAYS} --key may --time at --since 2024-05-01 --until 2024-06-01 "
+        "--every day --horizon may.state",
         f"topk {_LOG} --k 9 --epsilon .1 --delta 1e-7 {_PAYS} --key may --output may.json",
     ),
     "quantile": (

@@ -1,4 +1,5 @@
 from .arrivals import Arrivals as Arrivals
+from .averages import Averages as Averages
 from .continual_top_k import ContinualTopK as ContinualTopK
 from .horizon import Horizon as Horizon
 from .horizon import Period as Period

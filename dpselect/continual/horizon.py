@@ -135,7 +135,7 @@ class Horizon:
         last = self.mechanism.periods
         if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
-        period, asked = int(period), None if events is None else _checked_reading(reading_of(reading, options))
+        period, asked = int(period), None if events is None else of_pairs(reading_of(reading, options))
         with opened(None if asked is None else asked.memory_limit) as engine:
             relations, kinds = count_pairs(engine, events, asked)
             with self._opened() as state:
@@ -237,7 +237,7 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None) -> list[Label] | No
     return listed
 
 
-def _checked_reading(reading: Reading) -> Reading:
+def of_pairs(reading: Reading) -> Reading:
     """A reading of pairs and nothing else: what users may contribute is the horizon's to bound."""
     require_items(reading)
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:

@@ -16,6 +16,7 @@ from dpselect.choose.calibration import fitted
 from dpselect.choose.request import TopKRequest
 from dpselect.continual import smoothing
 from dpselect.continual.arrivals import Arrivals
+from dpselect.continual.averages import Means
 from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.horizon_clip import UNIT, HorizonClip
 from dpselect.continual.strategy import Over
@@ -44,7 +45,7 @@ class HorizonPlan:
         mechanism: to open the horizon with: `Session.continual`.
         recall: (periods,) the share of the true top k that each period finds, on average over draws of the noise.
         one_by_one: (periods,) the same for releases of the same budget that are charged one by one.
-        remembered: (periods,) the same if what was shown stays (`Memory`); that of `one_by_one` for a public domain.
+        remembered: (periods,) the same if what was shown stays (`Memory`); on a public domain by means over time (`Averages`).
         clips: the mean recall for each way to bound users that was tried, roughly, best first.
         longer: the mean recall of a horizon whose periods are so many times as long.
         log: what it was tried on, in words.
@@ -266,7 +267,7 @@ def one_by_one(
     seed: int,
 ) -> tuple[Floats, Floats]:
     """(periods,) shares that releases find which are charged one by one, each on counts clipped to a norm of 1; and the same with
-    a `Memory`."""
+    a `Memory`, or on a public domain with `Averages`."""
     pairs, rng = _Pairs.of(log), np.random.default_rng(seed)
     truth = _Truth(pairs, k, count, window)
     sensitivity = Sensitivity.of_clipped(1.0, relation=relation, items_per_user=_MOST_ITEMS)
@@ -279,7 +280,7 @@ def one_by_one(
     )
     mechanism: Any = fitted((SparseHistogram if unknown else OneshotTopK).__name__, budget, request)
     alone, known = np.zeros(log.number), np.zeros((draws, pairs.domain), dtype=np.bool_)
-    remembered = np.zeros(log.number)
+    remembered, means = np.zeros(log.number), [Means(k) for _ in range(draws)]
     for at, seen in enumerate(pairs.seen(count, window)):
         for draw in range(draws):
             x = _clipped(pairs, seen, rng)
@@ -287,7 +288,8 @@ def one_by_one(
             shown = (x > 0) & (noisy > mechanism.threshold) if unknown else np.ones(pairs.domain, dtype=np.bool_)
             known[draw] |= shown
             alone[at] += truth.recall(at, noisy, shown) / draws
-            remembered[at] += truth.recall(at, noisy, known[draw]) / draws
+            scores = noisy if unknown else means[draw].add(noisy, mechanism.scale**2)
+            remembered[at] += truth.recall(at, scores, known[draw]) / draws
     return alone, remembered
 
 

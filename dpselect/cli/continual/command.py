@@ -23,7 +23,7 @@ from dpselect.continual import Horizon, Period, state
 from dpselect.continual.strategy import Over
 from dpselect.errors import printable
 from dpselect.events import Format
-from dpselect.events.catalogue import read_catalogue
+from dpselect.events.catalogue import Labels, read_catalogue
 from dpselect.events.reading import Reading
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, Unit, periods
@@ -90,8 +90,11 @@ def start(
 ) -> None:
     """Charge a horizon once, before any data are read, and make its state. A second call under the key charges nothing."""
     out.require_targets({"--output": output}, ledger)
-    mechanism = _mechanism(k, periods_, epsilon, delta, count, window, relation, exponent, cells, public=domain is not None)
-    with _horizon(ledger, dataset, key, state_file, mechanism, domain) as opened:
+    users, listed = dps.HorizonClip(exponent=exponent, cells=cells), None if domain is None else read_catalogue(domain)
+    settings: dict[str, Any] = {"count": count, "window": window, "users": users, "relation": relation}
+    budget = options.budget(epsilon, delta, None)
+    mechanism = dps.ContinualTopK.fitted(budget, unknown=listed is None, k=k, periods=periods_, **settings)
+    with _horizon(ledger, dataset, key, state_file, mechanism, listed) as opened:
         _show(opened, (), json=json, output=output)
 
 
@@ -172,48 +175,52 @@ def run(
     out.require_targets({"--output": output}, ledger)
     times = {"time": time, "since": since, "until": until, "time_zone": time_zone, "time_unit": time_unit}
     reading = Reading.model_validate({"user": user, "item": columns(item), "format": format, "header": header, **times})
+    users, listed = dps.HorizonClip(exponent=exponent, cells=cells), None if domain is None else read_catalogue(domain)
+    settings = {"k": k, "periods": periods_, "count": count, "window": window, "users": users, "relation": relation}
+    paid = {"ledger": ledger, "dataset": dataset, "key": key, "path": state_file}
+    budget = options.budget(epsilon, delta, None)
+    closed_at_once(events, reading, every, budget, settings, listed, paid, json=json, output=output)
+
+
+def closed_at_once(
+    events: Any,
+    reading: Reading,
+    every: Every,
+    budget: acc.Budget,
+    settings: dict[str, Any],
+    domain: Labels | None,
+    paid: dict[str, Any],
+    *,
+    json: bool,
+    output: Path | None,
+) -> None:
+    """Close all periods of a log, or those that are left, and print what all of them have released.
+
+    Args:
+        settings: fields of the mechanism; its `periods` may be None, for those of the log.
+        paid: ledger, dataset, key and path of the state.
+    """
     assert reading.window is not None, "there is a column of times"
     named = list(periods(reading.window, every))
-    known = {name: number for number, (name, *_) in enumerate(named, start=1)}
-    many = len(named) if periods_ is None else periods_
-    if many < len(named):
+    if (many := settings["periods"]) is not None and many < len(named):
         raise dps.InvalidRequest(
             f"--periods={many} is fewer than the {len(named)} periods from --since to --until: declare at least as many, or none"
         )
-    mechanism = _mechanism(k, many, epsilon, delta, count, window, relation, exponent, cells, public=domain is not None)
-    with _horizon(ledger, dataset, key, state_file, mechanism, domain) as opened:
+    stated = {**settings, "periods": many or len(named)}
+    mechanism = dps.ContinualTopK.fitted(budget, unknown=domain is None, **stated)
+    untimed = reading.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
+    with _horizon(**paid, mechanism=mechanism, domain=domain) as opened:
         done = len(opened.released())
         if done < len(named):
-            untimed = reading.model_copy(
-                update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
-            )
             with split(events, reading, named) as parts:
-                for name in [name for name, number in known.items() if number > done]:
-                    opened.close(known[name], parts[name], untimed)
-        _show(opened, opened.released(), json=json, output=output, names=list(known))
-
-
-def _mechanism(
-    k: int,
-    many: int,
-    epsilon: float,
-    delta: float,
-    count: Over,
-    window: int | None,
-    relation: acc.Relation,
-    exponent: float,
-    cells: int,
-    *,
-    public: bool,
-) -> dps.ContinualTopK:
-    users = dps.HorizonClip(exponent=exponent, cells=cells)
-    settings: dict[str, Any] = {"k": k, "periods": many, "count": count, "window": window, "users": users, "relation": relation}
-    return dps.ContinualTopK.fitted(options.budget(epsilon, delta, None), unknown=not public, **settings)
+                for number, (name, *_) in enumerate(named[done:], start=done + 1):
+                    opened.close(number, parts[name], untimed)
+        _show(opened, opened.released(), json=json, output=output, names=[name for name, *_ in named])
 
 
 @contextmanager
 def _horizon(
-    ledger: str, dataset: str, key: str, path: Path, mechanism: dps.ContinualTopK | None = None, domain: Path | None = None
+    ledger: str, dataset: str, key: str, path: Path, mechanism: dps.ContinualTopK | None = None, domain: Labels | None = None
 ) -> Iterator[Horizon]:
     """The horizon of these options; its mechanism is the state's, where none is stated."""
     if mechanism is None:
@@ -221,11 +228,10 @@ def _horizon(
             raise dps.HorizonError(f"--state={str(path)!r} does not exist: start the horizon first")
         with state.opened(path) as made:
             mechanism = made.meta.mechanism
-    listed = None if domain is None else read_catalogue(domain)
     url = ledger if "://" in ledger else f"sqlite:///{ledger}"
     with acc.Ledger.open(url, create=False) as book:
         label = "dpselect continual"
-        yield dps.Session(book, dataset).continual(mechanism, state=path, key=key, domain=listed, label=label)
+        yield dps.Session(book, dataset).continual(mechanism, state=path, key=key, domain=domain, label=label)
 
 
 def columns(item: Sequence[str]) -> Any:

@@ -13,8 +13,9 @@ from dpselect.answers.question import Keeper
 from dpselect.choose.learning import learning_asked
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
-from dpselect.cli.topk.every import released_every
+from dpselect.cli.topk.every import released_at_once, released_every
 from dpselect.cli.topk.request import asked
+from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
@@ -105,6 +106,26 @@ def topk(
             help="A release for each day, week or month from --since to --until, charged to that period of the dataset. With "
             "--key and --output FILE{period}.json; run again, it goes on where it was stopped.",
         ),
+    ] = None,
+    horizon: Annotated[
+        Path | None,
+        Option(
+            rich_help_panel=options.TIME,
+            metavar="STATE",
+            help="With --every: the budget is that of all periods together, and bounds each user over all of them. STATE is a "
+            "private file of what was counted and drawn so far; 'continual' has more options. --output is one file.",
+        ),
+    ] = None,
+    count: Annotated[
+        Over | None,
+        Option(
+            rich_help_panel=options.TIME,
+            help="With --horizon: users of each period, of all periods so far (running), or of the last --window of them. "
+            "Default: period.",
+        ),
+    ] = None,
+    window: Annotated[
+        int | None, Option(rich_help_panel=options.TIME, min=1, help="Periods of a window, with --count window.")
     ] = None,
     period: options.Period = None,
     team: options.Team = None,
@@ -228,6 +249,11 @@ def topk(
         {"ledger": ledger, "dataset": dataset, "period": period, "team": team, "purpose": purpose, "key": key},
         engine,
     )
+    if horizon is not None:
+        released_at_once(question, every, horizon, count, window, output, as_json=json)
+        return
+    if count is not None or window is not None:
+        raise InvalidRequest("--count and --window say what the periods of a --horizon count: state that too, or leave them out")
     if every is not None:
         if question.release.learn:
             raise InvalidRequest("learn= learns of one log, every= releases many times: declare users= and items_per_user=")

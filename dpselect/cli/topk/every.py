@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -16,21 +17,25 @@ from rich.text import Text
 import accounting as acc
 from dpselect.answers.answer import answer
 from dpselect.answers.promise import rounded_up
-from dpselect.answers.question import Payment, Question, choose
+from dpselect.answers.question import Payment, Question, Release, choose
 from dpselect.choose.defaults import Choice
 from dpselect.cli import out
 from dpselect.cli.topk.delivery import Delivery
+from dpselect.continual.averages import Averages
+from dpselect.continual.horizon import of_pairs
 from dpselect.continual.memory import Memory
+from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest
 from dpselect.events import ProgressCallback
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, periods
-from dpselect.mechanisms import SparseHistogram
+from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.traits import settings_of
 from dpselect.selection import Selection
 
 State = Literal["released", "recorded", "lost"]
 _PLACE = "{period}"
+_MORE_NOISE = 1.1  # that averages over periods outweigh
 _STATES: dict[State, str] = {
     "released": "released now",
     "recorded": "released before",
@@ -54,8 +59,8 @@ def released_every(
     """Release every period that is not released yet, each charged to itself under the key KEY:PERIOD, and say how each stands.
 
     The log is read once, and cut by time. What a histogram has shown in one period it shows without a threshold in those released
-    after it (`Memory`). A period that is charged and has no answer, because the run was stopped in between, is
-    told apart and left alone: its draw may have been seen.
+    after it (`Memory`); Gaussian noise on a public domain is averaged over periods (`Averages`). A period that is charged and has
+    no answer, because the run was stopped in between, is told apart and left alone: its draw may have been seen.
     """
     todo = _periods(question, every, output, defused=defused)
     assert question.payment is not None
@@ -73,16 +78,49 @@ def released_every(
         )
 
 
+def released_at_once(
+    question: Question,
+    every: Every | None,
+    state: Path,
+    count: Over | None,
+    window: int | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Release every period from one budget for all of them: `dpselect continual run`."""
+    from dpselect.cli.continual.command import closed_at_once  # what most answers do without
+
+    release, reading, payment = question.release, of_pairs(question.reading), question.payment
+    needed = {"every": every, **_needed(question)}
+    if missing := [f"--{name}" for name, given in needed.items() if given is None]:
+        raise InvalidRequest(
+            f"--horizon needs {', '.join(missing)}: which periods there are is public, and all are charged in one"
+        )
+    assert payment is not None
+    assert every is not None
+    plain = Release(release.k, release.budget, release.relation, release.domain, release.domain_name)
+    other = [name for name, given in asdict(release).items() if given != getattr(plain, name)]
+    other += [name for name in ("period", "team", "purpose") if getattr(payment, name)]
+    other += [] if question.engine == "memory" else ["engine"]
+    if other:
+        raise InvalidRequest(f"{other[0]}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
+    out.require_targets({"--output": output}, str(payment.ledger))
+    settings = {"k": release.k, "periods": None, "count": count or "period", "window": window, "relation": release.relation}
+    paid = {"ledger": payment.ledger, "dataset": payment.dataset, "key": payment.key, "path": state}
+    closed_at_once(question.source, reading, every, release.budget, settings, release.domain, paid, json=as_json, output=output)
+
+
+def _needed(question: Question) -> dict[str, object]:
+    """What releases over time need, by the names of options."""
+    reading, payment = question.reading, question.payment
+    times: dict[str, object] = {"time": reading.time, "since": reading.since, "until": reading.until}
+    return {**times, "key": payment and payment.key, "ledger": payment, "dataset": payment}
+
+
 def _periods(question: Question, every: Every, output: Path | None, *, defused: bool) -> list[_Period]:
     reading, payment = question.reading, question.payment
-    needed: dict[str, object] = {
-        "time": reading.time,
-        "since": reading.since,
-        "until": reading.until,
-        "key": payment and payment.key,
-    }
-    needed |= {"ledger": payment, "dataset": payment}
-    if missing := [f"--{name}" for name, given in needed.items() if given is None]:
+    if missing := [f"--{name}" for name, given in _needed(question).items() if given is None]:
         raise InvalidRequest(f"--every needs {', '.join(missing)}: which periods there are is public, and each is charged once")
     if question.engine != "memory":
         raise InvalidRequest(f"--every counts in memory, a period at a time: leave out --engine {question.engine}")
@@ -135,8 +173,7 @@ def _release(
     progress: ProgressCallback | None,
 ) -> None:
     choice = choose(question, whole)
-    keeping = _keeping_all(question, choice)
-    choice, memory = (choice, None) if keeping is None else (keeping, Memory(shown))
+    choice, memory = _with_memory(question, choice, shown)
     with split(question.source, question.reading, [(period.name, *period.ends) for period in todo]) as parts:
         for period in [period for period in todo if period.name not in states]:
             if progress is not None:
@@ -147,17 +184,38 @@ def _release(
             states[period.name] = "released"
 
 
-def _keeping_all(question: Question, choice: Choice) -> Choice | None:
-    """The same histogram without a limit on what it shows: its best k are the answer. None for what a memory cannot help.
+def _with_memory(question: Question, choice: Choice, shown: Sequence[Selection]) -> tuple[Choice, Memory | Averages | None]:
+    """The same noise on all items, whose best k are the answer, and what was shown before; None for what neither helps.
 
     A bound on the fewest users of an item holds in every period, so that nothing is shown below it because it was shown before.
     """
-    histogram, reading = choice.mechanism, question.reading
-    if not isinstance(histogram, SparseHistogram) or histogram.floor > 0 or histogram.k is None:
-        return None
+    mechanism, reading, domain = choice.mechanism, question.reading, question.release.domain
     if reading.value is not None or reading.group is not None or choice.again is not None:
+        return choice, None
+    if isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is not None:
+        keeping = SparseHistogram.model_validate({**settings_of(mechanism), "k": None})
+        return replace(choice, mechanism=keeping), Memory(shown)
+    if isinstance(mechanism, OneshotTopK) and domain and (whole := _on_all_items(mechanism, len(domain))) is not None:
+        averages = Averages(question.release.k)
+        for one in shown:
+            averages.read(whole, one)
+        return replace(choice, mechanism=whole), averages
+    return choice, None
+
+
+def _on_all_items(mechanism: OneshotTopK, size: int) -> OneshotTopK | None:
+    """The same Gaussian noise on all items, values included, at no higher price; None where that asks for much more noise."""
+    price = mechanism.curve
+    if mechanism.noise != "gaussian" or mechanism.value_scale is not None or not isinstance(price, acc.GaussianDP):
         return None
-    return replace(choice, mechanism=SparseHistogram.model_validate({**settings_of(histogram), "k": None}))
+    settings, scale = {**settings_of(mechanism), "k": size, "values": True}, mechanism.scale
+    while scale <= _MORE_NOISE * mechanism.scale:
+        whole = OneshotTopK.model_validate({**settings, "scale": scale})
+        assert isinstance(whole.curve, acc.GaussianDP)
+        if whole.curve.mu <= price.mu:
+            return whole
+        scale = max(scale * whole.curve.mu / price.mu, math.nextafter(scale, math.inf))
+    return None
 
 
 def _of_all(question: Question, whole: acc.Budget, periods: int) -> str:

@@ -65,6 +65,26 @@ def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
     assert told(*asked) == first
 
 
+def test_topk_with_a_horizon_is_a_run(paid: list[str], tmp_path: Path) -> None:
+    """The output and state of `continual run`, which goes on with it and draws nothing anew; what does not fit is refused."""
+    when = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
+    shared = [str(tmp_path / "all.csv"), *paid[:-2], *HORIZON, "--user", "who", "--item", "where", *when, "--json"]
+    alike = ["topk", *shared, "--horizon", paid[-1]]
+    refused = [("--mechanism", "sparse_histogram"), ("--max-items-per-user", "3"), ("--team", "a"), ("--min-users", "5")]
+    for more in refused:
+        said = CliRunner().invoke(app, [*alike, *more])
+        assert (said.exit_code, "horizon" in said.output) == (2, True), said.output
+    assert not (tmp_path / "state").exists()
+    assert acc.Ledger.open(paid[1]).total("visits").spent.main == 0
+    first = CliRunner().invoke(app, alike)
+    assert first.exit_code == 0, first.output
+    assert json.loads(first.stdout)["released"][0]["selection"]["labels"] == ["place1"]
+    assert told("run", *shared, *paid[-2:]) == json.loads(first.stdout)
+    assert "--horizon" in CliRunner().invoke(app, ["topk", *shared]).output, "a count without a horizon"
+    without = [word for word in alike if word not in ("--every", "day")]
+    assert "--every" in CliRunner().invoke(app, without).output
+
+
 def test_a_run_with_too_few_periods_is_refused_before_it_is_charged(paid: list[str], tmp_path: Path) -> None:
     """The horizon would end in the middle of the log: the error names both numbers, and no state is made."""
     when = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04", "--periods", "2"]

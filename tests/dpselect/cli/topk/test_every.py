@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import accounting as acc
+import dpselect as dps
 from dpselect.cli import app
 from dpselect.events.doors import parts
 
@@ -86,6 +87,28 @@ def test_every_day_is_released_once(every: Every, tmp_path: Path) -> None:
     assert (again.exit_code, states(again)) == (0, ["recorded"] * 4)
     assert {path: path.read_bytes() for path in tmp_path.glob("top-*")} == before
     assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3, 4)}
+
+
+def test_gaussian_noise_on_a_public_domain_is_averaged(every: Every, tmp_path: Path) -> None:
+    """Each day shows the noisy scores of all items at the price of one release, and orders them by means over the days, those
+    that an earlier run released included."""
+    items = ["zoo", "pier", *(f"place{n}" for n in range(10))]
+    (tmp_path / "items.csv").write_text("\n".join(["i", *items]))
+    given = {"dataset": "loose", "delta": "1e-4", "mechanism": "oneshot_top_k", "noise": "gaussian", "max_items_per_user": "1"}
+    given["k"] = "2"
+    for until in ("2024-05-03", "2024-05-05"):
+        run = every(**given, until=until)
+        assert (run.exit_code, run.stderr) == (0, ""), run.stderr
+    days = [json.loads((tmp_path / f"top-2024-05-0{day}.json").read_text()) for day in (1, 2, 3, 4)]
+    averages = dps.Averages(2)
+    for day in days:
+        assert day["mechanism"] == days[0]["mechanism"]
+        mechanism = dps.OneshotTopK.model_validate(day["mechanism"])
+        assert (mechanism.k, mechanism.values) == (12, True)
+        whole = dps.Selection.from_json(json.dumps(day["shown"]))
+        assert set(whole.labels or ()) == set(items)
+        assert list(averages.read(mechanism, whole).labels or ()) == day["selection"]["labels"]
+        assert mechanism.curve.delta(300.0) <= 1e-4
 
 
 @pytest.mark.parametrize("suffix", ["json", "csv"])
