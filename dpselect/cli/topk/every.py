@@ -22,7 +22,6 @@ from dpselect.choose.defaults import Choice
 from dpselect.cli import out
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.continual.averages import Averages
-from dpselect.continual.horizon import of_pairs
 from dpselect.continual.memory import Memory
 from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest
@@ -90,6 +89,7 @@ def released_at_once(
 ) -> None:
     """Release every period from one budget for all of them: `dpselect continual run`."""
     from dpselect.cli.continual.command import closed_at_once  # what most answers do without
+    from dpselect.continual.horizon import of_pairs
 
     release, reading, payment = question.release, of_pairs(question.reading), question.payment
     needed = {"every": every, **_needed(question)}
