@@ -10,7 +10,7 @@ from typing import Self, final
 
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, insert, inspect, select, text
 
-from accounting.errors import OutputError
+from accounting.errors import OutputError, OutputRefused
 from accounting.files import PUBLIC, read_text, sync_folder
 from accounting.ledger.database import WRITES, checked_url, postgresql_engine, sqlite_engine, translated
 from accounting.ledger.ddl import append_only
@@ -51,9 +51,15 @@ class Mirror:
 
     @classmethod
     def open(cls, target: str | Path) -> Self:
-        """The mirror in a file, or at sqlite:///FILE or postgresql://HOST/NAME; made when the first head is kept."""
+        """The mirror in a file, or at sqlite:///FILE or postgresql://HOST/NAME; made when the first head is kept.
+
+        Raises:
+            OutputRefused: the target is not the name of a file.
+        """
         if isinstance(target, str) and "://" in target:
             return cls(_Database(target))
+        if "\0" in str(target) or not Path(target).name:
+            raise OutputRefused(f"mirror={str(target)!r} is not the name of a file: name one, or sqlite:///FILE")
         return cls(_File(Path(target)))
 
     def heads(self) -> list[Heads]:

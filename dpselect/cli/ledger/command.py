@@ -118,7 +118,7 @@ def void(
 def show(
     url: Url,
     dataset: Annotated[str | None, Option(help="Only this one.")] = None,
-    limit: Annotated[int, Option(min=0, help="How many of the latest entries to list.")] = 10,
+    limit: Annotated[int, Option(min=0, max=10**9, help="How many of the latest entries to list.")] = 10,
     details: Annotated[bool, Option("--details", help="In the units that the accountant adds up, not in shares.")] = False,
     as_json: options.Json = False,
     _debug: options.Debug = False,

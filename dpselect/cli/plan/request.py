@@ -179,7 +179,8 @@ def _shape(asked: Config) -> Shape:
                 f"--shape={stated.shape} tells users and their items: leave --users, --items-per-user and --column out"
             )
         return Shape.learned(file or _learned_by(asked.ledger), end=_LEARNED[kind], items=stated.items)
-    if not os.access(stated.shape, os.F_OK) and (":" in stated.shape or Path(stated.shape).suffix == ""):
+    missing = "\0" in stated.shape or not os.access(stated.shape, os.F_OK)
+    if missing and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is not a shape: it must be {_KNOWN}")
     return _published(stated, Path(stated.shape), asked.data)
 

@@ -132,3 +132,21 @@ def test_a_column_that_is_missing_is_named_by_its_option(run: Any, log: Path, na
     columns = {"user": "person", "item": "shop"} | {name: "nope"}
     words = [f"--{option}={column}" for option, column in columns.items()]
     assert f"error: --{name}='nope' is not a column" in run("topk", log, *words, "--k=1", "--epsilon=1", "--delta=1e-6").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", "--k", "2", "--epsilon", "1", "--shape", "a\0b"), ("--shape=", "zipf")),
+        (("ledger", "show", "--ledger", "sqlite:///a.db", "--limit", 10**20), ("--limit",)),
+        (("ledger", "heads", "--ledger", "sqlite:///a.db", "--mirror", ""), ("mirror", "name of a file")),
+        (("ledger", "heads", "--ledger", "sqlite:///a.db", "--mirror", "a\0b"), ("mirror", "name of a file")),
+    ],
+)
+def test_what_no_file_or_number_can_be(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], words: tuple[str, ...]
+) -> None:
+    """Text that is the name of no file, and numbers that no database holds, are refused by name."""
+    monkeypatch.chdir(tmp_path)
+    run("ledger", "init", "--ledger", "sqlite:///a.db", "--dataset", "visits", "--epsilon", "1")
+    refused(run(*arguments), 2, *words)
