@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -123,7 +123,8 @@ class Horizon:
 
         Args:
             period: the first that is not closed: 1, 2, and so on.
-            events: as `source` of `dpselect.events.read`, but no Spark table; None for a period without events.
+            events: as `source` of `dpselect.events.read`; None for a period without events. Of a Spark table the distinct pairs
+                are found on its cluster, and come here.
             reading: how they are read; or the fields of `dpselect.events.Reading` as keywords, `user` and `item` at least.
 
         Raises:
@@ -249,12 +250,15 @@ def count_pairs(engine: Engine, events: object, reading: Reading | None) -> tupl
     """SQL relations of the events, columns u and i, and what these hold."""
     if reading is None:
         return [], {"user": "str", "item": "str"}
+    path = engine.path("pairs.parquet")  # the state has its own connection
     if spark.accepts(events):
-        raise InvalidRequest("events are a Spark table, and the state is on this machine: hand over the period's distinct pairs")
-    staged, path = prepared(engine, events, reading, None, may_be_empty=True), engine.path("pairs.parquet")
-    # The state has its own connection.
-    engine.run(f"COPY pairs TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
-    return [f"read_parquet({located(path)})"], staged.kinds
+        with closing(spark.SparkPairs(events, reading, computed=False, may_be_empty=True)) as pairs:
+            kinds = pairs.save(path)
+    else:
+        staged = prepared(engine, events, reading, None, may_be_empty=True)
+        engine.run(f"COPY pairs TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
+        kinds = staged.kinds
+    return [f"read_parquet({located(path)})"], kinds
 
 
 def _again(state: State, closed: Closed, relations: Sequence[str], kinds: Kinds) -> Selection:

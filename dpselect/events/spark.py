@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
@@ -20,7 +20,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Contributions
 from dpselect.events.counting import CountedGroups, ItemCounts, among
-from dpselect.events.doors.base import SHORT, Given
+from dpselect.events.doors.base import SHORT, Given, Kinds
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import T, guarded
 from dpselect.events.private import ReadReport, reported
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _BUCKET = "CAST(pmod(hash(i), 4096) AS BIGINT)"
 _SEPARATORS = {"csv": ",", "tsv": "\t", "parquet": ""}
 _MOST = 10_000_000  # items that are collected
+_BATCH = 100_000  # pairs that are written at a time
 
 
 def accepts(source: object) -> bool:
@@ -164,9 +165,10 @@ class SparkPairs:
 
     Args:
         computed: whether they are computed once and stay there, for several counts; else each count reads the table.
+        may_be_empty: whether a table without an event to count is one without pairs; else it is refused.
     """
 
-    def __init__(self, source: object, reading: Reading, *, computed: bool = True) -> None:
+    def __init__(self, source: object, reading: Reading, *, computed: bool = True, may_be_empty: bool = False) -> None:
         given, frame = reading.given(source), cast(Any, source)
         given.require_no_file("a Spark table")
         if frame.isStreaming:
@@ -180,13 +182,27 @@ class SparkPairs:
             self._stored, self._pairs = log.stored, _pairs(log.sql, reading.contributions())
             if computed:
                 self._pairs = f"SELECT * FROM {self._cluster.computed(self._cluster.frame(self._pairs))}"
-            self._events = _Events(self._cluster, given, log.sql)
+            self._events = _Events(self._cluster, given, log.sql, may_be_empty=may_be_empty)
             stack.pop_all()
 
     @property
     def integers(self) -> bool:
         """Whether items are integers."""
         return self._stored["item"] != "STRING"
+
+    def save(self, path: Path) -> Kinds:
+        """Write the pairs to a Parquet file on this machine, columns u and i as text, a batch at a time; and what they hold."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = pa.schema([("u", pa.string()), ("i", pa.string())])
+        frame = self._cluster.frame(f"SELECT CAST(u AS STRING) AS u, CAST(i AS STRING) AS i FROM ({self._pairs})")
+        rows = _quietly(frame.toLocalIterator)
+        with pq.ParquetWriter(path, schema) as writer:
+            while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
+                users, items = zip(*batch, strict=True)
+                writer.write_batch(pa.record_batch([pa.array(users), pa.array(items)], schema=schema))
+        return {role: "str" if self._stored[role] == "STRING" else "digits" for role in ("user", "item")}
 
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
         """The totals of a count, which stay on the cluster until the tally is closed; and what users may contribute."""
@@ -324,14 +340,15 @@ def _text(sql: str) -> str:
 class _Events:
     """What the events of a log are, by what they lack. Private."""
 
-    def __init__(self, cluster: Cluster, given: Given, log: str) -> None:
+    def __init__(self, cluster: Cluster, given: Given, log: str, *, may_be_empty: bool) -> None:
         without = [f"count_if(NOT beyond AND {SHORT[role]} IS NULL) AS {SHORT[role]}" for role in given.asked.roles]
         figures = "count_if(NOT beyond) AS a, count_if(NOT beyond AND lacking) AS b, count_if(NOT lacking) AS c"
         refused = "collect_set(refused) AS d"
         found = cluster.run(f"SELECT {figures}, {refused}, {', '.join(without)} FROM ({log})")[0]
         self._rows, self._left_out, complete, bad, *lacks = found
         refuse_malformed(bad, given.asked, WHAT)
-        require_events(WHAT, given.asked.roles, complete=complete > 0)
+        if not may_be_empty:
+            require_events(WHAT, given.asked.roles, complete=complete > 0)
         self._without = dict(zip(given.asked.roles, lacks, strict=True))
 
     def report(self, cluster: Cluster, counted: str) -> ReadReport:

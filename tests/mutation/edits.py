@@ -33,6 +33,8 @@ STABLE, FIXED = (f"dpselect/mechanisms/stability/stable_top_k{which}.py" for whi
 STABLE_PRICES = f"{CONSTANTS}::test_the_prices_of_stable_sets_are_their_closed_forms"
 STRATEGY, CONTINUAL = "dpselect/continual/strategy.py", "dpselect/continual/continual_top_k.py"
 HORIZON = "tests/laws/test_continual.py"
+MEMORY = "tests/dpselect/continual/test_memory.py"
+MEANS = "tests/dpselect/continual/test_averages.py::test_means_and_rates_are_those_of_a_direct_sum"
 HORIZON_NORM, LONE = (
     f"{HORIZON}::test_the_curve_is_that_of_the_norm",
     f"{HORIZON}::test_lone_items_pass_with_the_chance_that_is_charged",
@@ -870,6 +872,32 @@ EDITS = [
         "for closed in self._from_the_last_mark(done):",
         "for closed in done[-1:]:",
         "tests/dpselect/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again",
+    ),
+    Edit(
+        "dpselect/continual/horizon.py",
+        'if later is not None and later.state == "released":',
+        "if later is None and later:",
+        "tests/dpselect/continual/test_horizon.py::test_an_older_copy_is_refused",
+    ),
+    Edit(
+        "dpselect/continual/closing.py",
+        "state.require_kinds(kinds)",
+        "pass",
+        "tests/dpselect/continual/test_horizon.py::test_a_column_keeps_its_type",
+    ),
+    Edit("dpselect/continual/memory.py", "if histogram.floor > 0 or", "if", f"{MEMORY}::test_what_a_memory_refuses"),
+    Edit(
+        "dpselect/continual/memory.py", "value - lift * (label in self._known)", "value", f"{MEMORY}::test_what_was_shown_stays"
+    ),
+    Edit("dpselect/continual/memory.py", "self._known |= dict.fromkeys(order)", "pass", f"{MEMORY}::test_what_was_shown_stays"),
+    Edit("dpselect/continual/averages.py", "kept = _RATES * self._total", "kept = 1.0 * self._total", MEANS),
+    Edit("dpselect/continual/averages.py", "self._k : _BORDER * self._k]", "0 : _BORDER * self._k]", MEANS),
+    Edit("dpselect/continual/averages.py", "2 * variance / self._total[:, 0]", "variance / self._total[:, 0]", MEANS),
+    Edit(
+        "dpselect/cli/topk/every.py",
+        "if whole.curve.mu <= price.mu:",
+        "if whole.curve.mu <= 1.05 * price.mu:",
+        "tests/dpselect/cli/topk/test_every.py::test_gaussian_noise_on_a_public_domain_is_averaged",
     ),
     Edit(
         "accounting/page/wording.py",

@@ -18,6 +18,7 @@ import pytest
 from event_oracle import AROUND_A_DAY
 from typer.testing import CliRunner
 
+import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.events import hold
@@ -333,3 +334,28 @@ def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_pat
     )
     assert "Parquet, CSV or TSV" in refused.stderr
     session.catalog.dropTempView("visits")
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
+def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None:
+    """The pairs of a Spark table are counted as those of the same rows here: a period that one has closed is
+    answered again to the other, and one event less is told apart. A period may be empty."""
+    import pandas as pd
+
+    columns = {name: events(text)[name][:3000] for name in ("user", "item")}
+    rows = pd.DataFrame(columns, dtype=object)
+    kind = "STRING" if text else "BIGINT"
+    whole = [(user, item) for user, item in zip(columns["user"], columns["item"], strict=True)]
+    frame = session.createDataFrame(whole, schema=f"user {kind}, item {kind}")
+    kept = rows.dropna() if text else rows.dropna().convert_dtypes()
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
+    ledger.create_dataset("log", acc.Budget(epsilon=1e6, delta=1e-5), "add_remove")
+    mechanism = dps.ContinualTopK(k=3, periods=3, count="running", scale=0.01, delta=1e-6)
+    opened = dps.Session(ledger, "log").continual(mechanism, state=tmp_path / "state", key="spark")
+    named = {"user": "user", "item": "item"}
+    first = opened.close(1, frame, **named)
+    assert len(first.labels or ()) == 3
+    assert opened.close(1, kept, **named) == first
+    with pytest.raises(dps.InvalidRequest, match="other events"):
+        opened.close(1, kept.drop_duplicates().iloc[1:], **named)
+    assert len(opened.close(2, frame.limit(0), **named).labels or ()) == 3
