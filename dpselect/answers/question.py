@@ -19,7 +19,6 @@ from dpselect.choose.defaults import (
     WHOLE_COUNTS,
     Choice,
     Informed,
-    Menu,
     declared,
     default_choice,
     default_group_choice,
@@ -399,10 +398,8 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
         )
         return Choice(found, limit, clip, _norm(question))
     crowd = release.learnt if known is None else known.crowd
-    if crowd is not None:
-        return Menu.of(release.budget, request, limit=limit, order=not release.as_set).best(crowd)
-    if reading.value is None and release.mechanism is None and not whole_counts_alone(question):
-        return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set)
+    if crowd is not None or (reading.value is None and release.mechanism is None and not whole_counts_alone(question)):
+        return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set, crowd=crowd)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     kind = release.mechanism
     if kind is None and (release.domain is None or release.min_users is not None):

@@ -98,6 +98,7 @@ def default_choice(
     items_per_user: float | None = None,
     users: float | None = None,
     order: bool = True,
+    crowd: Crowd | None = None,
 ) -> Choice:
     """The mechanism that should find most of the top k of distinct-user counts, and the clip to read the log with.
 
@@ -112,6 +113,7 @@ def default_choice(
         items_per_user: a public guess of how many items users have on average, >= 1.
         users: a public guess of how many users there are.
         order: whether the order has to be released; without it sets are considered too.
+        crowd: users as they were learnt, in place of `users` and `items_per_user`.
 
     Raises:
         InvalidRequest: an unknown domain and a budget without delta, or `items_per_user` is less than 1.
@@ -119,7 +121,7 @@ def default_choice(
     """
     require_ways(request, max_items_per_user, clip, items_per_user)
     menu = Menu.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order)
-    return menu.best(declared(users, items_per_user))
+    return menu.best(declared(users, items_per_user) if crowd is None else crowd)
 
 
 def declared(users: float | None, items: float | None, assumed: Crowd = ASSUMED) -> Crowd:
@@ -342,6 +344,11 @@ def with_counts(mechanism: Mechanism, counted: CountNoise, shapes: list[Ranking]
 
     tried = [counted.around(mechanism, clip) for clip in counted.clips]
     return min(tried, key=lambda one: sum(error(one, shape) for shape in shapes))
+
+
+def forecast(choice: Choice, request: TopKRequest) -> tuple[float, ...]:
+    """(shapes,) shares of the true top k that a choice should find, one for each of `EXPONENTS`: forecasts, no bounds."""
+    return tuple(expected(choice, shape) for shape in standard_shapes(choice.crowd or ASSUMED, request.k, request.candidates))
 
 
 def standard_shapes(crowd: Crowd, k: int, candidates: int | None) -> list[Ranking]:

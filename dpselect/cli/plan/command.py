@@ -14,6 +14,7 @@ from dpselect.cli.config import write as write_config
 from dpselect.cli.continual.planned import answer_horizon
 from dpselect.cli.pate.plan import VotingQuestion, answer_pate, flags
 from dpselect.cli.plan import view
+from dpselect.cli.plan.quick import answer_quick
 from dpselect.cli.plan.request import PlanQuestion, chosen, question
 from dpselect.continual.strategy import Over
 from dpselect.planning.explore import Chart, explore
@@ -56,6 +57,15 @@ def plan(
             "--learned",
             rich_help_panel=_SHAPE,
             help="Users as releases of --dataset have learnt them, as the --ledger records: --shape learned. Costs nothing.",
+        ),
+    ] = False,
+    quick: Annotated[
+        bool,
+        Option(
+            "--quick",
+            rich_help_panel=_SHAPE,
+            help="Say what topk would choose by itself, and about what it finds: for --users and --items-per-user, --learned or, "
+            "with neither, typical users. No shape, no simulation.",
         ),
     ] = False,
     ledger: Annotated[str | None, Option(rich_help_panel=_SHAPE, metavar="URL", help="The ledger that --learned reads.")] = None,
@@ -270,6 +280,9 @@ def plan(
         if shape is not None:
             raise InvalidRequest("--learned is a shape of its own: leave --shape out")
         stated["shape"] = "learned"
+    if stated.pop("quick"):
+        answer_quick({**stated, **over_time, **voting, "config": config, "write": write, "all": everything}, json=json)
+        return
     if stated.pop("pate"):
         answer_pate(stated, voting, html=html, json=json)
         return

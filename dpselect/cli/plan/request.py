@@ -172,13 +172,12 @@ def _shape(asked: Config) -> Shape:
         if stated.log:
             raise InvalidRequest(f"--user and --item are columns of a log, and --shape={stated.shape} is made up: leave them out")
         return _made_up(stated, _exponent(stated.shape))
-    kind, _, file = stated.shape.partition(":")
-    if kind in _LEARNED:
+    if (learnt := learnt_shape(stated.shape, asked.ledger)) is not None:
         if stated.users is not None or stated.items_per_user is not None or stated.column is not None:
             raise InvalidRequest(
                 f"--shape={stated.shape} tells users and their items: leave --users, --items-per-user and --column out"
             )
-        return Shape.learned(file or _learned_by(asked.ledger), end=_LEARNED[kind], items=stated.items)
+        return Shape.learned(learnt[0], end=learnt[1], items=stated.items)
     missing = "\0" in stated.shape or not os.access(stated.shape, os.F_OK)
     if missing and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is not a shape: it must be {_KNOWN}")
@@ -191,6 +190,14 @@ def _ledger(base: LedgerTable | None, stated: Mapping[str, Any]) -> LedgerTable 
     if base is None and named and len(named) < 2:
         raise InvalidRequest("ledger= and dataset= go together: name both, or give a file with [ledger] (config=)")
     return base if not named else LedgerTable.model_validate({**({} if base is None else dict(base)), **named})
+
+
+def learnt_shape(words: str, ledger: LedgerTable | None) -> tuple[Learnt, End] | None:
+    """What `--shape learned...` names: learnt numbers and the end of their interval; None for any other shape."""
+    kind, _, file = words.partition(":")
+    if kind not in _LEARNED:
+        return None
+    return Learnt.in_answer(file) if file else _learned_by(ledger), _LEARNED[kind]
 
 
 def _learned_by(named: LedgerTable | None) -> Learnt:

@@ -1,0 +1,86 @@
+"""`dpselect plan --quick`: what `topk` would choose by itself, from a few numbers of users."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from dpselect.choose.defaults import forecast
+from dpselect.choose.forecast import EXPONENTS, Crowd
+from dpselect.choose.learning import Learning, Learnt
+from dpselect.choose.request import TopKRequest
+from dpselect.cli import app
+
+BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
+ASKED = ("plan", "--quick", "--k", "50", "--epsilon", "1", "--delta", "1e-6")
+
+
+def _told(*words: str) -> dict[str, Any]:
+    found = CliRunner().invoke(app, [*ASKED, *words, "--json"])
+    assert found.exit_code == 0, found.output
+    told: dict[str, Any] = json.loads(found.stdout)
+    return told
+
+
+@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize("items", [None, 3000])
+def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> None:
+    """The same mechanism, noise and reading as `default_choice`, and its forecast for each standard shape."""
+    words = ["--unknown-domain"] if items is None else ["--items", str(items)]
+    told = _told(*words, "--users", "5800", "--items-per-user", "5", *([] if order else ["--set"]))
+    request = TopKRequest(k=50, candidates=items)
+    chosen = dps.default_choice(BUDGET, request, users=5800.0, items_per_user=5.0, order=order)
+    assert dps.Mechanism.from_json(json.dumps(told["mechanism"])) == chosen.mechanism
+    assert (told["clip"], told["again"], told["max_items_per_user"]) == (chosen.clip, chosen.again, chosen.max_items_per_user)
+    assert told["recall"] == dict(zip(map(str, EXPONENTS), forecast(chosen, request), strict=True))
+    assert BUDGET.admits(chosen.mechanism.curve)
+
+
+def test_learnt_numbers_take_the_place_of_declared_ones(tmp_path: Path) -> None:
+    """Those of a ledger and of a file, and the ends of their intervals; beside declared numbers they are refused."""
+    learnt = Learnt(Crowd(900.0, (1.0, 2.0, 3.0, 8.0, 20.0)), Learning(epsilon=0.03))
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("visits", BUDGET, "add_remove")
+        ledger.charge("visits", learnt.learning.histogram, key="may")
+        ledger.release("visits", "may", claim=learnt.claim("0" * 16))
+    words = ("--unknown-domain", "--ledger", url, "--dataset", "visits")
+    told = _told(*words, "--learned")
+    assert (told["users"], told["median_items_per_user"]) == (900.0, 3.0)
+    assert _told(*words, "--shape", "learned-low")["users"] < 900.0
+    refused = CliRunner().invoke(app, [*ASKED, *words, "--learned", "--users", "9"])
+    assert refused.exit_code != 0
+    assert "leave --users" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--items", "300", "--rounds", "500"], "--rounds does not go with --quick"),
+        (["--items", "300", "--curves"], "--curves does not go with --quick"),
+        (["--items", "300", "--seed", "0"], "--seed does not go with --quick"),
+        (["--items", "300", "--shape", "zipf:1"], "does not go with --quick: give --users"),
+        ([], "needs --items"),
+        (["--items", "300", "--unknown-domain"], "not both"),
+        (["--items", "30"], "cannot come out of a catalogue of 30"),
+        (["--items", "300", "--items-per-user", "0.5"], "--items-per-user=0.5"),
+    ],
+)
+def test_what_cannot_be_planned_quickly_is_refused(words: list[str], said: str) -> None:
+    """By the option's name, and with what to do."""
+    found = CliRunner().invoke(app, [*ASKED, *words], env={"COLUMNS": "200"})
+    assert found.exit_code != 0
+    assert said in " ".join(found.stderr.split())
+
+
+def test_it_says_what_it_assumed() -> None:
+    """In one line, as an answer says for whom its mechanism was chosen."""
+    found = CliRunner().invoke(app, [*ASKED, "--items", "3000", "--users", "5800"], env={"COLUMNS": "120"})
+    assert "about 5,800 users with a median of 14 items (--items-per-user assumed)" in found.stdout
+    assert "learns what is not declared first" in found.stdout
