@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 from typer import echo
 
+from accounting import Relation
 from dpselect import InvalidRequest, Sensitivity
 from dpselect.choose.counts import COUNTS_AGAIN
 from dpselect.choose.defaults import ASSUMED, Choice, declared, default_choice, forecast
@@ -57,7 +58,7 @@ def _request(stated: Mapping[str, Any]) -> TopKRequest:
     unknown = bool(stated["unknown_domain"])
     if unknown == (stated["items"] is not None):
         raise InvalidRequest("--quick needs --items, how many items the public catalogue has, or --unknown-domain; not both")
-    relation = stated["relation"] or "add_remove"
+    relation: Relation = stated["relation"] or "add_remove"
     return TopKRequest(
         k=stated["k"],
         sensitivity=Sensitivity.of_counts(relation, stated["max_items_per_user"]),
@@ -89,7 +90,6 @@ def _crowd(stated: Mapping[str, Any]) -> Crowd:
 
 def _as_data(choice: Choice, request: TopKRequest, crowd: Crowd) -> dict[str, Any]:
     return {
-        "kind": choice.mechanism.kind,
         "max_items_per_user": choice.max_items_per_user,
         "clip": choice.clip,
         "norm": None if choice.clip is None else choice.norm,
