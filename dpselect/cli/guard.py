@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import typer
@@ -84,6 +85,7 @@ class GuardedGroup(TyperGroup):
         _write_examples(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
+        words = list(ctx.args)  # invoke takes them away
         try:
             return super().invoke(ctx)
         except Terminated as error:
@@ -99,7 +101,7 @@ class GuardedGroup(TyperGroup):
                 raise
             message, status = explained(error)
             if isinstance(error, AccountingError):
-                message = _in_options(message, self, ctx.invoked_subcommand)
+                message = _with_option(_in_options(message, self, ctx.invoked_subcommand), words)
             _complain(_noted(message, error))
             _settle_output()
             raise typer.Exit(status) from None
@@ -137,6 +139,16 @@ def _in_options(message: str, group: Any, name: str | None) -> str:
         return options[name] + ("=" if found["name"].endswith("=") and found["value"] is not None else "")
 
     return _ARGUMENT.sub(option, _IN_THE_LIBRARY.sub(lambda found: f" ({found[1]})" if found[1] else "", message))
+
+
+def _with_option(message: str, words: Sequence[str]) -> str:
+    """A message that names no option, but quotes what was typed for one, with that option in front."""
+    if "--" in message:
+        return message
+    typed = [pair for word, after in pairwise([*words, ""]) for pair in [(word, after), tuple(word.split("=", 1))]]
+    named = (pair[0] for pair in typed if len(pair) == 2 and pair[0].startswith("--") and pair[1] and repr(pair[1]) in message)
+    option = next(named, None)
+    return message if option is None else f"{option}: {message}"
 
 
 def explained(error: Exception) -> tuple[str, int]:

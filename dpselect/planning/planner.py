@@ -103,7 +103,10 @@ def plan(
     planned, others, task = _shared(considered, task, judge, progress)
     if not planned:
         reasons = "; ".join(f"{other.name}: {other.reason}" for other in others)
-        raise InvalidRequest(f"no mechanism can do this. {reasons}")
+        raise InvalidRequest(
+            f"no mechanism can do this. {reasons}. Ask for less, or consider more mechanisms (mechanisms= in the library, "
+            "--mechanism at the command line)"
+        )
     return ReleasePlan(
         budget=budget,
         parts=task.parts,

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import io
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -43,6 +44,7 @@ _USERS = f"""
 SELECT rank AS i, dense_rank() OVER (ORDER BY u) - 1 AS u FROM pairs JOIN best USING (i) WHERE rank < {_KEPT} ORDER BY rank
 """
 _MOST_ITEMS = 50_000_000
+_MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
 _SCATTERED, _SCATTER = 2000, 0.04  # first ranks of an uneven shape, and the standard deviation of their logarithms
 _HEAD = 0.8  # the exponent that a flat head takes off
 
@@ -367,8 +369,9 @@ class Shape:
 def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) -> Loads:
     if isinstance(stated, Mapping):
         return Loads.of_mapping(stated)
-    rule = "a finite number > 0" if least < 1 else f"a finite number >= {least:g}"
-    _require_number("items_per_user", stated, low=least, rule=f"{rule}, or a mapping {{number of items: how many users have it}}")
+    rule = f"a finite number {'> 0' if least < 1 else f'>= {least:g}'} and at most {_MOST_EACH:,}"
+    rule += ", or a mapping {number of items: how many users have it}"
+    _require_number("items_per_user", stated, low=least, high=_MOST_EACH, rule=rule)
     return Loads.of_mean(float(stated))
 
 
@@ -384,8 +387,8 @@ def _require_sizes(items: int, users: int) -> None:
         )
 
 
-def _require_number(name: str, value: float, *, low: float, rule: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value < math.inf:
+def _require_number(name: str, value: float, *, low: float, high: float = sys.float_info.max, rule: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value <= high:
         raise InvalidRequest(f"{name}={value!r} must be {rule}")
 
 

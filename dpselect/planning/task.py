@@ -61,7 +61,7 @@ class Groups(Stated):
 
     count: Count = Field(description="an integer >= 1")
     max_groups_per_user: Count = Field(description="an integer >= 1")
-    per_user: Real = Field(default=1.0, ge=1.0, description="a finite number >= 1")
+    per_user: Real = Field(default=1.0, ge=1.0, le=1e6, description="a number from 1 to 10^6")
     exponent: Real = Field(default=1.0, ge=0.0, description="a finite number >= 0")
 
     @property

@@ -1,0 +1,101 @@
+"""Messages of commands, as bad input brings them out: each names an option, no argument of Python, and says what to type."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from dpselect.cli import app
+from dpselect.cli.examples import CALLS
+
+# An argument of a function, `name=`: neither an option, nor part of a value, a path or a name of a file.
+ARGUMENT = re.compile(r"(?<![\w.'/\"@?&-])([a-z]+(?:_[a-z]+)*)=(?!=)")
+WRONG = ("nope", "-1")
+LOGS = ("events.csv", "last_year.csv", "monday.csv")
+# The other commands are not driven: what is a bad value to one option is a long run to another. Their own tests have messages.
+DRIVEN = ("quantile", "continual")
+
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    below = getattr(command, "commands", {})
+    for name, one in below.items():
+        yield from leaves(one, (*path, name))
+    if not below:
+        yield " ".join(path), command
+
+
+LEAVES = {path: one for path, one in leaves(typer.main.get_command(app)) if path.split()[0] in DRIVEN}
+
+
+def without(words: list[str], option: str, *, flag: bool) -> list[str]:
+    if option not in words:
+        return words
+    place = words.index(option)
+    return words[:place] + words[place + (1 if flag else 2) :]
+
+
+def calls(path: str, command: Any) -> Iterator[list[str]]:
+    """The command alone; a call without each of its options; and with each option's value wrong."""
+    yield path.split()
+    known = next((one for one in CALLS.get(path, CALLS.get(path.split()[0], ())) if one.startswith(path)), path)
+    usual = shlex.split(known)
+    for option in command.params:
+        name, flag = option.opts[0], getattr(option, "is_flag", False)
+        if name.startswith("--") and name not in ("--help", "--debug", "--version"):
+            bare = without(usual, name, flag=flag)
+            yield bare
+            yield from ([*bare, name, *([] if flag else [value])] for value in (WRONG if not flag else WRONG[:1]))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With the logs of the examples, of three users, so that a call that is accepted after all is short."""
+    rows = "".join(f"u{i},s{i % 2},2026-03-0{1 + i},{i}\n" for i in range(3))
+    for name in LOGS:
+        (tmp_path / name).write_text("who,shop,at,price\n" + rows)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_message_names_options_and_says_what_to_type(path: str, run: Any) -> None:
+    """One line; no `user=`; an option, a command or the help that tells more; no error of the program itself."""
+    options = {one.name for one in LEAVES[path].params}
+    refused = 0
+    for words in calls(path, LEAVES[path]):
+        done = run(*words)
+        if done.exit_code == 0:
+            continue
+        refused += 1
+        said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert len(said) == 1, (words, done.stderr)
+        assert "internal error" not in said[0], (words, said)
+        found = [name for name in ARGUMENT.findall(said[0]) if name in options]
+        assert not found, (words, said, found)
+        assert re.search(r"--[a-z]|`dpselect |See 'dpselect ", said[0]), (words, said)
+    assert refused > 0
+
+
+def test_what_was_typed_for_an_option_is_named_with_it(run: Any, folder: Path) -> None:
+    """A file or a name that a message quotes stands behind its option, whichever way it was written."""
+    log = ("topk", folder / "events.csv", "--user", "who", "--item", "shop", "--k", 2, "--epsilon", 1)
+    for words in (("--domain", "nope"), ("--domain=nope",), ("--mechanism", "nope", "--delta", "1e-6")):
+        said = run(*log, *words).stderr
+        assert said.startswith(f"error: {words[0].split('=')[0]}: "), said
+        assert "'nope' does not exist" in said
+
+
+def test_a_plan_for_users_of_endless_items_is_refused(run: Any) -> None:
+    """Their law would not fit in memory, which is no error of the program."""
+    done = run(
+        *["plan", "--k", "2", "--epsilon", "1", "--shape", "zipf:1", "--items", "9", "--users", "99", "--items-per-user", "1e99"]
+    )
+    assert done.exit_code == 2
+    assert "at most 1,000,000" in done.stderr
