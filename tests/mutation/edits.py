@@ -794,8 +794,8 @@ EDITS = [
     Edit(CONTINUAL, "shared = self.scale * self.strategy.total", "shared = 0.95 * self.scale * self.strategy.total", LONE),
     Edit(
         CONTINUAL,
-        "np.sqrt(np.minimum(self.strategy.repeats, self.users.cells)) * _ROOT_UP",
-        "0.95 * np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))",
+        "np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * _ROOT_UP",
+        "0.95 * np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods]",
         f"{HORIZON}::test_totals_need_the_root_of_how_often_a_pair_counts",
     ),
     Edit(
@@ -809,8 +809,8 @@ EDITS = [
     ),
     Edit(
         CONTINUAL,
-        "np.broadcast_to(found, self.periods) + self._rounding(self.strategy.estimator)",
-        "np.broadcast_to(found, self.periods) + 0.95 * self._rounding(self.strategy.estimator)",
+        "rounding, once = self._rounding(self.strategy.estimator)[periods],",
+        "rounding, once = 0.95 * self._rounding(self.strategy.estimator)[periods],",
         f"{HORIZON}::test_thresholds_rise_by_the_rounding_of_measurements",
     ),
     Edit(
@@ -878,12 +878,6 @@ EDITS = [
         'if later is not None and later.state == "released":',
         "if later is None and later:",
         "tests/dpselect/continual/test_horizon.py::test_an_older_copy_is_refused",
-    ),
-    Edit(
-        "dpselect/continual/closing.py",
-        "state.require_kinds(kinds)",
-        "pass",
-        "tests/dpselect/continual/test_horizon.py::test_a_column_keeps_its_type",
     ),
     Edit("dpselect/continual/memory.py", "if histogram.floor > 0 or", "if", f"{MEMORY}::test_what_a_memory_refuses"),
     Edit(
