@@ -35,6 +35,7 @@ STRATEGY, CONTINUAL = "dpselect/continual/strategy.py", "dpselect/continual/cont
 HORIZON = "tests/laws/test_continual.py"
 MEMORY = "tests/dpselect/continual/test_memory.py"
 MEANS = "tests/dpselect/continual/test_averages.py::test_means_and_rates_are_those_of_a_direct_sum"
+TIES = f"{HORIZON}::test_equal_scores_are_released_in_the_order_of_labels"
 HORIZON_NORM, LONE = (
     f"{HORIZON}::test_the_curve_is_that_of_the_norm",
     f"{HORIZON}::test_lone_items_pass_with_the_chance_that_is_charged",
@@ -688,6 +689,19 @@ EDITS = [
         "    sync_folder(path.parent)  # the draft's name too",
         "    # the draft's name too",
         "tests/dpselect/pate/test_labelling_power_cut.py::test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept",
+    ),
+    Edit("dpselect/continual/closing.py", "(-one[0], label_key(one[3]))", "-one[0]", TIES),
+    Edit(
+        "dpselect/continual/closing.py",
+        "first = order >= np.partition(order, -k)[-k]",
+        'first = np.argsort(-order, kind="stable")[:k]',
+        TIES,
+    ),
+    Edit(
+        "dpselect/continual/smoothing.py",
+        "np.lexsort((*means, -earlier))",
+        'np.argsort(-earlier, kind="stable")',
+        f"{HORIZON}::test_the_order_does_not_depend_on_how_items_are_numbered",
     ),
     Edit(
         "accounting/ledger/item.py",
