@@ -233,6 +233,11 @@ def test_what_has_no_second_look_is_refused() -> None:
     narrow = dps.WithValues(mechanism=select, noise="laplace", clip=9.0, scale=1.0)
     with pytest.raises(dps.InvalidRequest, match="second look"):
         narrow.check(dps.Scores([5, 4, 3, 1], labels=ITEMS, sensitivity=tall))
+    # Within the norm of three counts that move by 1, and yet one moves by 2: a Laplace shift that costs more than two (H10).
+    steep = dps.Sensitivity(linf=2.0, l1=3.0)
+    select = select.model_copy(update={"sensitivity": steep})
+    with pytest.raises(dps.InvalidRequest, match="second look"):
+        narrow.model_copy(update={"mechanism": select}).check(dps.Scores([5, 4, 3, 1], labels=ITEMS, sensitivity=steep))
     with pytest.raises(dps.InvalidMechanism, match="nothing is clipped"):
         dps.WithValues(mechanism=SELECT, noise="gaussian", clip=2.0, scale=1.0, lost_scale=1.0)
     histogram = dps.SparseHistogram(scale=1.0, delta=1e-6, sensitivity=dps.Sensitivity(l0=2))

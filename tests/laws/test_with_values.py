@@ -139,6 +139,19 @@ def test_a_session_charges_both_parts_first(tmp_path: Path) -> None:
         session.select(mechanism, scores)
 
 
+def test_what_a_release_used_holds_its_values() -> None:
+    """Theorem F8: of one item as of three the values cost the same, and of none nothing."""
+    select = dps.LimitedDomain(k=3, kbar=5, epsilon=0.1, delta=1e-6)
+    mechanism = dps.WithValues(mechanism=select, noise="gaussian", scale=10.0)
+    for n in range(4):
+        told = dps.Selection(
+            indices=tuple(range(n)), ordered=True, requested=3, complete=n == 3, reason=None if n == 3 else "few"
+        )
+        values = 3 / (2 * 10.0**2) if n else 0.0
+        assert mechanism.spent(told).rho == pytest.approx(select.spent(told).rho + values, rel=1e-9)
+        assert mechanism.spent(told).delta0 == 1e-6
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

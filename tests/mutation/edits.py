@@ -690,6 +690,18 @@ EDITS = [
         "    # the draft's name too",
         "tests/dpselect/pate/test_labelling_power_cut.py::test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept",
     ),
+    Edit(
+        "dpselect/mechanisms/combine/with_values.py",
+        "return selecting + self._price() if len(selection) else selecting",
+        "return selecting",
+        "tests/laws/test_with_values.py::test_what_a_release_used_holds_its_values",
+    ),
+    Edit(
+        "dpselect/mechanisms/combine/with_values.py",
+        "if not within or one.linf > self.counted.linf or",
+        "if not within or",
+        "tests/laws/test_second_counts.py::test_what_has_no_second_look_is_refused",
+    ),
     Edit("dpselect/continual/closing.py", "(-one[0], label_key(one[3]))", "-one[0]", TIES),
     Edit(
         "dpselect/continual/closing.py",
