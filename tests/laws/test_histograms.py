@@ -313,6 +313,9 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
     wrong = dps.SecondLook(lambda labels: dps.Scores([1] * len(labels), labels=labels[::-1], sensitivity=FEW), FEW)
     with pytest.raises(dps.InvalidScores):
         wrong.scores(["a", "b"])
+    found = dps.SecondLook(lambda labels: dps.Scores([1] * len(labels), labels=labels, sensitivity=wider), FEW)
+    with pytest.raises(dps.SensitivityMismatch):
+        found.scores(["a", "b"])
     with pytest.raises(dps.InvalidScores):
         dps.Scores([1], sensitivity=FEW, second=wrong)
 

@@ -702,6 +702,12 @@ EDITS = [
         "if not within or",
         "tests/laws/test_second_counts.py::test_what_has_no_second_look_is_refused",
     ),
+    Edit(
+        "dpselect/choose/second_look.py",
+        "        self.sensitivity.require(found.sensitivity)\n",
+        "",
+        "tests/laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw",
+    ),
     Edit("dpselect/continual/closing.py", "(-one[0], label_key(one[3]))", "-one[0]", TIES),
     Edit(
         "dpselect/continual/closing.py",
