@@ -68,16 +68,13 @@ def _passes(
     if mechanism.delta is None:
         return np.zeros(rows.shape[1], dtype=np.bool_)
     now = slice(period - 1, period)
-    passed = _surely_above(*scores, mechanism.thresholds_at(now))
+    passed = scores[0] - scores[1] > mechanism.thresholds_at(now)
     if mechanism.count == "period":  # a score of noise alone is not tested: its item's users are not there (Theorem T4)
         passed &= touched
     if (totals := mechanism.total_thresholds_at(now)) is not None:
-        passed |= _surely_above(*estimate(mechanism, mechanism.strategy.totals, rows), totals)
+        total, off = estimate(mechanism, mechanism.strategy.totals, rows)
+        passed |= total - off > totals
     return passed
-
-
-def _surely_above(estimate: Floats, off: Floats, threshold: Floats) -> NDArray[np.bool_]:
-    return np.asarray(estimate - off > threshold)
 
 
 def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selection:

@@ -457,6 +457,21 @@ def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> Non
     assert [labels[item] for item in state.take(1).items] == ["7", str(2**64 - 1), str(-(2**63))]
 
 
+@pytest.mark.slow
+def test_a_long_horizon_counts_what_its_windows_hold() -> None:
+    """T2: with hardly any noise, scores are the users of the last three periods, also where older increments are forgotten."""
+    mechanism, rng = of("window", 3, periods=35, scale=2.0**-10, delta=None, users=ONE_CELL, k=2), np.random.default_rng(9)
+    state, source, each = states.in_memory(mechanism, [0, 1]), sampler(rng), mechanism.users.weights()[0, 1] / UNIT
+    users = rng.integers(0, 30, (35, 2))
+    for period in range(1, 36):
+        items = np.repeat([0, 1], users[period - 1])
+        state._connection.register("events", {"u": 100 * period + np.arange(len(items)), "i": items})
+        chosen = close(state, period, ["events"], KINDS, source)
+        counts = users[max(period - 3, 0) : period].sum(axis=0)
+        np.testing.assert_allclose(np.array(chosen.values)[np.argsort(np.array(chosen.labels))], counts * each, atol=0.05)
+    assert len(state._run("FROM duckdb_tables() WHERE table_name LIKE 'increments%'")) == 1
+
+
 # In which order
 
 
