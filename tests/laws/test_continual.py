@@ -466,7 +466,7 @@ def test_a_long_horizon_counts_what_its_windows_hold() -> None:
     for period in range(1, 36):
         items = np.repeat([0, 1], users[period - 1])
         state._connection.register("events", {"u": 100 * period + np.arange(len(items)), "i": items})
-        chosen = close(state, period, ["events"], KINDS, source)
+        chosen = closing.close(state, period, ["events"], KINDS, source)
         counts = users[max(period - 3, 0) : period].sum(axis=0)
         np.testing.assert_allclose(np.array(chosen.values)[np.argsort(np.array(chosen.labels))], counts * each, atol=0.05)
     assert len(state._run("FROM duckdb_tables() WHERE table_name LIKE 'increments%'")) == 1
@@ -513,7 +513,7 @@ def test_equal_scores_are_released_in_the_order_of_labels() -> None:
     labels = state.labels(items)
     for scores in itertools.product([0.0, 1.0], repeat=6):
         wanted = sorted(zip(scores, labels, strict=True), key=lambda one: (-one[0], one[1]))[:3]
-        found = closing._best(state, 1, items, np.array(scores))
+        found = closing._best(state, items, np.array(scores), np.array(scores))
         assert found.labels == tuple(label for _, label in wanted)
         assert found.values == tuple(score for score, _ in wanted)
 
