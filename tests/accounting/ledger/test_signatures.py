@@ -298,3 +298,17 @@ def test_a_signed_export_comes_back(ledger: Ledger, tmp_path: Path) -> None:
         copy.export(tmp_path / "again.jsonl", KEY)
     first, again = (file.read_text().splitlines()[1:-1] for file in (whole, tmp_path / "again.jsonl"))
     assert first == again
+
+
+def test_a_copy_that_is_one_entry_older_than_its_heads_is_found(tmp_path: Path) -> None:
+    """All that is inside of it holds: the heads alone tell that the last entry is missing."""
+    older = tmp_path / "older.db"
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.charge("visits", acc.PureDP(epsilon=0.1), relation="add_remove")
+        older.write_bytes((tmp_path / "ledger.db").read_bytes())
+        ledger.charge("visits", acc.PureDP(epsilon=0.1), relation="add_remove")
+        heads = ledger.heads()
+    with acc.Ledger.open(f"sqlite:///{older}") as ledger:
+        assert ledger.verify().ok
+        assert [problem.kind for problem in ledger.verify(heads).problems] == ["head"]
