@@ -62,7 +62,10 @@ def import_lines(store: Store, source: Path | str | IO[str], trust: Trust | None
         with _to_read(source) as file, store.writer() as connection:
             return _Importer(connection, trust).run(_numbered(file))
     except OSError as error:
-        raise ImportRefused(f"the export cannot be opened ({type(error).__name__}); nothing was imported") from None
+        raise ImportRefused(
+            f"the export cannot be opened ({type(error).__name__}): name a file that `dpselect ledger export` wrote; nothing was "
+            "imported"
+        ) from None
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def new_dataset(
     rows = checked_window(window)
     default = "user" if rows == "whole" else f"user within one {rows}"
     return Dataset(
-        name=checked_name("name", name),
+        name=checked_name("dataset", name),
         relation=relation,
         unit=checked_text("unit", default if unit is None else unit),
         budget=budget,

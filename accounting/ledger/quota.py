@@ -46,7 +46,7 @@ class Who(NamedTuple):
 
 
 def _checked_name(value: str | None) -> str | None:
-    return None if value is None else checked_name("a quota's name", value)
+    return None if value is None else checked_name("name", value)
 
 
 @final

@@ -38,6 +38,8 @@ PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": Non
 _DEBUG = "dpselect.debug"
 # An argument: a name of several words, or one with "=" and perhaps a value; not inside a call, which is Python.
 _ARGUMENT = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?(?P<name>[a-z_]+=|[a-z]+_[a-z_]+\b)(?P<value>(?=[^\s,.;:)]))?")
+# An argument of one word that a message begins with.
+_SUBJECT = re.compile(r"^(?P<name>[a-z]+)(?= (?:must|is missing)\b)")
 _IN_THE_LIBRARY = re.compile(r" \([\w=]+ in the library(?:, (--[\w-]+) at the command line)?\)")
 _ASKED_WRONGLY = (
     CalibrationError,
@@ -138,6 +140,9 @@ def _in_options(message: str, group: Any, name: str | None) -> str:
             return found[0]
         return options[name] + ("=" if found["name"].endswith("=") and found["value"] is not None else "")
 
+    message = _SUBJECT.sub(lambda found: options.get(found["name"], found[0]), message)
+    if "--ledger" in options.values():
+        message = message.replace("the ledger's URL", "--ledger", 1)
     return _ARGUMENT.sub(option, _IN_THE_LIBRARY.sub(lambda found: f" ({found[1]})" if found[1] else "", message))
 
 
@@ -145,10 +150,15 @@ def _with_option(message: str, words: Sequence[str]) -> str:
     """A message that names no option, but quotes what was typed for one, with that option in front."""
     if "--" in message:
         return message
-    typed = [pair for word, after in pairwise([*words, ""]) for pair in [(word, after), tuple(word.split("=", 1))]]
-    named = (pair[0] for pair in typed if len(pair) == 2 and pair[0].startswith("--") and pair[1] and repr(pair[1]) in message)
+    typed = [pair for word, after in pairwise([*words, "--"]) for pair in [(word, after), tuple(word.split("=", 1))]]
+    named = (pair[0] for pair in typed if len(pair) == 2 and pair[0].startswith("--") and _quoted(pair[1]) in message)
     option = next(named, None)
     return message if option is None else f"{option}: {message}"
+
+
+def _quoted(typed: str) -> str:
+    """As a message quotes it; an @FILE by the file's name."""
+    return repr(typed.removeprefix("@"))
 
 
 def explained(error: Exception) -> tuple[str, int]:

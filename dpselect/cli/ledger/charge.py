@@ -174,9 +174,13 @@ def _line(data: dict[str, Any], common: Terms) -> tuple[Curve | Chargeable, Term
 def _item(curve: str | None, mechanism: str | None) -> Any:
     if (curve is None) == (mechanism is None):
         raise dps.InvalidRequest("give either --curve or --mechanism: what is charged")
-    if curve is not None:
-        return Curve.from_json(request.text_of(curve))
-    return dps.Mechanism.from_json(request.text_of(mechanism or ""))
+    option, argument = ("--mechanism", mechanism or "") if curve is None else ("--curve", curve)
+    text = request.text_of(argument)
+    try:
+        read_json(text)
+    except InvalidEntry as error:
+        raise dps.InvalidRequest(f"{option}: {error}; pass what its to_json wrote, or @FILE") from None
+    return dps.Mechanism.from_json(text) if curve is None else Curve.from_json(text)
 
 
 def affordable(

@@ -90,7 +90,11 @@ def in_unit(budget: Budget, order: str | None, mostly: str | None, only: str | N
 def curve_of(argument: str) -> Curve:
     """The curve that JSON, or the file of an @FILE, states: its own, or that of a mechanism."""
     text = text_of(argument)
-    if read_json(text).get("kind") in CURVES.members():
+    try:
+        kind = read_json(text).get("kind")
+    except InvalidEntry as error:
+        raise InvalidRequest(f"{argument!r} states no curve ({error}): write what Curve.to_json gives, or @FILE") from None
+    if kind in CURVES.members():
         return Curve.from_json(text)
     from dpselect import Mechanism  # knows every mechanism, which a ledger does without
 

@@ -19,7 +19,7 @@ ARGUMENT = re.compile(r"(?<![\w.'/\"@?&-])([a-z]+(?:_[a-z]+)*)=(?!=)")
 WRONG = ("nope", "-1")
 LOGS = ("events.csv", "last_year.csv", "monday.csv")
 # The other commands are not driven: what is a bad value to one option is a long run to another. Their own tests have messages.
-DRIVEN = ("quantile", "continual")
+DRIVEN = ("quantile", "continual", "ledger")
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
