@@ -29,7 +29,7 @@ class Averages:
         k: how many items are wanted, >= 1.
 
     Raises:
-        InvalidRequest: k is no integer >= 1.
+        InvalidRequest: k is not an integer >= 1.
 
     Example:
         >>> import dpselect as dps
