@@ -129,7 +129,7 @@ def _short(budget: Budget, left: Price, price: Price) -> Iterator[str]:
         most = _rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         change = f"lower the mechanism's delta to at most {most}" if left.failure else "choose a mechanism that never fails"
         lacking = _lacking(price.failure, left.failure, FAILURE_UNIT, FAILURE)
-        yield f"{lacking}: {change} (more noise does not help; releases=N or --releases=N gives each of N releases an equal part)"
+        yield f"{lacking}: {change} (more noise does not help; releases=N gives each of N releases an equal part)"
 
 
 def _lacking(asked: int, left: int, unit: Decimal, of: str) -> str:

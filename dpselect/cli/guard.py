@@ -147,11 +147,12 @@ def _in_options(message: str, group: Any, name: str | None) -> str:
 
 
 def _with_option(message: str, words: Sequence[str]) -> str:
-    """A message that names no option, but quotes what was typed for one, with that option in front."""
+    """A message that names no option, but begins with what was typed for one, with that option in front."""
     if "--" in message:
         return message
+    subject = re.split("[:;] ", message, maxsplit=1)[0]
     typed = [pair for word, after in pairwise([*words, "--"]) for pair in [(word, after), tuple(word.split("=", 1))]]
-    named = (pair[0] for pair in typed if len(pair) == 2 and pair[0].startswith("--") and _quoted(pair[1]) in message)
+    named = (pair[0] for pair in typed if len(pair) == 2 and pair[0].startswith("--") and _quoted(pair[1]) in subject)
     option = next(named, None)
     return message if option is None else f"{option}: {message}"
 

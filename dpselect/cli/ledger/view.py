@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from textwrap import shorten
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -212,7 +213,9 @@ def _latest(entries: Iterable[Entry], budget: Budget, *, details: bool) -> Itera
         at = printable(entry.at[:19].replace("T", " "))
         yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
         what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
-        for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")):
+        # What a release learnt of its users is recorded as JSON, which is for programs.
+        label = entry.label if details else shorten(entry.label or "", 80, placeholder=" ...")
+        for line in (what, f"by {entry.actor}" + (f": {label}" if label else "")):
             if line:
                 yield Text(f"       {printable(line)}")
 
