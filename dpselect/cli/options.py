@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,39 +16,30 @@ from dpselect.events.time_window import Unit
 if TYPE_CHECKING:
     from accounting import Budget
 
-# Sections of the help.
-QUESTION, PRIVACY, ITEMS, USERS = "Question", "Privacy", "Items", "Bounds on users"
-GROUPS, TIME, LEDGER, OUTPUT, READING = "Groups", "Time", "Ledger", "Output", "Reading the log"
+# An option in each section of the help.
+question = partial(Option, rich_help_panel="Question")
+privacy = partial(Option, rich_help_panel="Privacy")
+items = partial(Option, rich_help_panel="Items")
+users = partial(Option, rich_help_panel="Bounds on users")
+groups = partial(Option, rich_help_panel="Groups")
+time = partial(Option, rich_help_panel="Time")
+ledger = partial(Option, rich_help_panel="Ledger")
+output = partial(Option, rich_help_panel="Output")
+reading = partial(Option, rich_help_panel="Reading the log")
 
 Debug = Annotated[
     bool,
-    Option(
-        "--debug",
-        callback=remember_debug,
-        is_eager=True,
-        rich_help_panel=OUTPUT,
-        help="Show the traceback of an error. It may hold private data.",
-    ),
+    output("--debug", callback=remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
 ]
-Json = Annotated[bool, Option("--json", rich_help_panel=OUTPUT, help="Print one JSON object instead of text.")]
-K = Annotated[int, Option("--k", min=1, help="How many items to release.")]
+Json = Annotated[bool, output("--json", help="Print one JSON object instead of text.")]
+_SIZE = Option("--k", min=1, help="How many items to release.")
+K = Annotated[int, _SIZE]
+OptionalK = Annotated[int | None, _SIZE]
 Value = Annotated[
-    str | None,
-    Option(
-        "--value",
-        rich_help_panel=QUESTION,
-        metavar="COLUMN",
-        help="Column to sum up, in place of counting users; needs --value-clip.",
-    ),
+    str | None, question("--value", metavar="COLUMN", help="Column to sum up, in place of counting users; needs --value-clip.")
 ]
-Time = Annotated[
-    str | None,
-    Option("--time", rich_help_panel=TIME, metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text."),
-]
-Header = Annotated[
-    bool | None,
-    Option("--header/--no-header", rich_help_panel=READING, help="Whether the first line of a CSV or TSV log holds names."),
-]
+Time = Annotated[str | None, time("--time", metavar="COLUMN", help="Column of times: timestamps, dates, or ISO 8601 text.")]
+Header = Annotated[bool | None, reading("--header/--no-header", help="Whether the first line of a CSV or TSV log holds names.")]
 Payer = Annotated[str | None, Option("--dataset", help="Dataset of the ledger whose budget pays.")]
 Epsilon = Annotated[
     float | None, Option("--epsilon", help="Budget of the whole release, in nats; the noise is chosen to spend it.")
@@ -60,12 +52,7 @@ Delta = Annotated[
     ),
 ]
 Rho = Annotated[
-    float | None,
-    Option(
-        "--rho",
-        rich_help_panel=PRIVACY,
-        help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon.",
-    ),
+    float | None, privacy("--rho", help="Budget of the whole release under zero-concentrated privacy, in place of --epsilon.")
 ]
 AllEpsilon = Annotated[float | None, Option("--epsilon", help="What all charges together may spend, in nats.")]
 AllRho = Annotated[
@@ -73,9 +60,8 @@ AllRho = Annotated[
 ]
 Releases = Annotated[
     int | None,
-    Option(
+    privacy(
         "--releases",
-        rich_help_panel=PRIVACY,
         min=1,
         help="How many such releases, charged one by one, share the budget; this is one of them. With --ledger and no budget "
         "stated it is the dataset's. Default: 1.",
@@ -84,9 +70,8 @@ Releases = Annotated[
 
 WithCounts = Annotated[
     bool,
-    Option(
+    question(
         "--with-counts",
-        rich_help_panel=QUESTION,
         help="Also release a noisy number of users of every item, with an interval; it takes a part of the budget.",
     ),
 ]
@@ -107,139 +92,78 @@ LedgerUrl = Annotated[
 ]
 ValueClip = Annotated[
     str | None,
-    Option(
-        rich_help_panel=QUESTION,
+    question(
         metavar="[LOW,]HIGH",
         help="Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative (-50,50).",
     ),
 ]
-Kbar = Annotated[
-    int | None,
-    Option(
-        rich_help_panel=QUESTION,
-        min=1,
-        help="How many of the most popular items compete without a catalogue. Default: max(1000, 10 k).",
+Mechanism = Annotated[
+    str | None,
+    question(
+        metavar="KIND", help="Kind of mechanism, one of those that 'dpselect mechanisms' lists. Default: chosen for the budget."
     ),
+]
+Kbar = Annotated[
+    int | None, question(min=1, help="How many of the most popular items compete without a catalogue. Default: max(1000, 10 k).")
 ]
 Neighbours = Annotated[
-    Relation | None,
-    Option(
-        rich_help_panel=PRIVACY,
-        help="Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
-    ),
+    Relation | None, privacy(help="Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).")
 ]
 CatalogueColumn = Annotated[
-    str | None,
-    Option(
-        rich_help_panel=ITEMS,
-        metavar="COLUMN",
-        help="Column of the catalogue that holds the items, if it has several.",
-    ),
+    str | None, items(metavar="COLUMN", help="Column of the catalogue that holds the items, if it has several.")
 ]
-ItemsPerUser = Annotated[
-    float | None,
-    Option(rich_help_panel=ITEMS, help="A public guess of how many items users have on average, for the default."),
-]
+ItemsPerUser = Annotated[float | None, items(help="A public guess of how many items users have on average, for the default.")]
 MaxItemsPerUser = Annotated[
-    int | None,
-    Option(
-        rich_help_panel=USERS,
-        min=1,
-        help="Keep at most this many items of each user (in each group), chosen by a salted hash.",
-    ),
+    int | None, users(min=1, help="Keep at most this many items of each user (in each group), chosen by a salted hash.")
 ]
 Clip = Annotated[
     float | None,
-    Option(
-        rich_help_panel=USERS,
+    users(
         metavar="C",
         help="Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in "
         "part: the l2 norm, or l1 without --delta. Default: chosen by what is public.",
     ),
 ]
-Salt = Annotated[
-    str | None,
-    Option(rich_help_panel=USERS, help="Salt of that choice. Default: a fresh random one, which is printed."),
-]
+Salt = Annotated[str | None, users(help="Salt of that choice. Default: a fresh random one, which is printed.")]
 GroupColumn = Annotated[
-    str | None,
-    Option(
-        rich_help_panel=GROUPS,
-        metavar="COLUMN",
-        help="Release the k items of every group of this column: each city, country or day.",
-    ),
+    str | None, groups(metavar="COLUMN", help="Release the k items of every group of this column: each city, country or day.")
 ]
 Groups = Annotated[
-    Path | None,
-    Option(
-        rich_help_panel=GROUPS,
-        help="A public list of groups, made without looking at the log. Without it they are discovered.",
-    ),
+    Path | None, groups(help="A public list of groups, made without looking at the log. Without it they are discovered.")
 ]
 GroupsColumn = Annotated[
-    str | None,
-    Option(rich_help_panel=GROUPS, metavar="COLUMN", help="Column of that list that holds the groups, if it has several."),
+    str | None, groups(metavar="COLUMN", help="Column of that list that holds the groups, if it has several.")
 ]
 MaxGroupsPerUser = Annotated[
-    int | None,
-    Option(
-        rich_help_panel=GROUPS,
-        min=1,
-        help="Keep at most this many groups of each user, chosen by a salted hash; it is paid for.",
-    ),
+    int | None, groups(min=1, help="Keep at most this many groups of each user, chosen by a salted hash; it is paid for.")
 ]
-Since = Annotated[str | None, Option(rich_help_panel=TIME, metavar="TIME", help="Read events from this time on; it is public.")]
-Until = Annotated[str | None, Option(rich_help_panel=TIME, metavar="TIME", help="Read events before this time; it is public.")]
+Since = Annotated[str | None, time(metavar="TIME", help="Read events from this time on; it is public.")]
+Until = Annotated[str | None, time(metavar="TIME", help="Read events before this time; it is public.")]
 TimeZone = Annotated[
-    str | None,
-    Option(
-        rich_help_panel=TIME,
-        metavar="ZONE",
-        help="Zone of times that state none, Europe/Berlin for example. Default: UTC.",
-    ),
+    str | None, time(metavar="ZONE", help="Zone of times that state none, Europe/Berlin for example. Default: UTC.")
 ]
-TimeUnit = Annotated[
-    Unit | None, Option(rich_help_panel=TIME, help="Unit of times that are numbers since 1970, in UTC: s, ms or us.")
-]
+TimeUnit = Annotated[Unit | None, time(help="Unit of times that are numbers since 1970, in UTC: s, ms or us.")]
 Period = Annotated[
-    list[str] | None,
-    Option(
-        rich_help_panel=LEDGER,
-        help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated.",
-    ),
+    list[str] | None, ledger(help="Period whose rows the log holds, where the dataset has a budget per period; may be repeated.")
 ]
-Team = Annotated[str | None, Option(rich_help_panel=LEDGER, help="Whose work it is, where the dataset has quotas by team.")]
-Purpose = Annotated[str | None, Option(rich_help_panel=LEDGER, help="What for, where it has quotas by purpose; stored in clear.")]
-LogFormat = Annotated[
-    Format | None,
-    Option(rich_help_panel=READING, help="Format of the log; auto, the default, goes by the name of the file."),
-]
-DatabaseTable = Annotated[
+Team = Annotated[str | None, ledger(help="Whose work it is, where the dataset has quotas by team.")]
+Purpose = Annotated[str | None, ledger(help="What for, where it has quotas by purpose; stored in clear.")]
+Key = Annotated[
     str | None,
-    Option(
-        rich_help_panel=READING,
-        metavar="NAME",
-        help="Table of the database that holds the log, perhaps SCHEMA.TABLE.",
-    ),
+    ledger(help="Idempotency key: a second release under it is refused; with the same --output its answer is shown."),
 ]
-DatabaseQuery = Annotated[
-    str | None, Option(rich_help_panel=READING, metavar="SQL", help="Query of the database that gives the log.")
+LogFormat = Annotated[Format | None, reading(help="Format of the log; auto, the default, goes by the name of the file.")]
+DatabaseTable = Annotated[
+    str | None, reading(metavar="NAME", help="Table of the database that holds the log, perhaps SCHEMA.TABLE.")
 ]
-Buckets = Annotated[
-    int | None,
-    Option(
-        rich_help_panel=READING,
-        min=1,
-        help="Read the log in this many parts: more need less memory. Default: by size.",
-    ),
+DatabaseQuery = Annotated[str | None, reading(metavar="SQL", help="Query of the database that gives the log.")]
+Buckets = Annotated[int | None, reading(min=1, help="Read the log in this many parts: more need less memory. Default: by size.")]
+Config = Annotated[
+    Path | None,
+    reading(help="TOML file, from plan --write for example; options override what it says."),
 ]
 MemoryLimit = Annotated[
-    str | None,
-    Option(
-        rich_help_panel=READING,
-        metavar="SIZE",
-        help="Memory of the engine before it spills to disk, 2GiB for example.",
-    ),
+    str | None, reading(metavar="SIZE", help="Memory of the engine before it spills to disk, 2GiB for example.")
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -79,7 +80,7 @@ class _Answer:
             yield "picked", f"one of each user's numbers, with salt {printable(self.salt)!r}"
 
 
-_NUMBERS = "One number per user"
+_number = partial(Option, rich_help_panel="One number per user")
 
 
 def quantile(
@@ -91,41 +92,25 @@ def quantile(
     step: Annotated[float, Option(help="Distance of the points that may be released, in the numbers' unit.")],
     epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")],
     value: Annotated[
-        str | None,
-        Option(rich_help_panel=_NUMBERS, metavar="COLUMN", help="Column of numbers. Without it: how many events a user has."),
+        str | None, _number(metavar="COLUMN", help="Column of numbers. Without it: how many events a user has.")
     ] = None,
     rule: Annotated[
-        Rule | None,
-        Option(rich_help_panel=_NUMBERS, help="How a user's numbers become one. Default: pick, one of them by a salted hash."),
+        Rule | None, _number(help="How a user's numbers become one. Default: pick, one of them by a salted hash.")
     ] = None,
-    salt: Annotated[
-        str | None, Option(rich_help_panel=_NUMBERS, help="Salt of that choice. Default: a fresh random one.")
-    ] = None,
-    relation: Annotated[
-        Relation, Option(rich_help_panel=options.PRIVACY, help="What neighbouring logs differ by, as for topk.")
-    ] = "add_remove",
-    format: Annotated[
-        Format, Option(rich_help_panel=options.READING, help="Format of the log; auto goes by the name of the file.")
-    ] = "auto",
+    salt: Annotated[str | None, _number(help="Salt of that choice. Default: a fresh random one.")] = None,
+    relation: Annotated[Relation, options.privacy(help="What neighbouring logs differ by, as for topk.")] = "add_remove",
+    format: Annotated[Format, options.reading(help="Format of the log; auto goes by the name of the file.")] = "auto",
     header: options.Header = None,
     table: options.DatabaseTable = None,
     query: options.DatabaseQuery = None,
     buckets: options.Buckets = None,
     memory_limit: options.MemoryLimit = None,
-    ledger: Annotated[
-        str | None, Option(rich_help_panel=options.LEDGER, help="Charge this ledger before anything is drawn.")
-    ] = None,
+    ledger: options.LedgerUrl = None,
     dataset: options.Payer = None,
     period: options.Period = None,
-    key: Annotated[
-        str | None,
-        Option(rich_help_panel=options.LEDGER, help="Idempotency key: a second release under it is refused; as for topk."),
-    ] = None,
+    key: options.Key = None,
     output: Annotated[
-        Path | None,
-        Option(
-            rich_help_panel=options.OUTPUT, metavar="FILE", help="Also keep the answer in this new private file, .json or .txt."
-        ),
+        Path | None, options.output(metavar="FILE", help="Also keep the answer in this new private file, .json or .txt.")
     ] = None,
     json: options.Json = False,
     _debug: options.Debug = False,

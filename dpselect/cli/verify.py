@@ -31,62 +31,49 @@ def _verify() -> None:
 app.command(cls=SectionedCommand)(horizon)
 
 
+_ClipNorm = Annotated[
+    str | None, options.users(metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")
+]
+_NameSalt = Annotated[
+    str | None,
+    options.output(help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing."),
+]
+
+
 @app.command(cls=SectionedCommand)
 def replay(
     events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
     user: options.User = None,
     item: options.Item = None,
-    domain: Annotated[Path | None, Option(help="A public catalogue of items.", rich_help_panel=options.ITEMS)] = None,
+    domain: Annotated[Path | None, options.items(help="A public catalogue of items.")] = None,
     domain_column: options.CatalogueColumn = None,
     group: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="Column of groups: its name, or its number from 1.", rich_help_panel=options.GROUPS),
+        str | None, options.groups(metavar="COLUMN", help="Column of groups: its name, or its number from 1.")
     ] = None,
     groups: options.Groups = None,
     groups_column: options.GroupsColumn = None,
     max_groups_per_user: options.MaxGroupsPerUser = None,
     max_items_per_user: options.MaxItemsPerUser = None,
-    clip: Annotated[
-        float | None, Option(metavar="C", help="Scale each user's counts to a norm of at most C.", rich_help_panel=options.USERS)
-    ] = None,
-    clip_norm: Annotated[
-        str | None,
-        Option(
-            metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.", rich_help_panel=options.USERS
-        ),
-    ] = None,
+    clip: Annotated[float | None, options.users(metavar="C", help="Scale each user's counts to a norm of at most C.")] = None,
+    clip_norm: _ClipNorm = None,
     value: options.Value = None,
     value_clip: options.ValueClip = None,
     time: options.Time = None,
     since: options.Since = None,
     until: options.Until = None,
-    time_zone: Annotated[
-        str, Option(metavar="ZONE", help="Zone of times that state none.", rich_help_panel=options.TIME)
-    ] = "UTC",
+    time_zone: Annotated[str, options.time(metavar="ZONE", help="Zone of times that state none.")] = "UTC",
     time_unit: options.TimeUnit = None,
-    salt: Annotated[
-        str | None, Option(help="Salt of these choices. Default: a fresh random one.", rich_help_panel=options.USERS)
-    ] = None,
+    salt: Annotated[str | None, options.users(help="Salt of these choices. Default: a fresh random one.")] = None,
     relation: options.Neighbours = None,
     n_users: Annotated[int, Option(min=1, help="How many users to leave out, one at a time; half of them the heaviest.")] = 100,
-    seed: Annotated[
-        int, Option(min=0, help="Seed of the choice of the other half. It releases nothing.", rich_help_panel=options.OUTPUT)
-    ] = 0,
-    name_salt: Annotated[
-        str | None,
-        Option(
-            help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
+    seed: Annotated[int, options.output(min=0, help="Seed of the choice of the other half. It releases nothing.")] = 0,
+    name_salt: _NameSalt = None,
     format: options.LogFormat = None,
     header: options.Header = None,
     table: options.DatabaseTable = None,
     query: options.DatabaseQuery = None,
     memory_limit: options.MemoryLimit = None,
-    config: Annotated[
-        Path | None, Option(help="TOML file, that of topk: how the log is read; options override what it says.")
-    ] = None,
+    config: options.Config = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:

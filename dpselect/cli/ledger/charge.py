@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,8 @@ from dpselect.cli import options, out
 from dpselect.cli.ledger import request
 from dpselect.cli.ledger.request import Dataset, OptionalUrl, Url
 
-_ABOUT, _RESERVED = "Who, and what for", "Reservations"
+_about = partial(Option, rich_help_panel="Who, and what for")
+_reserved = partial(Option, rich_help_panel="Reservations")
 _JSON = "The curve as JSON, or @FILE."
 
 
@@ -37,23 +39,15 @@ def charge(
     relation: Annotated[Relation | None, Option(help="What a bare curve was proved for; a mechanism states its own.")] = None,
     count: Annotated[int, Option(min=1, help="How many times it runs.")] = 1,
     key: Annotated[str | None, Option(help="Idempotency key: a retry with it charges nothing.")] = None,
-    period: Annotated[
-        list[str] | None, Option(help="Period whose rows are read; may be repeated.", rich_help_panel=options.TIME)
-    ] = None,
-    time_zone: Annotated[
-        str | None, Option(metavar="ZONE", help="By whose clock the periods begin. Default: UTC.", rich_help_panel=options.TIME)
-    ] = None,
-    label: Annotated[str | None, Option(help="What for. No private data: it is stored in clear.", rich_help_panel=_ABOUT)] = None,
-    actor: Annotated[str | None, Option(help="On whose behalf. Default: the system's user.", rich_help_panel=_ABOUT)] = None,
-    team: Annotated[str | None, Option(help="Whose work it is, where there are quotas by team.", rich_help_panel=_ABOUT)] = None,
-    purpose: Annotated[str | None, Option(help="What for, where there are quotas by purpose.", rich_help_panel=_ABOUT)] = None,
-    fingerprint: Annotated[str | None, Option(help="Names the rows; not a plain hash of them.", rich_help_panel=_ABOUT)] = None,
-    reserve: Annotated[
-        bool, Option("--reserve", help="Only reserve; then commit, or void before data are read.", rich_help_panel=_RESERVED)
-    ] = False,
-    expires_in: Annotated[
-        float | None, Option(metavar="SECONDS", help="Of a reservation: then it is given back.", rich_help_panel=_RESERVED)
-    ] = None,
+    period: Annotated[list[str] | None, options.time(help="Period whose rows are read; may be repeated.")] = None,
+    time_zone: Annotated[str | None, options.time(metavar="ZONE", help="By whose clock the periods begin. Default: UTC.")] = None,
+    label: Annotated[str | None, _about(help="What for. No private data: it is stored in clear.")] = None,
+    actor: Annotated[str | None, _about(help="On whose behalf. Default: the system's user.")] = None,
+    team: Annotated[str | None, _about(help="Whose work it is, where there are quotas by team.")] = None,
+    purpose: Annotated[str | None, _about(help="What for, where there are quotas by purpose.")] = None,
+    fingerprint: Annotated[str | None, _about(help="Names the rows; not a plain hash of them.")] = None,
+    reserve: Annotated[bool, _reserved("--reserve", help="Only reserve; then commit, or void before data are read.")] = False,
+    expires_in: Annotated[float | None, _reserved(metavar="SECONDS", help="Of a reservation: then it is given back.")] = None,
     _debug: options.Debug = False,
 ) -> None:
     """Charge for a curve or mechanism that runs outside of this package, before it runs."""
@@ -186,23 +180,23 @@ def _item(curve: str | None, mechanism: str | None) -> Any:
 def affordable(
     url: OptionalUrl = None,
     dataset: Annotated[str | None, Option(help="Name of a dataset that the ledger declares.")] = None,
-    period: Annotated[list[str] | None, Option(help="Period whose rows are read; may be repeated.")] = None,
-    team: Annotated[str | None, Option(help="Same as for topk.")] = None,
-    purpose: Annotated[str | None, Option(help="Same as for topk.")] = None,
-    config: Annotated[Path | None, Option(help="The file that topk is given; options override what it says.")] = None,
-    k: Annotated[int | None, Option(min=1, help="How many items one release gives.")] = None,
+    period: options.Period = None,
+    team: options.Team = None,
+    purpose: options.Purpose = None,
+    config: options.Config = None,
+    k: options.OptionalK = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     rho: options.Rho = None,
     releases: options.Releases = None,
-    domain: Annotated[Path | None, Option(help="A public catalogue of items; without it, an unknown domain.")] = None,
-    domain_column: Annotated[str | None, Option(metavar="COLUMN", help="Its column of items.")] = None,
+    domain: options.Catalogue = None,
+    domain_column: options.CatalogueColumn = None,
     with_counts: options.WithCounts = False,
-    mechanism: Annotated[str | None, Option(metavar="KIND", help="Kind of mechanism. Default: as topk.")] = None,
-    kbar: Annotated[int | None, Option(min=1, help="Same as for topk.")] = None,
-    max_items_per_user: Annotated[int | None, Option(min=1, help="Same as for topk.")] = None,
-    clip: Annotated[float | None, Option(metavar="C", help="Same as for topk.")] = None,
-    items_per_user: Annotated[float | None, Option(help="Same as for topk.")] = None,
+    mechanism: options.Mechanism = None,
+    kbar: options.Kbar = None,
+    max_items_per_user: options.MaxItemsPerUser = None,
+    clip: options.Clip = None,
+    items_per_user: options.ItemsPerUser = None,
     as_json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:

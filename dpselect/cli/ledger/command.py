@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,8 @@ from dpselect.cli.ledger import request, view
 from dpselect.cli.ledger.charge import affordable, charge, echo_receipt, quota
 from dpselect.cli.ledger.request import Config, Dataset, Key, OptionalUrl, Output, Url
 
-_SUMS, _ABOUT = "What charges add up in", "What the dataset holds"
+_sums = partial(Option, rich_help_panel="What charges add up in")
+_about = partial(Option, rich_help_panel="What the dataset holds")
 
 app = Typer(
     name="ledger",
@@ -38,25 +40,15 @@ def init(
     epsilon: options.AllEpsilon = None,
     delta: options.Delta = None,
     rho: options.AllRho = None,
-    order: Annotated[
-        str | None, Option(help="What charges are added up in: gaussian (mu^2), inf, or a Renyi order.", rich_help_panel=_SUMS)
-    ] = None,
-    mostly: Annotated[
-        str | None, Option(metavar="JSON", help="Curve or mechanism (or @FILE): let most of these fit.", rich_help_panel=_SUMS)
-    ] = None,
-    only: Annotated[
-        str | None, Option(metavar="JSON", help="Curve or mechanism (or @FILE): pay for these alone.", rich_help_panel=_SUMS)
-    ] = None,
-    relation: Annotated[
-        Relation | None, Option(help="What neighbouring data differ by. Default: add_remove.", rich_help_panel=_ABOUT)
-    ] = None,
-    window: Annotated[Window, Option(help="Which rows share a budget.", rich_help_panel=_ABOUT)] = "whole",
-    time_zone: Annotated[
-        str, Option(metavar="ZONE", help="Where the days or months of --window begin.", rich_help_panel=_ABOUT)
-    ] = "UTC",
-    unit: Annotated[str | None, Option(help="Who is protected, in words. Default: user.", rich_help_panel=_ABOUT)] = None,
-    data_period: Annotated[str | None, Option(help="Which rows the dataset holds, in words.", rich_help_panel=_ABOUT)] = None,
-    actor: Annotated[str | None, Option(help="Who declares it. Default: the system's user.", rich_help_panel=_ABOUT)] = None,
+    order: Annotated[str | None, _sums(help="What charges are added up in: gaussian (mu^2), inf, or a Renyi order.")] = None,
+    mostly: Annotated[str | None, _sums(metavar="JSON", help="Curve or mechanism (or @FILE): let most of these fit.")] = None,
+    only: Annotated[str | None, _sums(metavar="JSON", help="Curve or mechanism (or @FILE): pay for these alone.")] = None,
+    relation: Annotated[Relation | None, _about(help="What neighbouring data differ by. Default: add_remove.")] = None,
+    window: Annotated[Window, _about(help="Which rows share a budget.")] = "whole",
+    time_zone: Annotated[str, _about(metavar="ZONE", help="Where the days or months of --window begin.")] = "UTC",
+    unit: Annotated[str | None, _about(help="Who is protected, in words. Default: user.")] = None,
+    data_period: Annotated[str | None, _about(help="Which rows the dataset holds, in words.")] = None,
+    actor: Annotated[str | None, _about(help="Who declares it. Default: the system's user.")] = None,
     config: Config = None,
     _debug: options.Debug = False,
 ) -> None:

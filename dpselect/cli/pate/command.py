@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,97 +30,63 @@ from dpselect.pate.ballots.ballots import Ballots, Missing
 from dpselect.pate.labelling import ProgressCallback, Spool
 from dpselect.pate.outlook import Outlook
 
-_NOISE, _VOTES, _INTERRUPTED = "Noise of a round", "The votes", "Batches"
+_noise = partial(Option, rich_help_panel="Noise of a round")
+_votes = partial(Option, rich_help_panel="The votes")
+_batches = partial(Option, rich_help_panel="Batches")
 _CUSTOMARY_DELTA = 1e-6
 _SETTINGS = ("sigma", "threshold", "sigma_threshold", "tau", "rho", "failure_delta", "kbar")
 
 
+_Votes = Annotated[
+    Path, Argument(metavar="VOTES", help="A .npz file: an array 'votes', or a sparse matrix. Nothing in it is executed.")
+]
+_Threshold = Annotated[
+    float | None, Option(help="Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")
+]
+_SigmaThreshold = Annotated[
+    float | None, _noise(help="Noise of the test of confident, in votes. Default with a budget: 2 sigma.")
+]
+_Stacked = Annotated[
+    bool, _votes("--stacked", help="The matrix has a row for each teacher and round, not one of counts for each round.")
+]
+_Ledger = Annotated[
+    str | None, options.ledger(help="Ledger that is charged before each batch. Default: one made beside the output.")
+]
+_Period = Annotated[
+    str | None, options.ledger(help="Period whose rows the votes come from, where the dataset has a budget per period.")
+]
+_PayForWhatCameOut = Annotated[
+    bool,
+    options.ledger("--pay-for-what-came-out", help="Rounds of confident that abstain cost their test alone; with --ledger."),
+]
+_Resume = Annotated[bool, _batches("--resume", help="Continue a job that was interrupted. Nothing is charged or drawn twice.")]
+
+
 def pate(
-    votes: Annotated[
-        Path, Argument(metavar="VOTES", help="A .npz file: an array 'votes', or a sparse matrix. Nothing in it is executed.")
-    ],
+    votes: _Votes,
     output: Annotated[Path, Option(help="Where the labels go: a .npz, .csv or .jsonl file.")],
     mechanism: Annotated[Kind, Option(help="How teachers' votes become labels.")],
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
-    sigma: Annotated[
-        float | None, Option(help="Noise of a round in votes, in place of a budget. Not for stable.", rich_help_panel=_NOISE)
-    ] = None,
-    threshold: Annotated[
-        float | None, Option(help="Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")
-    ] = None,
-    sigma_threshold: Annotated[
-        float | None,
-        Option(help="Noise of the test of confident, in votes. Default with a budget: 2 sigma.", rich_help_panel=_NOISE),
-    ] = None,
-    tau: Annotated[
-        int | None, Option(min=1, help="Votes on a ballot at most, for tau; longer ballots are cut.", rich_help_panel=_NOISE)
-    ] = None,
-    salt: Annotated[
-        str, Option(help="Public text that decides which votes of a long ballot are kept.", rich_help_panel=_NOISE)
-    ] = "",
-    rho: Annotated[
-        float | None, Option(help="zCDP parameter of a round of stable, in nats, in place of a budget.", rich_help_panel=_NOISE)
-    ] = None,
-    failure_delta: Annotated[
-        float | None, Option(help="Probability of failure of a round of stable.", rich_help_panel=_NOISE)
-    ] = None,
-    kbar: Annotated[
-        int | None, Option(min=1, help="The most labels of an item, for stable. Default: all.", rich_help_panel=_NOISE)
-    ] = None,
-    teachers: Annotated[
-        int | None, Option(min=1, help="How many teachers there are, where VOTES holds a matrix.", rich_help_panel=_VOTES)
-    ] = None,
-    stacked: Annotated[
-        bool,
-        Option(
-            "--stacked",
-            help="The matrix has a row for each teacher and round, not one of counts for each round.",
-            rich_help_panel=_VOTES,
-        ),
-    ] = False,
-    missing: Annotated[
-        Missing, Option(help="Whether empty ballots and empty rounds are refused.", rich_help_panel=_VOTES)
-    ] = "refuse",
-    batch_size: Annotated[
-        int, Option(min=1, help="Rounds that are charged and kept together.", rich_help_panel=_INTERRUPTED)
-    ] = 100,
-    ledger: Annotated[
-        str | None,
-        Option(
-            help="Ledger that is charged before each batch. Default: one made beside the output.", rich_help_panel=options.LEDGER
-        ),
-    ] = None,
+    sigma: Annotated[float | None, _noise(help="Noise of a round in votes, in place of a budget. Not for stable.")] = None,
+    threshold: _Threshold = None,
+    sigma_threshold: _SigmaThreshold = None,
+    tau: Annotated[int | None, _noise(min=1, help="Votes on a ballot at most, for tau; longer ballots are cut.")] = None,
+    salt: Annotated[str, _noise(help="Public text that decides which votes of a long ballot are kept.")] = "",
+    rho: Annotated[float | None, _noise(help="zCDP parameter of a round of stable, in nats, in place of a budget.")] = None,
+    failure_delta: Annotated[float | None, _noise(help="Probability of failure of a round of stable.")] = None,
+    kbar: Annotated[int | None, _noise(min=1, help="The most labels of an item, for stable. Default: all.")] = None,
+    teachers: Annotated[int | None, _votes(min=1, help="How many teachers there are, where VOTES holds a matrix.")] = None,
+    stacked: _Stacked = False,
+    missing: Annotated[Missing, _votes(help="Whether empty ballots and empty rounds are refused.")] = "refuse",
+    batch_size: Annotated[int, _batches(min=1, help="Rounds that are charged and kept together.")] = 100,
+    ledger: _Ledger = None,
     dataset: options.Payer = None,
-    period: Annotated[
-        str | None,
-        Option(
-            help="Period whose rows the votes come from, where the dataset has a budget per period.",
-            rich_help_panel=options.LEDGER,
-        ),
-    ] = None,
-    key: Annotated[
-        str | None, Option(help="Idempotency key of the job. Default: a random one.", rich_help_panel=options.LEDGER)
-    ] = None,
-    pay_for_what_came_out: Annotated[
-        bool,
-        Option(
-            "--pay-for-what-came-out",
-            help="Rounds of confident that abstain cost their test alone; with --ledger.",
-            rich_help_panel=options.LEDGER,
-        ),
-    ] = False,
-    resume: Annotated[
-        bool,
-        Option(
-            "--resume",
-            help="Continue a job that was interrupted. Nothing is charged or drawn twice.",
-            rich_help_panel=_INTERRUPTED,
-        ),
-    ] = False,
-    anyway: Annotated[
-        bool, Option("--anyway", help="Label although the noise leaves little of the votes.", rich_help_panel=_NOISE)
-    ] = False,
+    period: _Period = None,
+    key: Annotated[str | None, options.ledger(help="Idempotency key of the job. Default: a random one.")] = None,
+    pay_for_what_came_out: _PayForWhatCameOut = False,
+    resume: _Resume = False,
+    anyway: Annotated[bool, _noise("--anyway", help="Label although the noise leaves little of the votes.")] = False,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option, echo
 
-from accounting import Relation
 from dpselect import InvalidRequest, ReleasePlan
 from dpselect.cli import options, out
 from dpselect.cli.config import write as write_config
@@ -20,251 +20,187 @@ from dpselect.continual.strategy import Over
 from dpselect.planning.explore import Chart, explore
 from dpselect.planning.task import Charged, Criterion
 
-_SHAPE, _NEEDS = "The shape of the data", "What is needed of the answer"
-_SIMULATION, _OVER_TIME, _VOTES = "Simulations", "Releases over time", "Votes of teachers"
+_shape = partial(Option, rich_help_panel="The shape of the data")
+_needs = partial(Option, rich_help_panel="What is needed of the answer")
+_simulation = partial(Option, rich_help_panel="Simulations")
+_over_time = partial(Option, rich_help_panel="Releases over time")
+_votes = partial(Option, rich_help_panel="Votes of teachers")
+
+_Releases = Annotated[int | None, Option(min=1, help="How many releases share the budget. Default: 1.")]
+_Schedule = Annotated[
+    str | None, _needs(metavar="NxK,...", help="Releases of several sizes, 30x10,1x100 for example, in place of those two.")
+]
+_Shape = Annotated[
+    str | None,
+    Option(
+        help="What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; "
+        "learned-low: and learned-high: are the ends of what its noise leaves open), a CSV file of public counts or, "
+        "with --user and --item, a public log of events, CSV or Parquet: last year's, if it was published."
+    ),
+]
+_Learned = Annotated[
+    bool,
+    _shape(
+        "--learned",
+        help="Users as releases of --dataset have learnt them, as the --ledger records: --shape learned. Costs nothing.",
+    ),
+]
+_Quick = Annotated[
+    bool,
+    _shape(
+        "--quick",
+        help="Say what topk would choose by itself, and about what it finds: for --users and --items-per-user, --learned or, "
+        "with neither, typical users. No shape, no simulation.",
+    ),
+]
+_Ledger = Annotated[str | None, _shape(metavar="URL", help="The ledger that --learned reads.")]
+_Dataset = Annotated[str | None, _shape(help="The dataset, which later pays.")]
+_User = Annotated[str | None, _shape(metavar="COLUMN", help="Column of users, where --shape is a log.")]
+_Item = Annotated[str | None, _shape(metavar="COLUMN", help="Column of items, where --shape is a log.")]
+_Items = Annotated[int | None, Option(min=1, help="How many items there are, for zipf and uniform.")]
+_Users = Annotated[int | None, Option(min=1, help="How many users there are, for zipf and uniform.")]
+_ItemsPerUser = Annotated[float | None, _shape(help="Items that a user touches on average, for zipf and uniform. Default: 1.")]
+_Column = Annotated[str | None, _shape(help="Column of the CSV file that holds the counts, if it has several.")]
+_DeclaredPublic = Annotated[
+    bool | None,
+    _shape(
+        "--public",
+        "--i-declare-public",
+        help="The counts or the log in the file were published or made up; without this the file is refused, since a plan "
+        "that looks at private data leaks them, and no ledger is charged for it.",
+    ),
+]
+_UnknownDomain = Annotated[
+    bool | None,
+    Option("--unknown-domain/--public-domain", help="Whether a public catalogue of items is missing. Default: it exists."),
+]
+_Order = Annotated[
+    bool | None, _needs("--order/--set", help="Whether the order of the items is needed or their set suffices. Default: set.")
+]
+_Groups = Annotated[int | None, options.groups(min=1, help="How many groups there are, of each of which the top k is released.")]
+_GroupsPerUser = Annotated[float | None, options.groups(min=1, help="Groups that a user is in on average. Default: 1.")]
+_GroupExponent = Annotated[
+    float | None, options.groups(min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1.")
+]
+_Charged = Annotated[
+    Charged | None, _needs(help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger].")
+]
+_WithCounts = Annotated[
+    bool | None,
+    _needs(
+        "--with-counts/--no-counts",
+        help="Whether each release also counts the users of every item, as topk --with-counts does; says how exactly.",
+    ),
+]
+_Mechanism = Annotated[list[str] | None, _needs(metavar="KIND", help="Consider this kind only; may be repeated. Default: all.")]
+_RankBy = Annotated[Criterion | None, _needs(help="What the mechanisms are ranked by. Default: recall.")]
+_Rounds = Annotated[int | None, _simulation(min=100, help="Simulated runs for each mechanism. Default: 4000.")]
+_Level = Annotated[float | None, _simulation(help="Confidence of the intervals. Default: 0.95.")]
+_Seed = Annotated[int | None, _simulation(min=0, help="Seed of the simulations; never of a release. Default: 0.")]
+_Config = Annotated[Path | None, options.output(help="TOML file with the same settings; options override it.")]
+_Write = Annotated[
+    Path | None, options.output(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
+]
+_Choose = Annotated[str | None, options.output(metavar="NAME", help="Write this mechanism instead of the best.")]
+_Everything = Annotated[
+    bool, options.output("--all", help="Also show the question, every mechanism, and why others are not planned.")
+]
+_Curves = Annotated[
+    bool, options.output("--curves", help="Also show quality against epsilon, k and the number of releases, and the price.")
+]
+_Figures = Annotated[Path | None, options.output(metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")]
+_Html = Annotated[Path | None, options.output(help="Write the plan and those curves as one page that needs no network.")]
+_Periods = Annotated[
+    int | None,
+    _over_time(min=1, help="Plan a horizon of this many periods (dpselect continual), and what --k and the budget find in each."),
+]
+_Count = Annotated[Over | None, _over_time(help="With --periods: what a count is of. Default: period.")]
+_Window = Annotated[int | None, _over_time(min=1, help="With --count window: how many periods it has.")]
+_Time = Annotated[str | None, _over_time(metavar="COLUMN", help="With --periods: column of times, where --shape is a log.")]
+_Active = Annotated[
+    float | None, _over_time(help="With --periods and zipf: the share of periods in which a user is there. Default: 1.")
+]
+_NewItems = Annotated[
+    float | None, _over_time(min=0, help="With --periods and zipf: items that come with each period. Default: 0.")
+]
+_Pate = Annotated[
+    bool, _votes("--pate", help="Plan a job of `dpselect pate` instead: --releases rounds, or as many as keep their quality.")
+]
+_Teachers = Annotated[int | None, _votes(min=1, help="With --pate: how many teachers vote.")]
+_Labels = Annotated[int | None, _votes(min=2, help="With --pate: how many labels there are.")]
+_VotesPerItem = Annotated[float | None, _votes(help="With --pate: labels that are true of an item, on average.")]
+_Agreement = Annotated[float | None, _votes(help="With --pate: the share of teachers who vote for a true label.")]
+_StrayVotes = Annotated[
+    float | None, _votes(help="With --pate: votes of a ballot for other labels. Default: 2 (1 - agreement) votes-per-item.")
+]
+_Correlation = Annotated[
+    float | None, _votes(help="With --pate: of two teachers' votes on one label, .09 to .44 on public data sets.")
+]
+_BallotSpread = Annotated[
+    float | None,
+    _votes(help="With --pate: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets."),
+]
+_Votes = Annotated[
+    Path | None, _votes(help="With --pate: an .npz file of votes on public items and their truth, in place of these numbers.")
+]
 
 
 def plan(
-    k: Annotated[int | None, Option(min=1, help="How many items each release has.")] = None,
-    releases: Annotated[int | None, Option(min=1, help="How many releases share the budget. Default: 1.")] = None,
-    schedule: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=_NEEDS,
-            metavar="NxK,...",
-            help="Releases of several sizes, 30x10,1x100 for example, in place of those two.",
-        ),
-    ] = None,
-    epsilon: Annotated[float | None, Option(help="Budget of all releases together, in nats.")] = None,
-    delta: Annotated[
-        float | None, Option(help="Part of that budget: the probability that may fall outside epsilon or rho.")
-    ] = None,
-    rho: Annotated[
-        float | None,
-        Option(rich_help_panel=_NEEDS, help="Budget of all releases under zero-concentrated privacy, in place of --epsilon."),
-    ] = None,
-    shape: Annotated[
-        str | None,
-        Option(
-            help="What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; "
-            "learned-low: and learned-high: are the ends of what its noise leaves open), a CSV file of public counts or, "
-            "with --user and --item, a public log of events, CSV or Parquet: last year's, if it was published."
-        ),
-    ] = None,
-    learned: Annotated[
-        bool,
-        Option(
-            "--learned",
-            rich_help_panel=_SHAPE,
-            help="Users as releases of --dataset have learnt them, as the --ledger records: --shape learned. Costs nothing.",
-        ),
-    ] = False,
-    quick: Annotated[
-        bool,
-        Option(
-            "--quick",
-            rich_help_panel=_SHAPE,
-            help="Say what topk would choose by itself, and about what it finds: for --users and --items-per-user, --learned or, "
-            "with neither, typical users. No shape, no simulation.",
-        ),
-    ] = False,
-    ledger: Annotated[str | None, Option(rich_help_panel=_SHAPE, metavar="URL", help="The ledger that --learned reads.")] = None,
-    dataset: Annotated[str | None, Option(rich_help_panel=_SHAPE, help="The dataset, which later pays.")] = None,
-    user: Annotated[
-        str | None, Option(rich_help_panel=_SHAPE, metavar="COLUMN", help="Column of users, where --shape is a log.")
-    ] = None,
-    item: Annotated[
-        str | None, Option(rich_help_panel=_SHAPE, metavar="COLUMN", help="Column of items, where --shape is a log.")
-    ] = None,
-    items: Annotated[int | None, Option(min=1, help="How many items there are, for zipf and uniform.")] = None,
-    users: Annotated[int | None, Option(min=1, help="How many users there are, for zipf and uniform.")] = None,
-    items_per_user: Annotated[
-        float | None,
-        Option(rich_help_panel=_SHAPE, help="Items that a user touches on average, for zipf and uniform. Default: 1."),
-    ] = None,
-    column: Annotated[
-        str | None, Option(rich_help_panel=_SHAPE, help="Column of the CSV file that holds the counts, if it has several.")
-    ] = None,
-    declared_public: Annotated[
-        bool | None,
-        Option(
-            "--public",
-            "--i-declare-public",
-            rich_help_panel=_SHAPE,
-            help="The counts or the log in the file were published or made up; without this the file is refused, since a plan "
-            "that looks at private data leaks them, and no ledger is charged for it.",
-        ),
-    ] = None,
-    unknown_domain: Annotated[
-        bool | None,
-        Option("--unknown-domain/--public-domain", help="Whether a public catalogue of items is missing. Default: it exists."),
-    ] = None,
-    order: Annotated[
-        bool | None,
-        Option(
-            "--order/--set",
-            rich_help_panel=_NEEDS,
-            help="Whether the order of the items is needed or their set suffices. Default: set.",
-        ),
-    ] = None,
-    relation: Annotated[
-        Relation | None,
-        Option(rich_help_panel=_NEEDS, help="What neighbouring logs differ by, as for topk. Default: add_remove."),
-    ] = None,
-    max_items_per_user: Annotated[
-        int | None, Option(rich_help_panel=_NEEDS, min=1, help="Each user is counted for at most this many items, as for topk.")
-    ] = None,
-    groups: Annotated[
-        int | None,
-        Option(rich_help_panel=options.GROUPS, min=1, help="How many groups there are, of each of which the top k is released."),
-    ] = None,
-    groups_per_user: Annotated[
-        float | None, Option(rich_help_panel=options.GROUPS, min=1, help="Groups that a user is in on average. Default: 1.")
-    ] = None,
-    group_exponent: Annotated[
-        float | None,
-        Option(rich_help_panel=options.GROUPS, min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1."),
-    ] = None,
-    max_groups_per_user: Annotated[
-        int | None,
-        Option(rich_help_panel=options.GROUPS, min=1, help="Each user is kept in at most this many groups, as for topk."),
-    ] = None,
-    charged: Annotated[
-        Charged | None,
-        Option(
-            rich_help_panel=_NEEDS,
-            help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger].",
-        ),
-    ] = None,
-    with_counts: Annotated[
-        bool | None,
-        Option(
-            "--with-counts/--no-counts",
-            rich_help_panel=_NEEDS,
-            help="Whether each release also counts the users of every item, as topk --with-counts does; says how exactly.",
-        ),
-    ] = None,
-    mechanism: Annotated[
-        list[str] | None,
-        Option(rich_help_panel=_NEEDS, metavar="KIND", help="Consider this kind only; may be repeated. Default: all."),
-    ] = None,
-    rank_by: Annotated[
-        Criterion | None, Option(rich_help_panel=_NEEDS, help="What the mechanisms are ranked by. Default: recall.")
-    ] = None,
-    rounds: Annotated[
-        int | None, Option(rich_help_panel=_SIMULATION, min=100, help="Simulated runs for each mechanism. Default: 4000.")
-    ] = None,
-    level: Annotated[
-        float | None, Option(rich_help_panel=_SIMULATION, help="Confidence of the intervals. Default: 0.95.")
-    ] = None,
-    seed: Annotated[
-        int | None, Option(rich_help_panel=_SIMULATION, min=0, help="Seed of the simulations; never of a release. Default: 0.")
-    ] = None,
-    config: Annotated[
-        Path | None, Option(rich_help_panel=options.OUTPUT, help="TOML file with the same settings; options override it.")
-    ] = None,
-    write: Annotated[
-        Path | None,
-        Option(
-            rich_help_panel=options.OUTPUT, help="Write the settings and the best mechanism to this TOML file, for topk --config."
-        ),
-    ] = None,
-    choose: Annotated[
-        str | None, Option(rich_help_panel=options.OUTPUT, metavar="NAME", help="Write this mechanism instead of the best.")
-    ] = None,
-    everything: Annotated[
-        bool,
-        Option(
-            "--all",
-            rich_help_panel=options.OUTPUT,
-            help="Also show the question, every mechanism, and why others are not planned.",
-        ),
-    ] = False,
-    curves: Annotated[
-        bool,
-        Option(
-            "--curves",
-            rich_help_panel=options.OUTPUT,
-            help="Also show quality against epsilon, k and the number of releases, and the price.",
-        ),
-    ] = False,
-    figures: Annotated[
-        Path | None,
-        Option(rich_help_panel=options.OUTPUT, metavar="DIR", help="Draw those curves into this folder, as PNG and SVG."),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        Option(rich_help_panel=options.OUTPUT, help="Write the plan and those curves as one page that needs no network."),
-    ] = None,
-    periods: Annotated[
-        int | None,
-        Option(
-            rich_help_panel=_OVER_TIME,
-            min=1,
-            help="Plan a horizon of this many periods (dpselect continual), and what --k and the budget find in each.",
-        ),
-    ] = None,
-    count: Annotated[
-        Over | None, Option(rich_help_panel=_OVER_TIME, help="With --periods: what a count is of. Default: period.")
-    ] = None,
-    window: Annotated[
-        int | None, Option(rich_help_panel=_OVER_TIME, min=1, help="With --count window: how many periods it has.")
-    ] = None,
-    time: Annotated[
-        str | None,
-        Option(rich_help_panel=_OVER_TIME, metavar="COLUMN", help="With --periods: column of times, where --shape is a log."),
-    ] = None,
-    active: Annotated[
-        float | None,
-        Option(
-            rich_help_panel=_OVER_TIME, help="With --periods and zipf: the share of periods in which a user is there. Default: 1."
-        ),
-    ] = None,
-    new_items: Annotated[
-        float | None,
-        Option(rich_help_panel=_OVER_TIME, min=0, help="With --periods and zipf: items that come with each period. Default: 0."),
-    ] = None,
-    pate: Annotated[
-        bool,
-        Option(
-            "--pate",
-            rich_help_panel=_VOTES,
-            help="Plan a job of `dpselect pate` instead: --releases rounds, or as many as keep their quality.",
-        ),
-    ] = False,
-    teachers: Annotated[int | None, Option(rich_help_panel=_VOTES, min=1, help="With --pate: how many teachers vote.")] = None,
-    labels: Annotated[int | None, Option(rich_help_panel=_VOTES, min=2, help="With --pate: how many labels there are.")] = None,
-    votes_per_item: Annotated[
-        float | None, Option(rich_help_panel=_VOTES, help="With --pate: labels that are true of an item, on average.")
-    ] = None,
-    agreement: Annotated[
-        float | None, Option(rich_help_panel=_VOTES, help="With --pate: the share of teachers who vote for a true label.")
-    ] = None,
-    stray_votes: Annotated[
-        float | None,
-        Option(
-            rich_help_panel=_VOTES,
-            help="With --pate: votes of a ballot for other labels. Default: 2 (1 - agreement) votes-per-item.",
-        ),
-    ] = None,
-    correlation: Annotated[
-        float | None,
-        Option(rich_help_panel=_VOTES, help="With --pate: of two teachers' votes on one label, .09 to .44 on public data sets."),
-    ] = None,
-    ballot_spread: Annotated[
-        float | None,
-        Option(
-            rich_help_panel=_VOTES,
-            help="With --pate: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets.",
-        ),
-    ] = None,
-    votes: Annotated[
-        Path | None,
-        Option(
-            rich_help_panel=_VOTES,
-            help="With --pate: an .npz file of votes on public items and their truth, in place of these numbers.",
-        ),
-    ] = None,
+    k: options.OptionalK = None,
+    releases: _Releases = None,
+    schedule: _Schedule = None,
+    epsilon: options.AllEpsilon = None,
+    delta: options.Delta = None,
+    rho: options.AllRho = None,
+    shape: _Shape = None,
+    learned: _Learned = False,
+    quick: _Quick = False,
+    ledger: _Ledger = None,
+    dataset: _Dataset = None,
+    user: _User = None,
+    item: _Item = None,
+    items: _Items = None,
+    users: _Users = None,
+    items_per_user: _ItemsPerUser = None,
+    column: _Column = None,
+    declared_public: _DeclaredPublic = None,
+    unknown_domain: _UnknownDomain = None,
+    order: _Order = None,
+    relation: options.Neighbours = None,
+    max_items_per_user: options.MaxItemsPerUser = None,
+    groups: _Groups = None,
+    groups_per_user: _GroupsPerUser = None,
+    group_exponent: _GroupExponent = None,
+    max_groups_per_user: options.MaxGroupsPerUser = None,
+    charged: _Charged = None,
+    with_counts: _WithCounts = None,
+    mechanism: _Mechanism = None,
+    rank_by: _RankBy = None,
+    rounds: _Rounds = None,
+    level: _Level = None,
+    seed: _Seed = None,
+    config: _Config = None,
+    write: _Write = None,
+    choose: _Choose = None,
+    everything: _Everything = False,
+    curves: _Curves = False,
+    figures: _Figures = None,
+    html: _Html = None,
+    periods: _Periods = None,
+    count: _Count = None,
+    window: _Window = None,
+    time: _Time = None,
+    active: _Active = None,
+    new_items: _NewItems = None,
+    pate: _Pate = False,
+    teachers: _Teachers = None,
+    labels: _Labels = None,
+    votes_per_item: _VotesPerItem = None,
+    agreement: _Agreement = None,
+    stray_votes: _StrayVotes = None,
+    correlation: _Correlation = None,
+    ballot_spread: _BallotSpread = None,
+    votes: _Votes = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from dpselect.answers.answer import answer
 from dpselect.answers.question import Keeper
@@ -20,73 +20,115 @@ from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
 
+_Events = Annotated[
+    list[str],
+    Argument(
+        metavar="EVENTS...",
+        help="The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be gzipped. Several files, a "
+        "folder of Parquet, a pattern in quotes, - for standard input, or postgresql://USER@HOST/NAME.",
+    ),
+]
+_MinUsers = Annotated[
+    int | None,
+    options.question(
+        min=1, metavar="N", help="Never show an item with fewer than N distinct users, whatever the noise; needs --delta."
+    ),
+]
+_Learn = Annotated[
+    str | None,
+    options.items(
+        metavar="SHARE|again|FILE",
+        help="Share of epsilon for a noisy histogram of items per user, by which the mechanism is chosen; 0 for none. "
+        "Nothing is spent on what is declared, or what a release of the same --dataset has learnt, which is used for "
+        "nothing unless you say again. Default: .03. Or a file of --output FILE.json: what that answer learnt is used.",
+    ),
+]
+_AsSet = Annotated[bool, options.question("--set", help="A set will do: consider mechanisms that do not release the order.")]
+_Every = Annotated[
+    Every | None,
+    options.time(
+        help="A release for each day, week or month from --since to --until, charged to that period of the dataset. With "
+        "--key and --output FILE{period}.json; run again, it goes on where it was stopped."
+    ),
+]
+_Horizon = Annotated[
+    Path | None,
+    options.time(
+        metavar="STATE",
+        help="With --every: the budget is that of all periods together, and bounds each user over all of them. STATE is a "
+        "private file of what was counted and drawn so far; 'continual' has more options. --output is one file.",
+    ),
+]
+_Count = Annotated[
+    Over | None,
+    options.time(
+        help="With --horizon: users of each period, of all periods so far (running), or of the last --window of them. "
+        "Default: period."
+    ),
+]
+_PayForWhatCameOut = Annotated[
+    bool,
+    options.ledger(
+        "--pay-for-what-came-out",
+        help="Reserve the whole price, and have the ledger take what the answer did not use off it: with --mechanism "
+        "limited_domain, the items that were not released.",
+    ),
+]
+_UseEverything = Annotated[
+    bool,
+    options.ledger(
+        "--use-everything", help="Let the release take more of the dataset's budget than the part of it that it states."
+    ),
+]
+_Output = Annotated[
+    Path | None,
+    options.output(
+        metavar="FILE",
+        help="Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released; "
+        "or its items as a table, .csv or .parquet, beside which the answer is kept as FILE.json.",
+    ),
+]
+_SpreadsheetSafe = Annotated[
+    bool,
+    options.output(
+        "--spreadsheet-safe",
+        help="Put an apostrophe before text in a CSV that begins like a formula (= + - @): for spreadsheets.",
+    ),
+]
+_Engine = Annotated[
+    Keeper | None,
+    options.reading(
+        help="Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for more items than "
+        "memory holds; or spark, for a table or a path that the Spark session of the environment finds."
+    ),
+]
+
 
 def topk(
-    events: Annotated[
-        list[str],
-        Argument(
-            metavar="EVENTS...",
-            help="The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be gzipped. Several files, a "
-            "folder of Parquet, a pattern in quotes, - for standard input, or postgresql://USER@HOST/NAME.",
-        ),
-    ],
+    events: _Events,
     user: options.User = None,
     item: options.Item = None,
-    k: Annotated[int | None, Option(min=1, help="How many items to release.")] = None,
+    k: options.OptionalK = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     domain: options.Catalogue = None,
     ledger: options.LedgerUrl = None,
     dataset: options.Payer = None,
     with_counts: options.WithCounts = False,
-    min_users: Annotated[
-        int | None,
-        Option(
-            rich_help_panel=options.QUESTION,
-            min=1,
-            metavar="N",
-            help="Never show an item with fewer than N distinct users, whatever the noise; needs --delta.",
-        ),
-    ] = None,
+    min_users: _MinUsers = None,
     value: options.Value = None,
     value_clip: options.ValueClip = None,
-    mechanism: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.QUESTION,
-            metavar="KIND",
-            help="Kind of mechanism, one of those that 'dpselect mechanisms' lists.",
-        ),
-    ] = None,
-    noise: Annotated[
-        NoiseName | None, Option(rich_help_panel=options.QUESTION, help="Name of the noise, where --mechanism leaves a choice.")
-    ] = None,
+    mechanism: options.Mechanism = None,
+    noise: Annotated[NoiseName | None, options.question(help="Name of the noise, where --mechanism leaves a choice.")] = None,
     kbar: options.Kbar = None,
     rho: options.Rho = None,
     releases: options.Releases = None,
     relation: options.Neighbours = None,
     domain_column: options.CatalogueColumn = None,
     items_per_user: options.ItemsPerUser = None,
-    users: Annotated[
-        float | None,
-        Option(rich_help_panel=options.ITEMS, help="A public guess of how many users there are, for the default."),
-    ] = None,
-    learn: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.ITEMS,
-            metavar="SHARE|again|FILE",
-            help="Share of epsilon for a noisy histogram of items per user, by which the mechanism is chosen; 0 for none. "
-            "Nothing is spent on what is declared, or what a release of the same --dataset has learnt, which is used for "
-            "nothing unless you say again. Default: .03. Or a file of --output FILE.json: what that answer learnt is used.",
-        ),
-    ] = None,
-    as_set: Annotated[
-        bool,
-        Option(
-            "--set", rich_help_panel=options.QUESTION, help="A set will do: consider mechanisms that do not release the order."
-        ),
-    ] = False,
+    users: Annotated[float | None, options.items(help="A public guess of how many users there are, for the default.")] = None,
+    learn: _Learn = None,
+    as_set: _AsSet = False,
     max_items_per_user: options.MaxItemsPerUser = None,
     clip: options.Clip = None,
     salt: options.Salt = None,
@@ -99,97 +141,27 @@ def topk(
     until: options.Until = None,
     time_zone: options.TimeZone = None,
     time_unit: options.TimeUnit = None,
-    every: Annotated[
-        Every | None,
-        Option(
-            rich_help_panel=options.TIME,
-            help="A release for each day, week or month from --since to --until, charged to that period of the dataset. With "
-            "--key and --output FILE{period}.json; run again, it goes on where it was stopped.",
-        ),
-    ] = None,
-    horizon: Annotated[
-        Path | None,
-        Option(
-            rich_help_panel=options.TIME,
-            metavar="STATE",
-            help="With --every: the budget is that of all periods together, and bounds each user over all of them. STATE is a "
-            "private file of what was counted and drawn so far; 'continual' has more options. --output is one file.",
-        ),
-    ] = None,
-    count: Annotated[
-        Over | None,
-        Option(
-            rich_help_panel=options.TIME,
-            help="With --horizon: users of each period, of all periods so far (running), or of the last --window of them. "
-            "Default: period.",
-        ),
-    ] = None,
-    window: Annotated[
-        int | None, Option(rich_help_panel=options.TIME, min=1, help="Periods of a window, with --count window.")
-    ] = None,
+    every: _Every = None,
+    horizon: _Horizon = None,
+    count: _Count = None,
+    window: Annotated[int | None, options.time(min=1, help="Periods of a window, with --count window.")] = None,
     period: options.Period = None,
     team: options.Team = None,
     purpose: options.Purpose = None,
-    key: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=options.LEDGER,
-            help="Idempotency key: a second release under it is refused; with the same --output its answer is shown.",
-        ),
-    ] = None,
-    pay_for_what_came_out: Annotated[
-        bool,
-        Option(
-            "--pay-for-what-came-out",
-            rich_help_panel=options.LEDGER,
-            help="Reserve the whole price, and have the ledger take what the answer did not use off it: with --mechanism "
-            "limited_domain, the items that were not released.",
-        ),
-    ] = False,
-    use_everything: Annotated[
-        bool,
-        Option(
-            "--use-everything",
-            rich_help_panel=options.LEDGER,
-            help="Let the release take more of the dataset's budget than the part of it that it states.",
-        ),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        Option(
-            rich_help_panel=options.OUTPUT,
-            metavar="FILE",
-            help="Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released; "
-            "or its items as a table, .csv or .parquet, beside which the answer is kept as FILE.json.",
-        ),
-    ] = None,
-    spreadsheet_safe: Annotated[
-        bool,
-        Option(
-            "--spreadsheet-safe",
-            rich_help_panel=options.OUTPUT,
-            help="Put an apostrophe before text in a CSV that begins like a formula (= + - @): for spreadsheets.",
-        ),
-    ] = False,
+    key: options.Key = None,
+    pay_for_what_came_out: _PayForWhatCameOut = False,
+    use_everything: _UseEverything = False,
+    output: _Output = None,
+    spreadsheet_safe: _SpreadsheetSafe = False,
     json: options.Json = False,
     format: options.LogFormat = None,
     header: options.Header = None,
     table: options.DatabaseTable = None,
     query: options.DatabaseQuery = None,
-    engine: Annotated[
-        Keeper | None,
-        Option(
-            rich_help_panel=options.READING,
-            help="Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for more items than "
-            "memory holds; or spark, for a table or a path that the Spark session of the environment finds.",
-        ),
-    ] = None,
+    engine: _Engine = None,
     buckets: options.Buckets = None,
     memory_limit: options.MemoryLimit = None,
-    config: Annotated[
-        Path | None,
-        Option(rich_help_panel=options.READING, help="TOML file, from plan --write for example; options override what it says."),
-    ] = None,
+    config: options.Config = None,
     _debug: options.Debug = False,
 ) -> None:
     """Release the k items with the most distinct users, and the price of it.
