@@ -76,7 +76,7 @@ def test_a_mechanism_touches_three_places(kind: str) -> None:
 
 
 # Who may name kinds: the choice for those who choose none, and `dpselect pate`, whose --mechanism has short names.
-NAMES_KINDS = {"dpselect.choose.calibration", "dpselect.cli.pate.request"}
+NAMES_KINDS = {"dpselect.choose.calibration", "dpselect.cli.pate.command"}
 
 
 @pytest.mark.parametrize("module", sorted(name for name in SOURCES if name.startswith("dpselect")))

@@ -21,7 +21,7 @@ from dpselect.answers.answer import Answer, answer
 from dpselect.answers.question import Question, Release
 from dpselect.answers.record import as_data
 from dpselect.cli import options, out
-from dpselect.cli.topk import view
+from dpselect.cli.topk import delivery
 from dpselect.errors import InvalidRequest
 from dpselect.events.reading import Reading
 
@@ -98,7 +98,7 @@ def _print_text(released: Answer, made_up: _CheckIns, *, kept: bool) -> None:
         console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
     console.print()
     ranking = made_up.ranking()
-    console.print(view.as_text(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}))
+    console.print(delivery.as_text(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}))
     console.print()
     console.print(Text("The true ranks can be shown because these people are made up. For real data they are private."))
 

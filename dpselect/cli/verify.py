@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
 from typer import Argument, Exit, Option, Typer
 
-from dpselect import InvalidRequest, Sensitivity, events
+import dpselect as dps
+from accounting import Relation
+from dpselect import InvalidRequest, Sensitivity, events, verify
 from dpselect.cli import options, out
 from dpselect.cli.config import Config, read
-from dpselect.cli.continual.verified import horizon
+from dpselect.cli.continual import command as continual
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
-from dpselect.cli.replay_view import as_data, shown
 from dpselect.cli.topk.request import item_columns, value_clip
 from dpselect.events import Reading
 from dpselect.events.doors.base import SHORT
+from dpselect.events.staging import split
+from dpselect.events.time_window import periods
+from dpselect.verify.log_replay import EVERYBODY
 
 app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
 
@@ -28,7 +37,50 @@ def _verify() -> None:
     """Check what a release rests on. What these commands print is computed from private data without noise: keep it."""
 
 
-app.command(cls=SectionedCommand)(horizon)
+@app.command(cls=SectionedCommand)
+def horizon(
+    events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for continual run.")],
+    user: continual.User,
+    item: continual.Item,
+    time: continual.Time,
+    every: continual.Length,
+    since: continual.Since,
+    until: continual.Until,
+    count: continual.Count = "period",
+    window: continual.Window = None,
+    relation: continual.Relation = "add_remove",
+    exponent: continual.Exponent = 1.5,
+    cells: continual.Cells = 20,
+    time_zone: continual.TimeZone = "UTC",
+    time_unit: continual.TimeUnit = None,
+    n_users: Annotated[int, Option(min=1, help="How many users to leave out, one at a time; half of them the heaviest.")] = 20,
+    seed: Annotated[int, Option(min=0, help="Seed of the choice of the other half. It releases nothing.")] = 0,
+    name_salt: Annotated[
+        str | None, Option(help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing.")
+    ] = None,
+    format: continual.FileFormat = "auto",
+    header: options.Header = None,
+    json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    """Count all periods of a log again without each of some users, and hold the changes of all measurements against the price.
+
+    What is checked is everything between the log and the noise: periods, bounds on users over all of them, pairs that count once.
+    Users appear by a salted name only. The status is 1 where somebody moves more than is paid for.
+    """
+    times = {"time": time, "since": since, "until": until, "time_zone": time_zone, "time_unit": time_unit}
+    about = {"user": user, "item": continual.columns(item), "format": format, "header": header}
+    reading = Reading.model_validate({**about, **times})
+    assert reading.window is not None, "there is a column of times"
+    named = list(periods(reading.window, every))
+    bounds = dps.HorizonClip(exponent=exponent, cells=cells)
+    settings: Any = {"count": count, "window": window, "users": bounds, "relation": relation}
+    mechanism = dps.ContinualTopK(k=1, periods=len(named), scale=1.0, **settings)
+    found = _horizon_replayed(mechanism, events, reading, named, salt=name_salt, users=n_users, seed=seed)
+    stated = _horizon_declared(mechanism)
+    out.emit(out.json_text(_as_data(found, stated)) + "\n" if json else _shown(found, stated, relation))
+    if not found.holds:
+        raise Exit(FAILED)
 
 
 _ClipNorm = Annotated[
@@ -84,7 +136,7 @@ def replay(
     """
     asked = _whole({name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}, config)
     found, declared = _replayed(asked)
-    out.emit(out.json_text(as_data(found, declared)) + "\n" if json else shown(found, declared, asked["relation"]))
+    out.emit(out.json_text(_as_data(found, declared)) + "\n" if json else _shown(found, declared, asked["relation"]))
     if not found.holds:
         raise Exit(FAILED)
 
@@ -173,3 +225,72 @@ def _require_whole(asked: dict[str, Any]) -> None:
             raise InvalidRequest(f"--{column.replace('_', '-')}={asked[column]!r} is a column of no file: give --{file} too")
     if (asked["value"] is None) != (asked["value_clip"] is None):
         raise InvalidRequest("--value names a column, --value-clip the most that a user may add to an item: give both or neither")
+
+
+# -- what a replay found ---------------------------------------------------------------------------------------------------
+
+
+_PRIVATE = (
+    "These figures are exact, and private: for the data's keeper alone. They do not prove the declaration: "
+    "other users, and other logs, were not tried."
+)
+
+
+def _as_data(found: Any, declared: dict[str, float | None]) -> dict[str, Any]:
+    return asdict(found) | {"holds": found.holds, "declared": declared, "notes": [_PRIVATE]}
+
+
+def _shown(found: Any, declared: dict[str, float | None], relation: Relation) -> RenderableType:
+    table = Table.grid(Column(), Column(justify="right"), Column(justify="right"), padding=(0, 2))
+    table.add_row(*map(out.heading, ("", "declared", "largest change")))
+    for name, value in declared.items():
+        table.add_row(name, "any" if value is None else f"{value:.6g}", f"{getattr(found, name):.6g}")
+    return Group(
+        out.heading(f"Replayed {found.users:,} {'users' if relation == 'add_remove' else 'pairs of users'} ({relation})"),
+        Text(),
+        table,
+        Text(),
+        Text(_verdict(found)),
+        Text.assemble(("Note: ", "bold yellow"), _PRIVATE),
+    )
+
+
+def _verdict(found: Any) -> str:
+    if found.holds:
+        return "The declaration holds for all of them."
+    return f"Broken in {', '.join(found.broken)}; the first who breaks it is the user with the salted name {found.offender}."
+
+
+# -- horizons --------------------------------------------------------------------------------------------------------------
+
+
+def _horizon_declared(mechanism: dps.ContinualTopK) -> dict[str, float | None]:
+    from dpselect.continual.declared import declared
+
+    stated = declared(mechanism)
+    return {"l0": stated.l0, "l2": stated.l2}
+
+
+def _horizon_replayed(
+    mechanism: dps.ContinualTopK, events: str, reading: Reading, named: list[Any], *, salt: str | None, users: int, seed: int
+) -> verify.Replay:
+    from dpselect.continual.declared import pipeline
+    from dpselect.events.replayed import replayed  # the help does without an engine
+
+    items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
+    file: Any = {"format": "auto", "header": None}
+    timed = reading.model_copy(update={**file, "user": SHORT["user"], "item": items, "time": SHORT["time"]})
+    untimed = timed.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
+
+    @contextmanager
+    def parts(log: Path) -> Iterator[list[Any]]:
+        with split(str(log), timed, named) as cut:
+            yield [cut[name] for name, *_ in named]
+
+    with replayed(events, reading) as log, out.counted("replaying users") as told:
+        whole = log.without(EVERYBODY)
+        counted: Any = dps.events.read(str(whole), timed)
+        everybody = [str(name) for name in log.users()]
+        choices = secrets.token_hex(16)
+        run = pipeline(mechanism, parts, untimed, counted.labels, everybody, choices)
+        return verify.replay(run, log, salt=salt or secrets.token_hex(16), users=users, seed=seed, progress=told)

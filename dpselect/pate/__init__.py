@@ -1,10 +1,8 @@
 """Teachers' ballots -> labels, privately: multi-class and multi-label PATE."""
 
 from dpselect.errors import InvalidBallots
-from dpselect.pate.ballots.ballots import Ballots
+from dpselect.pate.ballots import Ballots
 from dpselect.pate.budgets import Prices, calibrated, fitted, prices, rounds_for
-from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease, usual_order
-from dpselect.pate.data_dependent.unsanitised import UnsanitisedPrivacy, data_dependent
 from dpselect.pate.outlook import (
     Outlook,
     PoorOutlook,
@@ -16,6 +14,8 @@ from dpselect.pate.outlook import (
     predicted,
     simulated,
 )
+from dpselect.pate.smooth_release import SanitisedEpsilon, SmoothRelease, usual_order
+from dpselect.pate.unsanitised import UnsanitisedPrivacy, data_dependent
 from dpselect.pate.voting.binary_voting import BinaryVoting
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax

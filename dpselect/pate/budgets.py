@@ -18,7 +18,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, members
 from dpselect.mechanisms.traits import RHO, SIGMA
 from dpselect.noise import by_name
-from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.ballots import Vote
 from dpselect.pate.outlook import PoorOutlook, outlook
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.stable_voting import StableVoting

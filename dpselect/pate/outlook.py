@@ -21,7 +21,7 @@ from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import argmax_probabilities_many, by_name
-from dpselect.pate.ballots.ballots import Ballots, Vote
+from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.voting.binary_voting import LevelVote
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax

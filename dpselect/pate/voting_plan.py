@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from accounting import Budget, CalibrationError, GaussianDP, calibrate
 from accounting.arguments import checked_integer
 from dpselect.errors import InvalidBallots, InvalidRequest
-from dpselect.pate.ballots.ballots import Ballots, Vote
+from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.budgets import quick_stable
 from dpselect.pate.outlook import (
     Flags,

@@ -1,11 +1,11 @@
 from .best_of import PlannedRuns as PlannedRuns
 from .best_of import plan_runs as plan_runs
+from .explore import plot_chart as plot_chart
+from .explore import plot_plan as plot_plan
 from .planner import plan as plan
-from .plotting import plot_chart as plot_chart
-from .plotting import plot_plan as plot_plan
-from .quality import Estimate as Estimate
-from .quality import Quality as Quality
+from .release_plan import Estimate as Estimate
 from .release_plan import PlannedMechanism as PlannedMechanism
+from .release_plan import Quality as Quality
 from .release_plan import ReleasePlan as ReleasePlan
 from .release_plan import Unsuited as Unsuited
 from .shape import Shape as Shape

@@ -19,8 +19,7 @@ from dpselect.choose.counts import takes_its_own
 from dpselect.choose.defaults import GENEROUS, two_steps
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.traits import INSTEAD, Knob, Traits, fields_of, settings_of
-from dpselect.planning.loads import Bounding
-from dpselect.planning.score_levels import Levels, Norm
+from dpselect.planning.score_levels import Bounding, Levels, Norm
 from dpselect.planning.task import Part, Task
 from dpselect.sensitivity import Sensitivity
 

@@ -10,9 +10,8 @@ from accounting.relation import WORDS
 from dpselect.choose.calibration import noise_settings
 from dpselect.choose.counts import interval, without_counts
 from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup
-from dpselect.planning.loads import Bounding
-from dpselect.planning.quality import Estimate
-from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
+from dpselect.planning.release_plan import Estimate, PlannedMechanism, ReleasePlan
+from dpselect.planning.score_levels import Bounding
 
 
 def releases_in_words(plan: ReleasePlan) -> str:

@@ -13,8 +13,8 @@ from dpselect.choose.counts import COUNTS_AGAIN
 from dpselect.errors import InvalidRequest
 from dpselect.planning.compare import CLOSE, Judge, Progress, compared, tested
 from dpselect.planning.families import Family, families, not_planned
-from dpselect.planning.loads import is_count
 from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan, Unsuited
+from dpselect.planning.score_levels import is_count
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Charged, Criterion, Domain, Groups, Part, Task
 from dpselect.sensitivity import Sensitivity

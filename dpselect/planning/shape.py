@@ -25,8 +25,7 @@ from dpselect.choose.defaults import ASSUMED
 from dpselect.choose.forecast import SHARES, Crowd
 from dpselect.choose.learning import End, Learnt
 from dpselect.errors import InvalidRequest
-from dpselect.planning.loads import Bounding, Loads, PopularItems, bin_of, is_count
-from dpselect.planning.score_levels import Floats, Indices, Levels
+from dpselect.planning.score_levels import Bounding, Floats, Indices, Levels, Loads, PopularItems, bin_of, is_count
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 

@@ -16,8 +16,7 @@ from dpselect.choose.defaults import standard_shapes, with_counts
 from dpselect.choose.forecast import Norm
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup
-from dpselect.planning.loads import Bounding, Loads
-from dpselect.planning.score_levels import Levels
+from dpselect.planning.score_levels import Bounding, Levels, Loads
 from dpselect.planning.shape import Shape
 from dpselect.sensitivity import Sensitivity
 

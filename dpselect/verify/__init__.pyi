@@ -1,10 +1,10 @@
-from .exhaustive import EPSILONS as EPSILONS
-from .exhaustive import ORDERS as ORDERS
-from .exhaustive import WorstCase as WorstCase
-from .exhaustive import changes as changes
-from .exhaustive import worst_case as worst_case
+from .divergences import EPSILONS as EPSILONS
+from .divergences import ORDERS as ORDERS
+from .divergences import LowerBound as LowerBound
+from .divergences import WorstCase as WorstCase
+from .divergences import changes as changes
+from .divergences import lower_bound as lower_bound
+from .divergences import worst_case as worst_case
 from .log_replay import Replay as Replay
 from .log_replay import replay as replay
 from .log_replay import salted_name as salted_name
-from .sampled import LowerBound as LowerBound
-from .sampled import lower_bound as lower_bound

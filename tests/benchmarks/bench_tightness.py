@@ -32,7 +32,7 @@ from accounting.conversion.pld.loss import Losses
 from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
 from dpselect import pate, ranking, verify
 from dpselect.mechanisms.traits import settings_of
-from dpselect.verify import exhaustive
+from dpselect.verify import divergences
 
 DELTA = 1e-6
 TEN = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=1.0)
@@ -303,7 +303,7 @@ def searched(mechanism: dps.Mechanism, candidates: int, highest: int, one_user: 
     def law(counts: tuple[int, ...]) -> Law:
         if counts not in known:
             scores = dps.Scores(np.array(counts) * mechanism.covers.linf, sensitivity=mechanism.covers)
-            known[counts] = exhaustive._law(mechanism, scores, np.arange(highest + 1.0))
+            known[counts] = divergences._law(mechanism, scores, np.arange(highest + 1.0))
         return known[counts]
 
     def worst(counts: tuple[int, ...]) -> tuple[float, int, Pair]:

@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import binom
 
 import dpselect as dps
-from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
-from dpselect.verify.sampled import _limits
+from dpselect.verify.divergences import _limits, hockey_stick, log_ratio, renyi
 
 S = dps.Sensitivity()
 

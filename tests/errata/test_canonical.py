@@ -13,7 +13,7 @@ import dpselect as dps
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK
 from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.noise import by_name
-from dpselect.verify.exhaustive import renyi
+from dpselect.verify.divergences import renyi
 
 TWO_SIDED = dps.Sensitivity(monotone=False)
 

@@ -16,7 +16,7 @@ from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities
 from dpselect.ranking.comparisons import Comparisons as Pairwise
 from dpselect.ranking.spectral_top_k import ergodicity_coefficient, transition, walk
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 EPSILON, DELTA = 1.0, 0.01
 

@@ -19,7 +19,7 @@ from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
 from dpselect.mechanisms.stability.stability_test import StabilityRule
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.noise import argmax_probabilities, by_name
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 RHO, DELTA, FAILURE = 0.1, 1e-6, 1e-12
 FALSE_EPSILON = RHO + math.sqrt(2 * RHO * math.log(1 / DELTA))

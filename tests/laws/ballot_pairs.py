@@ -12,7 +12,7 @@ import numpy as np
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
+from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
 Ballot = tuple[int, ...]
 Counts = tuple[int, ...]

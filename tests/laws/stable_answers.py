@@ -12,7 +12,7 @@ import dpselect as dps
 from dpselect import verify
 from dpselect.mechanisms.queries.first_stable import FirstStable
 from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
-from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
+from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
 Query = tuple[int, ...]  # the answer on each of a row of data sets, every one the neighbour of the next
 Law = dict[Any, float]

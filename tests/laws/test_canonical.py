@@ -22,7 +22,7 @@ from dpselect.mechanisms.joint.top_k import JointTopK
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.noise import by_name
 from dpselect.sampling import sampler
-from dpselect.verify.exhaustive import log_ratio, renyi
+from dpselect.verify.divergences import log_ratio, renyi
 
 # About 150 statistical tests at 1e-9 each.
 FALSE_ALARM = 1e-9

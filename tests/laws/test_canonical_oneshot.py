@@ -13,7 +13,7 @@ from dpselect.mechanisms.canonical.top_k import log_binomial
 from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.noise import by_name
-from dpselect.verify.exhaustive import hockey_stick, log_ratio
+from dpselect.verify.divergences import hockey_stick, log_ratio
 
 FALSE_ALARM = 1e-9
 COUNTS = dps.Sensitivity()

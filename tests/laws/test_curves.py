@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import accounting as acc
 from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves.base import CURVES as KNOWN
-from dpselect.verify.exhaustive import hockey_stick, renyi
+from dpselect.verify.divergences import hockey_stick, renyi
 
 CURVES: list[acc.Curve] = [
     acc.PureDP(epsilon=0.7),

@@ -15,7 +15,7 @@ import accounting as acc
 from accounting.budget.budget import NOTHING
 from accounting.budget.remaining import affordable, equivalent
 from accounting.ledger import Ledger
-from dpselect.verify.exhaustive import hockey_stick as divergence
+from dpselect.verify.divergences import hockey_stick as divergence
 
 WIDTHS = (1e-6, 0.05, 0.3, 1.0, 2.5, 8.0, 30.0)
 LEVELS = [0.0, *np.geomspace(1e-4, 40, 60).tolist()]

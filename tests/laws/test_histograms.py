@@ -16,7 +16,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms.unknown import sparse_histogram
 from dpselect.noise import by_name
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import misfit

@@ -15,7 +15,7 @@ import pytest
 import dpselect as dps
 from dpselect.mechanisms.joint import quantiles as tuples_module
 from dpselect.mechanisms.joint.quantiles import _Balls, _Logarithms
-from dpselect.verify.exhaustive import log_ratio
+from dpselect.verify.divergences import log_ratio
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import misfit

@@ -17,7 +17,7 @@ from dpselect.choose.defaults import ASSUMED, Informed, declared
 from dpselect.choose.forecast import Crowd
 from dpselect.choose.learning import Learning, LearnThenSelect
 from dpselect.noise import by_name
-from dpselect.verify.exhaustive import hockey_stick, renyi
+from dpselect.verify.divergences import hockey_stick, renyi
 
 ORDERS = (1.5, 2.0, 4.0, 16.0, 64.0)
 EPSILONS = np.linspace(0.0, 1.6, 33)

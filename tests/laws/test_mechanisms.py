@@ -11,7 +11,7 @@ from mechanism_laws import curve_covers, epsilons_for, misfit, outcome, relabell
 
 import dpselect as dps
 from dpselect import verify
-from dpselect.verify import exhaustive
+from dpselect.verify import divergences
 
 # About 1,500 tests, each with a true p-value, at 1e-10: the suite raises a false alarm with probability below 1.5e-7.
 FALSE_ALARM = 1e-10
@@ -36,9 +36,9 @@ DRAWN = [
 def _covered(case: Case, candidates: int, highest: int) -> list[str]:
     mechanism, epsilons = case.mechanism, epsilons_for(case.mechanism)
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
-    laws = exhaustive._laws(mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.covers.linf)
-    pairs = exhaustive._neighbours(mechanism.covers, vectors, highest)
-    broken = curve_covers(mechanism, exhaustive._compare(laws, *pairs, verify.ORDERS, epsilons))
+    laws = divergences._laws(mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.covers.linf)
+    pairs = divergences._neighbours(mechanism.covers, vectors, highest)
+    broken = curve_covers(mechanism, divergences._compare(laws, *pairs, verify.ORDERS, epsilons))
     return broken if mechanism.curve.delta0 == 0 else broken + relabelled_covers(mechanism, laws, pairs, verify.ORDERS)
 
 

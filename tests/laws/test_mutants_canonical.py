@@ -20,7 +20,7 @@ from dpselect.mechanisms.joint import top_k as joint_levels
 from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts, JointTopK
 from dpselect.mechanisms.noise_curves import winners_curve
 from dpselect.sampling import Sampler
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 Patch = pytest.MonkeyPatch
 HALF, ONE = CanonicalTopK(k=2, epsilon=1.0), CanonicalTopK(k=2, epsilon=1.0, gamma=1.0)

@@ -24,7 +24,7 @@ from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 from dpselect.mechanisms.unknown import limited_domain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Scores
-from dpselect.verify.exhaustive import renyi
+from dpselect.verify.divergences import renyi
 
 Patch = pytest.MonkeyPatch
 Box = tuple[int, int]

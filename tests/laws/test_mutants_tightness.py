@@ -18,7 +18,7 @@ from accounting.conversion.pld.loss import Losses
 from accounting.curves import sparse_vector
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect.mechanisms.queries.large_margin import LargeMargin
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 Patch = pytest.MonkeyPatch
 CUT = 0.95

@@ -9,7 +9,7 @@ from case import COUNTS, HALF, REPLACED
 import accounting as acc
 import dpselect as dps
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 NOISES = ("exponential", "laplace", "logistic", "half_logistic")
 ONE_OF_TWO = [

@@ -20,7 +20,7 @@ from dpselect.pate.voting.draws import Coins, RaceLevel
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.sampling.thresholds import exceeds
 from dpselect.scores import Scores
-from dpselect.verify.exhaustive import hockey_stick, renyi
+from dpselect.verify.divergences import hockey_stick, renyi
 
 RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)
 TEACHERS = (1, 2, 3, 4)

@@ -15,7 +15,7 @@ from dpselect import pate, verify
 from dpselect.errors import InvalidRequest
 from dpselect.pate.voting.confident_gnmax import ABSTAINED
 from dpselect.scores import Scores
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 Charge = Callable[[pate.ConfidentGNMax, dps.Selection], acc.Curve | None]
 State = tuple[int, ...]

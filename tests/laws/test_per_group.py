@@ -13,7 +13,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
+from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import misfit

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.verify.exhaustive import log_ratio
+from dpselect.verify.divergences import log_ratio
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import misfit

@@ -25,7 +25,7 @@ from accounting.curves.repeat_and_select import _HATS, PoissonRuns, TruncatedNeg
 from accounting.interop import from_dp_event
 from dpselect.mechanisms.combine.repeat_and_select import number_of_runs
 from dpselect.sampling import sampler
-from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
+from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import misfit

@@ -16,7 +16,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget.budget import Price
 from accounting.ledger import Ledger, lifecycle
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 Law = dict[Any, float]
 Left = Callable[[tuple[int, ...]], float]

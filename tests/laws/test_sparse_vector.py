@@ -26,7 +26,7 @@ from dpselect.mechanisms.queries.large_margin import LargeMargin
 from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
 from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
-from dpselect.verify.exhaustive import renyi
+from dpselect.verify.divergences import renyi
 
 # About 150 chi-square tests at 1e-10 each.
 FALSE_ALARM = 1e-10

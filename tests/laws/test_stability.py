@@ -21,7 +21,7 @@ from dpselect.mechanisms.stability.stability_test import StabilityTest
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
 from dpselect.scores import Domain, Scores
-from dpselect.verify.exhaustive import hockey_stick, renyi
+from dpselect.verify.divergences import hockey_stick, renyi
 
 # About 500 chi-square tests at 1e-10 each.
 FALSE_ALARM = 1e-10

@@ -14,7 +14,7 @@ import dpselect as dps
 from accounting.budget.budget import Price
 from dpselect import verify
 from dpselect.scores import Domain, Scores
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 Vector = tuple[int, ...]
 Charge = Callable[[dps.LimitedDomain, dps.Selection], acc.Curve]

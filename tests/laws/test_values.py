@@ -13,7 +13,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import verify
 from dpselect.mechanisms.release import public_grid
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mechanism_laws import curve_covers, epsilons_for, misfit

@@ -154,7 +154,7 @@ EDITS = [
         f"{DELTAS}::test_the_profile_of_a_gaussian_maximum_is_its_union_bound",
     ),
     Edit(
-        "dpselect/pate/data_dependent/smooth_release.py",
+        "dpselect/pate/smooth_release.py",
         "math.nextafter(cost + self._rdp_at(a), math.inf)",
         "cost",
         f"{DELTAS}::test_a_tested_release_pays_for_the_release_and_the_labels",
@@ -172,7 +172,7 @@ EDITS = [
         f"{DELTAS}::test_both_bounds_of_delta_hold_the_truth_between_them",
     ),
     Edit(
-        "dpselect/pate/data_dependent/smooth_release.py",
+        "dpselect/pate/smooth_release.py",
         "round(teachers**0.65 / 5)",
         "round(teachers**0.63 / 5)",
         "tests/dpselect/pate/data_dependent/test_release.py::test_an_order_is_picked_by_the_size_of_the_ensemble",
@@ -391,13 +391,13 @@ EDITS = [
         f"{CONSTANTS}::test_limited_domain_prefers_by_what_one_user_can_touch",
     ),
     Edit(
-        "dpselect/pate/ballots/ballots.py",
+        "dpselect/pate/ballots.py",
         "<= votes * self.teachers",
         "<= votes * self.teachers + self.teachers",
         f"{CONSTANTS}::test_counts_of_one_vote_more_than_the_teachers_have_are_refused",
     ),
     Edit(
-        "dpselect/pate/ballots/ballots.py",
+        "dpselect/pate/ballots.py",
         "fits = int(self._tally.most.max()) <= votes",
         "fits = int(self._tally.most.max()) <= votes + 1",
         f"{CONSTANTS}::test_ballots_of_one_vote_more_than_configured_are_refused",
@@ -517,7 +517,7 @@ EDITS = [
         f"{KILLED}/test_tamper.py::test_a_charge_beyond_the_budget_is_found",
     ),
     Edit(
-        "dpselect/pate/data_dependent/unsanitised.py",
+        "dpselect/pate/unsanitised.py",
         "require_left(release, delta)",
         "pass",
         "tests/dpselect/pate/data_dependent/test_private.py::test_a_release_that_leaves_no_delta_is_refused_before_it_is_charged",
@@ -950,7 +950,7 @@ EDITS = [
         f"{KILLED}/test_failures.py::test_reading_cannot_write",
     ),
     Edit(
-        "dpselect/verify/sampled.py",
+        "dpselect/verify/divergences.py",
         "miss = (1 - confidence) / 2",
         "miss = 1 - confidence",
         "tests/dpselect/test_verify.py::test_each_limit_misses_half_as_often_as_the_statement",
@@ -1023,13 +1023,13 @@ EDITS = [
     Edit(FIXED, "return 2 * math.sqrt(self.rho / picks)", "return 1.9 * math.sqrt(self.rho / picks)", STABLE_PRICES),
     Edit(FIXED, "most.rdp(_ORDERS) * _UP", "most.rdp(_ORDERS) * 0.95", STABLE_PRICES),
     Edit(
-        "dpselect/pate/data_dependent/smooth_release.py",
+        "dpselect/pate/smooth_release.py",
         "left = math.nextafter(delta - release.failure, 0.0)",
         "left = math.nextafter(delta - 0.95 * release.failure, 0.0)",
         "tests/dpselect/pate/data_dependent/test_release.py::test_epsilon_is_that_of_labels_and_release_together",
     ),
     Edit(
-        "dpselect/pate/data_dependent/smooth_release.py",
+        "dpselect/pate/smooth_release.py",
         "delta0=self.failure)",
         "delta0=0.95 * self.failure)",
         f"{DELTAS}::test_a_tested_release_pays_for_the_release_and_the_labels",

@@ -17,8 +17,8 @@ from accounting.files import new_file
 from accounting.page.templates import asset, template
 from dpselect import InvalidRequest, pate
 from dpselect.cli import options, out
-from dpselect.cli.pate.request import CLASSES
-from dpselect.pate.ballots.votes_file import read_trial
+from dpselect.cli.pate.command import CLASSES
+from dpselect.pate.votes_file import read_trial
 from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
 
 _SHORT = {member: name for name, member in CLASSES.items()}

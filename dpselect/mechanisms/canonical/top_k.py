@@ -87,7 +87,7 @@ class CanonicalTopK(Mechanism):
         most="k",
         domain="public",
         tried={"noise": ("gumbel", "exponential")},
-        law="dpselect.planning.laws.canonical_top_k:canonical",
+        law="dpselect.planning.laws.whole_sets:canonical",
         variants="dpselect.planning.families:rules",
     )
     k: Count = Field(description="an integer >= 1")

@@ -16,7 +16,7 @@ from dpselect.mechanisms.ranks import blocks
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
-from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.ballots import Vote
 from dpselect.pate.voting import draws
 from dpselect.pate.voting.gnmax import one_vote
 from dpselect.sampling import Sampler

@@ -12,7 +12,7 @@ from dpselect.mechanisms.noise_curves import centred_gaussian
 from dpselect.mechanisms.noisy_max import positions
 from dpselect.mechanisms.traits import SIGMA, Traits
 from dpselect.noise import by_name
-from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.ballots import Vote
 from dpselect.pate.voting.draws import winners
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores

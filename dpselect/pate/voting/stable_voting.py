@@ -15,7 +15,7 @@ from dpselect.mechanisms.stability.large_gap import AnyRegularizer
 from dpselect.mechanisms.stability.stability_test import NOT_PASSED
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, Traits
-from dpselect.pate.ballots.ballots import Vote
+from dpselect.pate.ballots import Vote
 from dpselect.pate.voting import draws
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores

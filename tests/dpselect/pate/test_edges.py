@@ -17,13 +17,13 @@ import accounting as acc
 import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidRequest
-from dpselect.pate.ballots import ballots as reading
-from dpselect.pate.ballots.ballots import Cut, flags
+from dpselect.pate import ballots as reading
+from dpselect.pate.ballots import Cut, flags
 from dpselect.pate.budgets import adaptive_epsilon
 from dpselect.pate.voting import draws
 from dpselect.pate.voting.draws import Coins, RaceLevel, completed
 from dpselect.sampling import ExactSampler, Sampler
-from dpselect.verify.exhaustive import hockey_stick
+from dpselect.verify.divergences import hockey_stick
 
 Patch = pytest.MonkeyPatch
 RNG = np.random.default_rng(20261121)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy
 
-from dpselect.pate.ballots.votes_file import VotesFileError, read_votes
+from dpselect.pate.votes_file import VotesFileError, read_votes
 
 COUNTS = np.array([[5, 0, 1], [0, 4, 2], [3, 3, 0]])
 

@@ -13,9 +13,8 @@ import pytest
 import accounting as acc
 from dpselect.errors import InvalidRequest
 from dpselect.planning import ReleasePlan, Shape, compare, plan
-from dpselect.planning.explore import Chart, Line, Point, explore
-from dpselect.planning.page.document import _BOTTOM, _HEIGHT, _TOP, _figure, _releases, class_name, page, write_page
-from dpselect.planning.plotting import plot_chart, plot_plan, save_figures
+from dpselect.planning.explore import Chart, Line, Point, explore, plot_chart, plot_plan, save_figures
+from dpselect.planning.page import _BOTTOM, _HEIGHT, _TOP, _figure, _releases, class_name, page, write_page
 from dpselect.planning.task import Task
 
 SHAPE = Shape.zipf(1.1, 500, 20_000)

@@ -19,8 +19,7 @@ import dpselect as dps
 from dpselect.noise import by_name
 from dpselect.planning.laws.base import Outcomes, Runs, outcomes
 from dpselect.planning.laws.independent_noise import Contest
-from dpselect.planning.loads import Bounding
-from dpselect.planning.score_levels import Levels
+from dpselect.planning.score_levels import Bounding, Levels
 from dpselect.planning.shape import Shape
 
 COUNTS = np.array([9.0, 8, 8, 6, 6, 3, 1, 0])

@@ -12,8 +12,8 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.planning import Shape, plan
+from dpselect.planning.compare import failures, fits
 from dpselect.planning.families import families
-from dpselect.planning.fit import failures, fits
 from dpselect.planning.laws.base import Runs, outcomes
 from dpselect.planning.score_levels import Levels
 from dpselect.planning.task import Part, Task

@@ -9,7 +9,7 @@ import pytest
 
 import dpselect as dps
 from dpselect.errors import InvalidRequest
-from dpselect.planning.loads import Bounding
+from dpselect.planning.score_levels import Bounding
 from dpselect.planning.shape import Shape
 
 

@@ -16,7 +16,7 @@ import accounting as acc
 from dpselect import verify
 from dpselect.ranking import Comparisons, InvalidComparisons, SpectralTopK, diagnose, read
 from dpselect.ranking.spectral_top_k import ergodicity_coefficient, steps_for, transition, walk
-from dpselect.verify.exhaustive import hockey_stick, log_ratio, renyi
+from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
 TENNIS = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "tennis"
 ROWS = [("a", "b"), ("a", "b"), ("b", "a"), ("b", "c"), ("c", "b"), ("a", "c"), ("a", "c")]

@@ -9,7 +9,7 @@ import pytest
 from exact_votes import all_votes, divergence, neighbours
 from spread import spread
 
-from dpselect.pate.data_dependent.unsanitised import Lattice, censored_rdp, log_disagreement, plain_rdp
+from dpselect.pate.unsanitised import Lattice, censored_rdp, log_disagreement, plain_rdp
 
 ORDERS = (1.25, 2.0, 8.0, 20.0)
 SMALL = [(8, 2, 1.0), (8, 2, 2.5), (5, 3, 1.0), (4, 3, 3.0)]

@@ -9,8 +9,8 @@ import pytest
 from exact_votes import all_votes, divergence, neighbours
 
 from dpselect import pate
-from dpselect.pate.data_dependent import unsanitised
-from dpselect.pate.data_dependent.unsanitised import Lattice, Profile, States
+from dpselect.pate import unsanitised
+from dpselect.pate.unsanitised import Lattice, Profile, States
 
 
 def _bound_holds() -> bool:

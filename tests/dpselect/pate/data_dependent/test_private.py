@@ -15,7 +15,7 @@ import dpselect as dps
 from accounting.ledger import AlreadyCharged
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.pate.data_dependent.unsanitised import Lattice, Profile, States
+from dpselect.pate.unsanitised import Lattice, Profile, States
 
 COUNTS = np.array([[37, 2, 1], [31, 5, 4], [20, 18, 2]])
 MECHANISM = pate.GNMax(sigma=5.0, labels=3)

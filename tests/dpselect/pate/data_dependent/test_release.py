@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from accounting import Budget, Curve, GaussianDP, PrivacyFilter, best_epsilon
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.pate.data_dependent.unsanitised import Profile
+from dpselect.pate.unsanitised import Profile
 
 RELEASES = [
     pate.SmoothRelease(order=order, beta=share * math.log(order / (order - 1)) / 2, sigma=sigma, failure=failure)

@@ -11,7 +11,7 @@ import pytest
 from exact_votes import Votes, all_votes, law, neighbours, within
 from spread import spread
 
-from dpselect.pate.data_dependent.unsanitised import Lattice, Profile, RangeMax, States, Threshold
+from dpselect.pate.unsanitised import Lattice, Profile, RangeMax, States, Threshold
 
 PROFILES = [
     Profile(order, Lattice(teachers, labels, sigma), threshold)

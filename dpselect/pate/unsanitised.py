@@ -23,8 +23,8 @@ from accounting.errors import InvalidArgument
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.noise import by_name
-from dpselect.pate.ballots.ballots import Ballots
-from dpselect.pate.data_dependent.smooth_release import SanitisedEpsilon, SmoothRelease, require_left, usual_order
+from dpselect.pate.ballots import Ballots
+from dpselect.pate.smooth_release import SanitisedEpsilon, SmoothRelease, require_left, usual_order
 from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
 from dpselect.pate.voting.gnmax import GNMax
 from dpselect.sampling import sampler

@@ -22,7 +22,7 @@ import scipy
 from accounting import AccountingError
 from accounting.files import read_bytes
 from dpselect.errors import InvalidRequest
-from dpselect.pate.ballots.ballots import Ballots, Missing
+from dpselect.pate.ballots import Ballots, Missing
 from dpselect.pate.outlook import TrialVotes
 
 MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked

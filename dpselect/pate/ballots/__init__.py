@@ -1,1 +1,0 @@
-"""What teachers voted, and how it is read and bounded."""

@@ -1,1 +1,0 @@
-"""What labels cost on the votes that were cast, and what of it may be published."""
