@@ -198,8 +198,8 @@ def answer(
             it returns, a hash of what was kept, is part of the ledger's record. What it raises ends the release.
         choice: what `choose` says, if it is known: of many questions that differ in their period alone it is asked once.
         staged: the events of the source within the question's window, if they have been cut out of it.
-        memory: what earlier releases of the same histogram have shown; this one shows it again, and is remembered too. The choice
-            is then a `SparseHistogram` with k=None, and `question.release.k` of what it shows are the answer.
+        memory: of earlier releases of the same mechanism. A `Memory` draws this one in place of the choice, its histogram;
+            `question.release.k` of what is shown are the answer.
 
     Whatever interrupts it says whether it was charged, under which entry and key.
     """
@@ -383,32 +383,31 @@ def _released(
     known: Learnt | None,
 ) -> Answer:
     made: list[Answer] = []
-    histogram = choice.mechanism
-    if isinstance(memory, Memory):
-        assert isinstance(histogram, dps.SparseHistogram)
-        assert isinstance(scores, Scores)
-        scores = memory.raised(histogram, scores)
+    mechanism = choice.mechanism
 
     def kept(selection: Selection) -> str | None:
         charge = None if session is None else charge_under(session, key)
         left = None if session is None else standing(session, choice.mechanism)
         shown = None
-        if isinstance(memory, Memory) and isinstance(histogram, dps.SparseHistogram):
-            shown = memory.read(histogram, selection)
-            selection = best(shown, question.release.k)
-        elif isinstance(memory, Averages) and isinstance(histogram, dps.OneshotTopK):
-            shown, selection = selection, memory.read(histogram, selection)
+        if isinstance(memory, Memory):
+            shown, selection = selection, best(selection, question.release.k)
+        elif isinstance(memory, Averages) and isinstance(mechanism, dps.OneshotTopK):
+            shown, selection = selection, memory.read(mechanism, selection)
         entry = None if known is None else known.entry
         made.append(Answer(question, selection, choice, salt, charge, left, shown=shown, known_from=entry))
         return None if keep is None else keep(made[0])
 
     if session is None:
-        kept(choice.mechanism.select(scores))
+        kept(mechanism.select(scores))
         return made[0]
     zone = question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay = question.release.pay
-    session.select(choice.mechanism, scores, keep=kept, pay=pay, key=key, label=label, salt=salt)
+    if isinstance(memory, Memory):
+        assert isinstance(scores, Scores)
+        memory.release(session, scores, keep=kept, key=key, label=label, salt=salt)
+    else:
+        session.select(mechanism, scores, keep=kept, pay=pay, key=key, label=label, salt=salt)
     return made[0] if pay == "curve" else replace(made[0], left=standing(session, choice.mechanism))
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpselect.continual.continual_top_k import Floats
+from dpselect.continual.smoothing import RANKING, RATES, closest
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
 from dpselect.selection import Label, Selection
 
-_RATES: Final = np.array([[0.0], [0.3], [0.5], [0.7], [0.85], [0.95], [1.0]])  # by what weights fall from release to release
-_RANKING = 3  # the rate that says which items were close to rank k before
-_VARIANCE: Final = {"gaussian": 1.0, "laplace": 2.0}  # of the noises whose values can be shown
-_BORDER = 4  # they are the items from rank k + 1 to this many k
+VARIANCE: Final = {"gaussian": 1.0, "laplace": 2.0}  # of the noises whose values can be shown
+_FALLS = np.array(RATES)[:, None]
 
 
 @final
@@ -70,9 +70,11 @@ class Averages:
             )
         if not self._places:
             self._places = {label: place for place, label in enumerate(sorted(drawn.labels, key=str))}
+            self._means = Means(self._k, len(self._places))
         values = np.empty(len(self._places))
         values[[self._places[label] for label in drawn.labels]] = drawn.values
-        scores = self._means.add(values, mechanism.scale**2 * _VARIANCE[mechanism.noise])
+        self._means.add(values)
+        scores = self._means.order(mechanism.scale**2 * VARIANCE[mechanism.noise])
         labels = list(self._places)
         best = [int(place) for place in np.argsort(-scores, kind="stable")[: self._k]]
         return Selection(
@@ -87,24 +89,41 @@ class Averages:
 
 @final
 class Means:
-    """Weighted means over time of noisy vectors, at a few rates at which weights fall."""
+    """Means over time of noisy vectors, at the rates at which weights may fall.
 
-    def __init__(self, k: int) -> None:
-        self._k, self._means, self._total = k, np.zeros((len(_RATES), 0)), np.zeros_like(_RATES)
+    Args:
+        k: how many items are wanted.
+        items: how long the vectors are at first.
+    """
 
-    def add(self, values: Floats, variance: float) -> Floats:
-        """(items,) means that include these noisy values, of the rate that fits best.
+    def __init__(self, k: int, items: int = 0) -> None:
+        self._k = k
+        self._sums, self._weights, self._earlier = np.zeros((len(RATES), items)), np.zeros((len(RATES), items)), np.zeros(items)
+
+    @property
+    def values(self) -> Floats:
+        """(rates, items) the means."""
+        return np.divide(self._sums, self._weights, out=np.zeros_like(self._sums), where=self._weights > 0)
+
+    def grow(self, history: Floats) -> None:
+        """Take in more items, whose noisy values so far are the (releases, items) `history`, the first release first."""
+        more = Means(self._k, history.shape[1])
+        for values in history:
+            more.add(values)
+        self._sums, self._weights = np.hstack([self._sums, more._sums]), np.hstack([self._weights, more._weights])
+
+    def add(self, values: Floats) -> None:
+        """Take in one more noisy vector."""
+        self._earlier = self.values[RANKING]
+        self._sums, self._weights = _FALLS * self._sums + values, _FALLS * self._weights + 1
+
+    def order(self, variance: float, among: NDArray[np.bool_] | None = None) -> Floats:
+        """(items,) means of the rate that fits best.
 
         Args:
-            variance: of the noise of these values.
+            variance: of the noise of the last vector.
+            among: which items may be looked at; None for all.
         """
-        first = not self._means.size
-        before = np.zeros(len(values)) if first else self._means[_RANKING]
-        kept = _RATES * self._total
-        self._total = kept + 1
-        self._means = ((0.0 if first else kept * self._means) + values) / self._total
-        border = np.argsort(-before, kind="stable")[self._k : _BORDER * self._k]
-        if first or not len(border):
-            return self._means[0]
-        errors = np.square(self._means[:, border] - values[border]).mean(axis=1) + 2 * variance / self._total[:, 0]
-        return np.asarray(self._means[int(np.argmin(errors))])
+        shown = slice(None) if among is None else among
+        means, weights = self.values[:, shown], self._weights[:, shown]
+        return np.asarray(means[closest(means, self._earlier[shown], 2 * variance / weights, self._k)])

@@ -19,6 +19,7 @@ from dpselect.continual.arrivals import Arrivals
 from dpselect.continual.averages import Means
 from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.horizon_clip import UNIT, HorizonClip
+from dpselect.continual.memory import TESTED, mean_thresholds, single_test
 from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
@@ -279,17 +280,22 @@ def one_by_one(
         noise=None if unknown else "gaussian",
     )
     mechanism: Any = fitted((SparseHistogram if unknown else OneshotTopK).__name__, budget, request)
-    alone, known = np.zeros(log.number), np.zeros((draws, pairs.domain), dtype=np.bool_)
-    remembered, means = np.zeros(log.number), [Means(k) for _ in range(draws)]
+    alone, remembered, means = np.zeros(log.number), np.zeros(log.number), [Means(k, pairs.domain) for _ in range(draws)]
+    known, there = np.zeros((2, draws, pairs.domain), dtype=np.bool_)
+    single = single_test(mechanism).threshold if unknown else 0.0
     for at, seen in enumerate(pairs.seen(count, window)):
+        bars = np.array(mean_thresholds(mechanism, at + 1, log.number))[:, None] if unknown else np.inf
         for draw in range(draws):
             x = _clipped(pairs, seen, rng)
             noisy = x + mechanism.scale * rng.standard_normal(pairs.domain)
             shown = (x > 0) & (noisy > mechanism.threshold) if unknown else np.ones(pairs.domain, dtype=np.bool_)
-            known[draw] |= shown
             alone[at] += truth.recall(at, noisy, shown) / draws
-            scores = noisy if unknown else means[draw].add(noisy, mechanism.scale**2)
-            remembered[at] += truth.recall(at, scores, known[draw]) / draws
+            means[draw].add(noisy)
+            there[draw] |= x > 0
+            known[draw] |= (x > 0) & (noisy > single) if unknown else shown
+            known[draw] |= there[draw] & (means[draw].values[TESTED] > bars).any(axis=0)
+            noisy[known[draw]] = means[draw].order(mechanism.scale**2, known[draw])
+            remembered[at] += truth.recall(at, noisy, known[draw]) / draws
     return alone, remembered
 
 

@@ -1,24 +1,26 @@
-"""In which order the items of a horizon are released: by scores that lean on earlier periods as far as these help.
+"""In which order items are released over time: by scores that lean on earlier periods as far as these help.
 
-Order is a function of the measurements of public and of discovered items, and costs nothing (Theorem T1).
+Order is a function of the measurements of public and of discovered items, and costs nothing (Theorems T1, T7 and T8).
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 
 from dpselect.continual.continual_top_k import ContinualTopK, Floats
 from dpselect.mechanisms.release import public_grid
 
-_MEMORIES = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)  # by what a period's weight falls from one period to the next
-_RANKING = 0.7  # the memory of the order in which the last period's borderline items are found
+RATES: Final = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)  # by what a period's weight falls from one period to the next
+RANKING: Final = 3  # the place of the rate by which the last period's borderline items are found
 _BORDER = 4  # they are the items from rank k + 1 to this many k
 
 
 def columns(mechanism: ContinualTopK, period: int) -> Floats:
     """(columns, period) weights of the measurements so far, of which `order_by` takes the sums."""
-    found = [_column(mechanism, period, memory)[::-1] for memory in _MEMORIES]
-    before = _column(mechanism, max(period - 1, 1), _RANKING)[::-1]
+    found = [_column(mechanism, period, rate)[::-1] for rate in RATES]
+    before = _column(mechanism, max(period - 1, 1), RATES[RANKING])[::-1]
     return np.array([*found, np.append(before, 0.0)[-period:]])
 
 
@@ -33,19 +35,33 @@ def order_by(mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats
     """
     if period == 1 or len(scores) <= mechanism.k:
         return scores
-    *means, earlier = sums
-    # Equals in the order of their means: how items are numbered tells when they first existed, which nobody paid for.
-    border = np.lexsort((*means, -earlier))[mechanism.k : _BORDER * mechanism.k]
+    means, earlier = sums[:-1], sums[-1]
     variance = (mechanism.scale / public_grid(mechanism.scale)) ** 2
     weights = columns(mechanism, period)
-    errors = [
-        np.square(mean[border] - means[0][border]).mean() + 2 * variance * float(column @ weights[0])
-        for mean, column in zip(means, weights, strict=False)
-    ]
-    return means[int(np.argmin(errors))]
+    return means[closest(means, earlier, 2 * variance * (weights[:-1] @ weights[0])[:, None], mechanism.k)]
 
 
-def _column(mechanism: ContinualTopK, period: int, memory: float) -> Floats:
-    """(period,) weights of the measurements, the last one first, in a mean of scores whose weights fall by `memory`."""
-    weights = memory ** np.arange(period)
+def closest(means: Floats, earlier: Floats, noise: Floats, k: int) -> int:
+    """Which of a few (means, items) means over time has the least squared error, by Stein's estimate of it.
+
+    Over items that were close to rank k before.
+
+    Args:
+        means: the first of them the last score by itself.
+        earlier: (items,) scores before, by which items are ranked.
+        noise: twice the covariance of each mean's noise with that of the last score; broadcasts to (means, items).
+    """
+    last = min(_BORDER * k, len(earlier))
+    among = np.flatnonzero(earlier >= np.partition(earlier, -last)[-last]) if last else np.zeros(0, dtype=np.int64)
+    # Equals in the order of their means: how items are numbered tells when they first existed, which nobody paid for.
+    border = among[np.lexsort((*means[:, among], -earlier[among]))][k : _BORDER * k]
+    if not len(border):
+        return 0
+    errors = np.square(means[:, border] - means[0, border]) + np.broadcast_to(noise, means.shape)[:, border]
+    return int(np.argmin(errors.mean(axis=1)))
+
+
+def _column(mechanism: ContinualTopK, period: int, rate: float) -> Floats:
+    """(period,) weights of the measurements, the last one first, in a mean of scores whose weights fall by `rate`."""
+    weights = rate ** np.arange(period)
     return np.asarray(np.convolve(weights / weights.sum(), mechanism.strategy.estimator)[:period])

@@ -9,8 +9,8 @@
 films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
 to the last. A recall is a mean over the releases; with ties at rank k any tied item is right. `today` charges each release as if
 every user were in every one: `SparseHistogram` (one-shot Gaussian noise on a public domain) on counts clipped to 1. `horizon` is
-`ContinualTopK` with its defaults. `free` is today's releases with a `Memory` of what was shown (`Averages` on a public domain),
-and `planned` what `plan_horizon` says of the horizon. --times makes so many users of each; --planned simulates all
+`ContinualTopK` with its defaults. `free` is today's releases with a `Memory` (`Averages` on a public domain), and
+ `planned` what `plan_horizon` says of the horizon. --times makes so many users of each; --planned simulates all
 three in place of releasing. Draws are seeded. --scale closes periods
 of so many events, users and items that are made up, and prints the CPU of a period as a multiple of reading its events as `topk`
 reads them (pairs, then counts with each user clipped), the peak of memory and the size of the state.
@@ -97,7 +97,7 @@ def one_by_one(
     if names is None:
         mechanism = mechanism.model_copy(update={"k": None})
     today, free, rng = [], [], np.random.default_rng(1)
-    memories = [dps.Memory() for _ in range(asked.draws)]
+    memories = [] if names is not None else [dps.Memory(mechanism, k=k, releases=asked.releases) for _ in range(asked.draws)]
     averages = [dps.Averages(k) for _ in range(asked.draws)]
     if size is not None:
         mechanism = mechanism.model_copy(update={"k": size, "values": True})
@@ -109,14 +109,11 @@ def one_by_one(
             continue
         options: Any = {"clip": 1.0, "max_items_per_user": MOST_ITEMS, "salt": "bench"}
         scores = dps.events.read(pairs, user="user", item="item", **options).scores(names, clip=1.0)
-        for memory, means in zip(memories, averages, strict=True):
+        for draw in range(asked.draws):
             drawn = mechanism.select(scores, rng=rng)
             today.append(recall(pairs, (drawn.labels or ())[:k], k))
-            if names is not None:
-                free.append(recall(pairs, means.read(mechanism, drawn).labels, k))
-                continue
-            shown = memory.read(mechanism, mechanism.select(memory.raised(mechanism, scores), rng=rng))
-            free.append(recall(pairs, (shown.labels or ())[:k], k))
+            best = averages[draw].read(mechanism, drawn) if names else memories[draw].select(scores, rng=rng)
+            free.append(recall(pairs, (best.labels or ())[:k], k))
     return float(np.mean(today)), float(np.mean(free))
 
 

@@ -58,8 +58,9 @@ def released_every(
     """Release every period that is not released yet, each charged to itself under the key KEY:PERIOD, and say how each stands.
 
     The log is read once, and cut by time. What a histogram has shown in one period it shows without a threshold in those released
-    after it (`Memory`); Gaussian noise on a public domain is averaged over periods (`Averages`). A period that is charged and has
-    no answer, because the run was stopped in between, is told apart and left alone: its draw may have been seen.
+    after it, and it finds more items by means over the periods of one run (`Memory`); Gaussian noise on a public domain is
+    averaged over periods (`Averages`). A period that is charged and has no answer, because the run was stopped in between, is
+    told apart and left alone: its draw may have been seen.
     """
     todo = _periods(question, every, output, defused=defused)
     assert question.payment is not None
@@ -173,9 +174,10 @@ def _release(
     progress: ProgressCallback | None,
 ) -> None:
     choice = choose(question, whole)
-    choice, memory = _with_memory(question, choice, shown)
+    pending = [period for period in todo if period.name not in states]
+    choice, memory = _with_memory(question, choice, shown, len(pending))
     with split(question.source, question.reading, [(period.name, *period.ends) for period in todo]) as parts:
-        for period in [period for period in todo if period.name not in states]:
+        for period in pending:
             if progress is not None:
                 progress(len(states), len(todo))
             released = answer(period.question, keep=period.delivery.keep, choice=choice, staged=parts[period.name], memory=memory)
@@ -184,7 +186,9 @@ def _release(
             states[period.name] = "released"
 
 
-def _with_memory(question: Question, choice: Choice, shown: Sequence[Selection]) -> tuple[Choice, Memory | Averages | None]:
+def _with_memory(
+    question: Question, choice: Choice, shown: Sequence[Selection], releases: int
+) -> tuple[Choice, Memory | Averages | None]:
     """The same noise on all items, whose best k are the answer, and what was shown before; None for what neither helps.
 
     A bound on the fewest users of an item holds in every period, so that nothing is shown below it because it was shown before.
@@ -194,7 +198,7 @@ def _with_memory(question: Question, choice: Choice, shown: Sequence[Selection])
         return choice, None
     if isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is not None:
         keeping = SparseHistogram.model_validate({**settings_of(mechanism), "k": None})
-        return replace(choice, mechanism=keeping), Memory(shown)
+        return replace(choice, mechanism=keeping), Memory(keeping, k=question.release.k, releases=releases, shown=shown)
     if isinstance(mechanism, OneshotTopK) and domain and (whole := _on_all_items(mechanism, len(domain))) is not None:
         averages = Averages(question.release.k)
         for one in shown:

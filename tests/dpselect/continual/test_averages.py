@@ -35,11 +35,12 @@ def test_means_and_rates_are_those_of_a_direct_sum() -> None:
     """Every release's order is by the mean, of seven, whose estimated squared error over borderline items is least; all computed
     anew from the definition."""
     rng, k, chosen = np.random.default_rng(1), 4, []
-    means, seen = Means(k), []
+    means, seen = Means(k, 40), []
     for at in range(12):
         truth = np.linspace(30, 0, 40) if at < 8 else np.linspace(0, 30, 40)
         seen.append(truth + 3 * rng.standard_normal(40))
-        found = means.add(seen[-1], 9.0)
+        means.add(seen[-1])
+        found = means.order(9.0)
         ages = np.arange(len(seen))[::-1]
         weights = [np.array([float(rate) ** age for age in ages]) for rate in RATES]
         all_means = [weight / weight.sum() @ np.array(seen) for weight in weights]
