@@ -63,7 +63,13 @@ class Outcome:
         nothing: tuple[Any, ...] = (None,) * len(self.items)
         ends = {"low": nothing, "high": nothing}
         if margin is not None:
-            half, values = self._checked(margin), self.values or ()
+            if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
+                raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
+            if self.values is None:
+                raise InvalidRequest(
+                    "margin is of values, and this selection has none: release them, with WithValues for example"
+                )
+            half, values = float(margin), self.values or ()
             ends = {"low": tuple(value - half for value in values), "high": tuple(value + half for value in values)}
         return {
             **({} if self.groups is None else {"group": self.groups}),
@@ -72,13 +78,6 @@ class Outcome:
             "value": nothing if self.values is None else self.values,
             **ends,
         }
-
-    def _checked(self, margin: object) -> float:
-        if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
-            raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
-        if self.values is None:
-            raise InvalidRequest("margin is of values, and this selection has none: release them, with WithValues for example")
-        return float(margin)
 
 
 def _ranks(groups: Sequence[object]) -> tuple[int, ...]:

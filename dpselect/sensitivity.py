@@ -119,7 +119,12 @@ class Sensitivity(Frozen):
     @classmethod
     def _implied(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("relation") == "replace_one":
-            data = _never_monotone(data)
+            if data.get("monotone", False) is not False:
+                raise ValueError(
+                    "monotone=True cannot hold under relation='replace_one': a replaced user raises some scores and lowers "
+                    "others, so leave monotone out; the range is then 2 * linf"
+                )
+            data = {**data, "monotone": False}
         return _with_linf(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
@@ -218,15 +223,6 @@ class Sensitivity(Frozen):
             ("l2", scores.l2_of(None) > self.l2_of(None)),
             ("uniform", self.uniform and not scores.uniform),
         ]
-
-
-def _never_monotone(data: dict[str, Any]) -> dict[str, Any]:
-    if data.get("monotone", False) is not False:
-        raise ValueError(
-            "monotone=True cannot hold under relation='replace_one': a replaced user raises some scores and lowers others, "
-            "so leave monotone out; the range is then 2 * linf"
-        )
-    return {**data, "monotone": False}
 
 
 def _with_linf(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -195,17 +195,15 @@ _MOST_BYTES = 2**20
 _MOST_DOTS = 200
 
 
-def _simple(path: Path, text: str) -> str:
-    """The text, unless a line has more dots or brackets than any key or value of this file: they cost time in their square."""
-    if any(max(line.count("."), line.count("[")) > _MOST_DOTS for line in text.splitlines()):
-        raise InvalidRequest(f"{str(path)!r} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
-    return text
-
-
 def read(path: Path) -> Config:
     """The configuration in a file."""
     try:
-        data = tomllib.loads(_simple(path, read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)))
+        # The text, unless a line has more dots or brackets than any key or value of this file: they cost time in their
+        # square.
+        text = read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)
+        if any(max(line.count("."), line.count("[")) > _MOST_DOTS for line in text.splitlines()):
+            raise InvalidRequest(f"{str(path)!r} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
+        data = tomllib.loads(text)
     except RecursionError:
         raise InvalidRequest(f"{str(path)!r} is nested too deeply: the tables are {', '.join(Config.model_fields)}") from None
     except tomllib.TOMLDecodeError as error:
@@ -263,12 +261,14 @@ def json_schema() -> dict[str, Any]:
     found = _in_toml(Config.model_json_schema())
     release = found["properties"]["release"]["properties"]
     words = ReleaseTable.model_fields["mechanism"].description
-    release["mechanism"] = {"description": words, "oneOf": [_mechanism(kind) for kind in _kinds()]}
+    release["mechanism"] = {
+        "description": words,
+        "oneOf": [
+            _mechanism(kind)
+            for kind in [kind for kind, member in sorted(members().items()) if member.traits.ranks_counts or member is PerGroup]
+        ],
+    }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": "dpselect configuration"}
-
-
-def _kinds() -> list[str]:
-    return [kind for kind, member in sorted(members().items()) if member.traits.ranks_counts or member is PerGroup]
 
 
 def _mechanism(kind: str) -> dict[str, Any]:

@@ -51,7 +51,14 @@ def demo(
         with out.reading() as callback:
             released = answer(question, callback)
     if json:
-        _print_json(released, made_up)
+        ranking = made_up.ranking()
+        truth = {
+            "note": "the people are made up: for real data the truth is private",
+            "true_top": list(ranking)[: released.question.release.k],
+            "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
+        }
+        data = {**as_data(released), "command": command(released.question), "synthetic": truth}
+        echo(out.json_text(data))
     else:
         _print_text(released, made_up, kept=keep is not None)
 
@@ -76,17 +83,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     except OSError as error:
         raise InvalidRequest(f"--keep={str(keep)!r} cannot be made: {error.strerror}; name a folder that can") from None
     yield keep
-
-
-def _print_json(released: Answer, made_up: _CheckIns) -> None:
-    ranking = made_up.ranking()
-    truth = {
-        "note": "the people are made up: for real data the truth is private",
-        "true_top": list(ranking)[: released.question.release.k],
-        "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
-    }
-    data = {**as_data(released), "command": command(released.question), "synthetic": truth}
-    echo(out.json_text(data))
 
 
 def _print_text(released: Answer, made_up: _CheckIns, *, kept: bool) -> None:

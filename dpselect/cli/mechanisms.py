@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from pydantic.fields import FieldInfo
-from rich.console import Console
 from rich.text import Text
 from typer import Argument, echo
 
@@ -60,11 +59,18 @@ def mechanisms(
     for place, description in enumerate(chosen):
         if place:
             console.print()
-        _show(description, console)
+        console.print(Text.assemble((description.name, "bold"), f"  --mechanism {description.kind}" if description.topk else ""))
+        pairs = [("what", description.summary), ("guarantee", description.guarantee), ("domain", description.domain)]
+        pairs.append(("relations", ", ".join(description.relations)))
+        console.print(out.facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
 
 
 def describe(member: type[Mechanism]) -> Description:
-    summary, guarantee, explained = _documented(member)
+    # Summary, what stands between it and the arguments, and the arguments of a docstring.
+    text = inspect.cleandoc(member.__doc__ or "")
+    prose, _, arguments = text.partition("\nArgs:\n")
+    first, _, rest = prose.partition("\n\n")
+    summary, guarantee, explained = (_line(first), _line(rest).removeprefix("Guarantee: "), dict(_arguments(arguments)))
     return Description(
         kind=kind_of(member),
         name=member.__name__,
@@ -76,14 +82,6 @@ def describe(member: type[Mechanism]) -> Description:
         planned=member.traits.planned,
         parameters=tuple(_parameter(name, field, explained) for name, field in member.model_fields.items() if name != "kind"),
     )
-
-
-def _documented(member: type[Mechanism]) -> tuple[str, str, dict[str, str]]:
-    """Summary, what stands between it and the arguments, and the arguments of a docstring."""
-    text = inspect.cleandoc(member.__doc__ or "")
-    prose, _, arguments = text.partition("\nArgs:\n")
-    first, _, rest = prose.partition("\n\n")
-    return _line(first), _line(rest).removeprefix("Guarantee: "), dict(_arguments(arguments))
 
 
 def _arguments(section: str) -> Iterator[tuple[str, str]]:
@@ -111,13 +109,6 @@ def _for_topk(member: type[Mechanism]) -> bool:
         return supports(kind_of(member), example)
     except InvalidRequest:
         return False
-
-
-def _show(description: Description, console: Console) -> None:
-    console.print(Text.assemble((description.name, "bold"), f"  --mechanism {description.kind}" if description.topk else ""))
-    pairs = [("what", description.summary), ("guarantee", description.guarantee), ("domain", description.domain)]
-    pairs.append(("relations", ", ".join(description.relations)))
-    console.print(out.facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
 
 
 def _words(parameter: _Parameter) -> str:

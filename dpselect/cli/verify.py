@@ -168,21 +168,17 @@ def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
     from dpselect.verify.log_replay import replay  # the help does without an engine
 
     source = asked["events"][0] if len(asked["events"]) == 1 else asked["events"]
-    reading = _reading(asked)
-    pipeline, names = _pipeline(asked, reading), asked["name_salt"] or secrets.token_hex(16)
-    with replayed(source, reading) as log, out.counted("replaying users") as told:
-        found = replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=told)
-    return found, _declared(asked)
-
-
-def _reading(asked: dict[str, Any]) -> Reading:
-    """How the log is read; what chooses the items and groups that are kept is the same for all logs."""
+    # How the log is read; what chooses the items and groups that are kept is the same for all logs.
     stated = {name: asked[name] for name in Reading.model_fields if name in asked and name not in ("groups", "buckets")}
     if asked["groups"] is not None:
         stated["groups"] = events.read_catalogue(asked["groups"], asked["groups_column"], item=asked["group"])
     if asked["salt"] is None and (asked["group"] is not None or asked["max_items_per_user"] is not None):
         stated["salt"] = secrets.token_hex(16)
-    return Reading(**stated)
+    reading = Reading(**stated)
+    pipeline, names = _pipeline(asked, reading), asked["name_salt"] or secrets.token_hex(16)
+    with replayed(source, reading) as log, out.counted("replaying users") as told:
+        found = replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=told)
+    return found, _declared(asked)
 
 
 def _pipeline(asked: dict[str, Any], reading: Reading) -> Callable[[Path], Any]:

@@ -545,22 +545,18 @@ def _cut_of(tau: int, salt: str, priority: Sequence[int] | None, confidences: An
     """A checked rule for votes. InvalidBallots where an argument is outside its domain."""
     if isinstance(tau, bool) or not isinstance(tau, int | np.integer) or tau < 1:
         raise InvalidBallots(f"tau={tau!r} must be an integer >= 1: how many votes a ballot keeps")
-    _require_text(salt)
-    shape = (votes.rounds, votes.teachers, votes.labels)
-    order = None if priority is None else _order_of(priority, votes.labels)
-    sure = None if confidences is None else _as_array(confidences)
-    if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
-        raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
-    return Cut(int(tau), salt, order, sure, votes.first)
-
-
-def _require_text(salt: object) -> None:
     if not isinstance(salt, str):
         raise InvalidBallots(f"salt must be text, not {type(salt).__name__}")
     try:
         salt.encode()
     except UnicodeEncodeError:
         raise InvalidBallots("salt holds text that no encoding can write (a lone surrogate)") from None
+    shape = (votes.rounds, votes.teachers, votes.labels)
+    order = None if priority is None else _order_of(priority, votes.labels)
+    sure = None if confidences is None else _as_array(confidences)
+    if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
+        raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
+    return Cut(int(tau), salt, order, sure, votes.first)
 
 
 def _order_of(priority: Sequence[int], labels: int) -> Order:
@@ -624,18 +620,15 @@ def _counted(matrix: Any, teachers: int) -> _VoteTally:
     counts = np.empty(rows.shape, dtype=np.int32)
     step = max(1, _COUNTS // rows.shape[1])
     for start in range(0, rows.shape[0], step):
-        counts[start : start + step] = _whole(unpacked(rows[start : start + step]), teachers)
+        block = unpacked(rows[start : start + step])
+        block = np.array(block)  # a copy: what is checked is what is counted
+        # NaN compares false, so it is refused too; the conversion comes after the range is known.
+        if not np.all((block >= 0) & (block <= teachers)):
+            raise InvalidBallots(
+                "counts contain a number below 0 or above the number of teachers (or NaN): a label has at most one vote each"
+            )
+        whole = block.astype(np.int32)
+        if not np.array_equal(whole, block):
+            raise InvalidBallots("counts contain a fraction: counts of votes are integers")
+        counts[start : start + step] = whole
     return _VoteTally(counts)
-
-
-def _whole(block: NDArray[Any], teachers: int) -> Counts:
-    block = np.array(block)  # a copy: what is checked is what is counted
-    # NaN compares false, so it is refused too; the conversion comes after the range is known.
-    if not np.all((block >= 0) & (block <= teachers)):
-        raise InvalidBallots(
-            "counts contain a number below 0 or above the number of teachers (or NaN): a label has at most one vote each"
-        )
-    whole = block.astype(np.int32)
-    if not np.array_equal(whole, block):
-        raise InvalidBallots("counts contain a fraction: counts of votes are integers")
-    return whole

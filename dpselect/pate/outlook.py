@@ -233,7 +233,10 @@ def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> 
     fitting = int(np.clip(_CELLS // (model.teachers * model.labels), _FEWEST, _MOST))
     count = fitting if items is None else checked_integer("items", items, "how many items are made up", error=InvalidRequest)
     rng = np.random.default_rng(seed)
-    truth = _true_labels(model, count, rng)
+    # (items, labels): every item has the mean number of true labels, rounded up or down at random.
+    sizes = math.floor(model.votes_per_item) + (rng.random(count) < model.votes_per_item % 1)
+    ranks = np.argsort(rng.random((count, model.labels)), axis=1).argsort(axis=1)
+    truth = np.asarray(ranks < sizes[:, None])
     stray = model.usual_correlation if model.stray_correlation is None else model.stray_correlation
     agreeing = _shares(rng, model.agreement, model.usual_correlation, truth.shape)
     shares = np.where(truth, agreeing, _shares(rng, model.stray_share, stray, truth.shape))
@@ -309,13 +312,6 @@ def trial_for(mechanism: Mechanism, model: VotesModel, *, seed: int = 0) -> tupl
         return choices.ballots, choices.truth
     made = simulated(model, seed=seed)
     return (made.ballots.cut(mechanism.tau) if isinstance(mechanism, TauVoting) else made.ballots), made.truth
-
-
-def _true_labels(model: VotesModel, items: int, rng: np.random.Generator) -> Flags:
-    """(items, labels): every item has the mean number of true labels, rounded up or down at random."""
-    sizes = math.floor(model.votes_per_item) + (rng.random(items) < model.votes_per_item % 1)
-    ranks = np.argsort(rng.random((items, model.labels)), axis=1).argsort(axis=1)
-    return np.asarray(ranks < sizes[:, None])
 
 
 def _shares(rng: np.random.Generator, mean: float, correlation: float, shape: tuple[int, ...]) -> Floats:

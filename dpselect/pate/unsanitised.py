@@ -82,20 +82,16 @@ def data_dependent(
         raise InvalidMechanism(f"labels={mechanism.labels} must be at least 2: a single label is released for nothing")
     cast = ballots if isinstance(ballots, Ballots) else Ballots(ballots, teachers=teachers)
     mechanism.check_many(cast)
-    return UnsanitisedPrivacy(cast, mechanism, _checked(orders))
+    found = sorted({float(order) for order in orders})
+    if not found or not 1 < found[0] <= found[-1] < float("inf"):
+        raise InvalidArgument("orders must be one or more finite numbers above 1")
+    return UnsanitisedPrivacy(cast, mechanism, tuple(found))
 
 
 @lru_cache(maxsize=8)
 def _profile(order: float, lattice: Lattice, threshold: Threshold | None) -> Profile:
     """With its tables, which depend on configuration only."""
     return Profile(order, lattice, threshold)
-
-
-def _checked(orders: Sequence[float]) -> tuple[float, ...]:
-    found = sorted({float(order) for order in orders})
-    if not found or not 1 < found[0] <= found[-1] < float("inf"):
-        raise InvalidArgument("orders must be one or more finite numbers above 1")
-    return tuple(found)
 
 
 @final

@@ -70,7 +70,9 @@ def read_votes(path: Path, *, teachers: int | None = None, stacked: bool = False
         raise VotesFileError(f"{path}: {error}") from None
     except (*_UNREADABLE, *_NO_VOTES):
         raise VotesFileError(f"{path} is damaged or holds no votes: give {_FORMS}") from None
-    ballots = _ballots(path, votes, _agreed(path, teachers, stated), names, stacked=stacked, missing=missing)
+    if teachers is not None and stated is not None and teachers != stated:
+        raise VotesFileError(f"--teachers={teachers}, but {path} states {stated}: leave one of them out")
+    ballots = _ballots(path, votes, stated if teachers is None else teachers, names, stacked=stacked, missing=missing)
     return VotesFile(ballots, hashlib.sha256(content).hexdigest(), stacked or votes.ndim == 3)
 
 
@@ -172,27 +174,17 @@ def _refuse(message: str) -> NoReturn:
     raise VotesFileError(message)
 
 
-def _agreed(path: Path, given: int | None, stated: int | None) -> int | None:
-    if given is not None and stated is not None and given != stated:
-        raise VotesFileError(f"--teachers={given}, but {path} states {stated}: leave one of them out")
-    return stated if given is None else given
-
-
 def _ballots(
     path: Path, votes: Any, teachers: int | None, names: list[int | str] | None, *, stacked: bool, missing: Missing
 ) -> Ballots:
     if teachers is None and (stacked or getattr(votes, "ndim", 0) == 2):
         raise VotesFileError(f"{path} holds a matrix, which does not tell how many teachers there are: state --teachers")
-    _require_fit(path, votes)
+    # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
+    if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
+        raise VotesFileError(f"{path}: a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts")
     try:
         if stacked:
             return Ballots.stacked(votes, teachers=teachers or 0, missing=missing, names=names)
         return Ballots(votes, teachers=teachers, missing=missing, names=names)
     except AccountingError as error:
         raise VotesFileError(f"{path}: {error}") from None
-
-
-def _require_fit(path: Path, votes: Any) -> None:
-    """Counts are held densely: a sparse matrix may claim any number of labels and rounds."""
-    if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
-        raise VotesFileError(f"{path}: a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts")

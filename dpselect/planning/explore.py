@@ -23,7 +23,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.planning.compare import Judge, Progress, compared
 from dpselect.planning.families import families
 from dpselect.planning.phrases import budget_in_words, releases_in_words
-from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
+from dpselect.planning.release_plan import ReleasePlan
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Part, Stated, Task
 
@@ -176,16 +176,12 @@ def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: 
     judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by, places=plan.order)
     for x, task in steps:
         for planned in compared(named, task, judge, None)[0]:
-            points[planned.name].append(_point(x, planned))
+            recall = planned.quality.recall
+            points[planned.name].append(Point(x=x, y=recall.value, low=recall.low, high=recall.high))
         tell()
     title, x_label, planned_at = _words(key, plan)
     lines = tuple(Line(name=name, points=tuple(found)) for name, found in points.items() if found)
     return Chart(key=key, title=title, x_label=x_label, y_label="expected recall", lines=lines, planned=planned_at)
-
-
-def _point(x: float, planned: PlannedMechanism) -> Point:
-    recall = planned.quality.recall
-    return Point(x=x, y=recall.value, low=recall.low, high=recall.high)
 
 
 def _words(key: Key, plan: ReleasePlan) -> tuple[str, str, float]:

@@ -136,19 +136,16 @@ class Family:
         if self.clip is not None and task.counts is not None and not task.recounted:
             return "clips users: what it would show are sums of their shares, no counts"
         try:
-            return self._uncovered(task)
+            # Why the proof does not cover the relation or the sensitivity.
+            example = self.build(task, task.parts[0], 1.0, None if self.failure is None else _TRY)
+            if example.relation != task.sensitivity.relation:
+                return f"has no guarantee under relation={task.sensitivity.relation!r}, only under {example.relation!r}"
+            task.released(example).covers.require(self.sensitivity(task))
+            if not (task.known or example.takes_observed):
+                return "needs a public domain as it is configured"
+            return "does not release the order" if task.order and not example.ordered else None
         except AccountingError as error:
             return f"is not proved for this: {error}"
-
-    def _uncovered(self, task: Task) -> str | None:
-        """Why the proof does not cover the relation or the sensitivity."""
-        example = self.build(task, task.parts[0], 1.0, None if self.failure is None else _TRY)
-        if example.relation != task.sensitivity.relation:
-            return f"has no guarantee under relation={task.sensitivity.relation!r}, only under {example.relation!r}"
-        task.released(example).covers.require(self.sensitivity(task))
-        if not (task.known or example.takes_observed):
-            return "needs a public domain as it is configured"
-        return "does not release the order" if task.order and not example.ordered else None
 
 
 def families() -> tuple[Family, ...]:

@@ -78,7 +78,15 @@ def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Ite
         error = "" if recall.method == "exact" else f" ({_error(recall)} {share(recall.low)} to {share(recall.high)})"
         yield "expect", f"{share(recall.value)} of the true items in each release{error}; all of them right in {right}"
     if plan.counts is not None:
-        yield "counts", _counts(planned)
+        # How exact they are, and of what kind.
+        run = planned.mechanisms[0]
+        run = run.mechanism if isinstance(run, PerGroup) else run
+        around, own = interval(run), without_counts(run) is run
+        assert around is not None
+        noise = "of the noise that chooses, free of charge" if own else f"of fresh {getattr(run, 'noise', '')} noise"
+        clip: float | None = getattr(run, "clip", None)
+        looked = "" if clip is None else f"; a second look clips users to {clip:.4g} among the items of the release"
+        yield "counts", f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}{looked}"
     yield "cost", f"{_cost(planned.cost, plan.budget)} for {releases_in_words(plan)}"
     yield "if wrong", _if_wrong(planned)
     yield "instead", _instead(plan, planned)
@@ -87,18 +95,6 @@ def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Ite
 def _error(recall: Estimate) -> str:
     """What an interval is about."""
     return "numerical error:" if recall.method == "quadrature" else f"{100 * recall.level:g} % of simulations:"
-
-
-def _counts(planned: PlannedMechanism) -> str:
-    """How exact they are, and of what kind."""
-    run = planned.mechanisms[0]
-    run = run.mechanism if isinstance(run, PerGroup) else run
-    around, own = interval(run), without_counts(run) is run
-    assert around is not None
-    noise = "of the noise that chooses, free of charge" if own else f"of fresh {getattr(run, 'noise', '')} noise"
-    clip: float | None = getattr(run, "clip", None)
-    looked = "" if clip is None else f"; a second look clips users to {clip:.4g} among the items of the release"
-    return f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}{looked}"
 
 
 def _cost(cost: float, budget: Budget) -> str:

@@ -111,7 +111,10 @@ def _binomial_quantile(tail: float, runs: int, chance: float) -> int:
 def _interval(runs: Floats, mean: float, doubt: float) -> tuple[float, float, Method]:
     if np.isin(runs, (0.0, 1.0)).all():
         return *_clopper_pearson(int(runs.sum()), len(runs), doubt), "clopper-pearson"
-    half = _bernstein(float(runs.var(ddof=1)), len(runs), doubt)
+    # Half the width of the interval of Maurer and Pontil (2009), Theorem 4, on both sides.
+    rounds = len(runs)
+    surprise = math.log(4 / doubt)
+    half = math.sqrt(2 * float(runs.var(ddof=1)) * surprise / rounds) + 7 * surprise / (3 * (rounds - 1))
     return max(0.0, mean - half), min(1.0, mean + half), "empirical-bernstein"
 
 
@@ -119,12 +122,6 @@ def _clopper_pearson(hits: int, rounds: int, doubt: float) -> tuple[float, float
     low = 0.0 if hits == 0 else float(scipy.special.betaincinv(hits, rounds - hits + 1, doubt / 2))
     high = 1.0 if hits == rounds else float(scipy.special.betainccinv(hits + 1, rounds - hits, doubt / 2))
     return low, high
-
-
-def _bernstein(variance: float, rounds: int, doubt: float) -> float:
-    """Half the width of the interval of Maurer and Pontil (2009), Theorem 4, on both sides."""
-    surprise = math.log(4 / doubt)
-    return math.sqrt(2 * variance * surprise / rounds) + 7 * surprise / (3 * (rounds - 1))
 
 
 @final

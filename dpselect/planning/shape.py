@@ -137,7 +137,15 @@ class Shape:
             InvalidRequest: an argument is outside its domain.
         """
         _require_number("exponent", exponent, low=0.0, rule="a finite number >= 0; about 1 is usual for what people like")
-        _require_sizes(items, users)
+        for name, value in (("items", items), ("users", users)):
+            if not is_count(value):
+                raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
+        if users > MOST_USERS:
+            raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}: plan for fewer")
+        if items > _MOST_ITEMS:
+            raise InvalidRequest(
+                f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little"
+            )
         loads = _loads(items_per_user)
         # A mean below 1 says that not every user has an item; those that have one have one.
         mean = loads.mean if isinstance(items_per_user, Mapping) else float(items_per_user)
@@ -374,18 +382,6 @@ def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) ->
     return Loads.of_mean(float(stated))
 
 
-def _require_sizes(items: int, users: int) -> None:
-    for name, value in (("items", items), ("users", users)):
-        if not is_count(value):
-            raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
-    if users > MOST_USERS:
-        raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}: plan for fewer")
-    if items > _MOST_ITEMS:
-        raise InvalidRequest(
-            f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little"
-        )
-
-
 def _require_number(name: str, value: float, *, low: float, high: float = sys.float_info.max, rule: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value <= high:
         raise InvalidRequest(f"{name}={value!r} must be {rule}")
@@ -453,7 +449,10 @@ def _counts_in(path: Path, column: str | None) -> list[float]:
 def _place(path: Path, header: list[str], column: str | None) -> int:
     names = [name.strip() for name in header]
     if column is None and len(names) == 1:
-        _require_name(path, names[0])
+        # A number in the first line is a count that would be lost, of the top item as a rule.
+        with contextlib.suppress(ValueError):
+            float(names[0])
+            raise InvalidRequest(f"{str(path)!r} begins with a number: put the column's name in the first line, counts below it")
         return 0
     if column in names:
         return names.index(column)
@@ -461,13 +460,6 @@ def _place(path: Path, header: list[str], column: str | None) -> int:
     raise InvalidRequest(
         f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
     )
-
-
-def _require_name(path: Path, header: str) -> None:
-    """A number in the first line is a count that would be lost, of the top item as a rule."""
-    with contextlib.suppress(ValueError):
-        float(header)
-        raise InvalidRequest(f"{str(path)!r} begins with a number: put the column's name in the first line, counts below it")
 
 
 def _number(path: Path, line: int, row: list[str], place: int) -> float:

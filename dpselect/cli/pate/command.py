@@ -117,33 +117,36 @@ def labelled(
     announce: Callable[[Ballots, pate.Outlook], None] | None = None,
 ) -> PateAnswer:
     """Label the rounds, or what is left of them, and write the labels. `announce` is called before anything is charged."""
-    _check_format(request.output)
-    _check_payer(request)
+    # Raise InvalidRequest unless the name of the file tells a format that labels are written in.
+    if request.output.suffix.lower() not in FORMATS:
+        raise InvalidRequest(f"--output {request.output} must end in {', '.join(FORMATS)}: the name tells the format")
+    if (request.ledger is None) != (request.dataset is None):
+        raise InvalidRequest("--ledger and --dataset go together: name both, or none to keep a ledger beside the output")
+    if request.ledger is None and request.pay != "curve":
+        raise InvalidRequest("--pay-for-what-came-out needs --ledger and --dataset: the job's own ledger pays for nothing else")
+    if request.ledger is None and request.period is not None:
+        raise InvalidRequest("--period belongs to a dataset of a ledger: name it with --ledger and --dataset")
     votes = read_votes(request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing)
     mechanism = _mechanism(request, votes.ballots)
     ballots = _fit(votes, mechanism, request)
     _check_start(request)
     expected = pate.outlook(mechanism, teachers=ballots.teachers)
     if not (expected.works or request.anyway or request.resume):
-        raise pate.PoorOutlook(_hopeless(request, ballots, expected))
+        # What would be bought, and what else could be done.
+        remedy = "state less noise"
+        if request.budget is not None:
+            fitting = _rounds_that_work(request, ballots)
+            fewer = f"label at most {fitting} rounds" if fitting else "no number of rounds works at this budget"
+            remedy = f"{fewer}, raise --epsilon, or train more teachers (`dpselect plan --pate`)"
+        described = str(expected).replace("\n", "; ")
+        raise pate.PoorOutlook(
+            f"--mechanism {request.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
+            f"teachers: {described}. Remedy: {remedy}; --anyway labels them all the same"
+        )
     if announce is not None:
         announce(ballots, expected)
     with Spool.held(request.folder):
         return _run(request, votes, ballots, ballots.settled(mechanism), expected, progress)
-
-
-def _hopeless(request: PateRequest, ballots: Ballots, expected: pate.Outlook) -> str:
-    """What would be bought, and what else could be done."""
-    remedy = "state less noise"
-    if request.budget is not None:
-        fitting = _rounds_that_work(request, ballots)
-        fewer = f"label at most {fitting} rounds" if fitting else "no number of rounds works at this budget"
-        remedy = f"{fewer}, raise --epsilon, or train more teachers (`dpselect plan --pate`)"
-    described = str(expected).replace("\n", "; ")
-    return (
-        f"--mechanism {request.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
-        f"teachers: {described}. Remedy: {remedy}; --anyway labels them all the same"
-    )
 
 
 def _rounds_that_work(request: PateRequest, ballots: Ballots) -> int:
@@ -204,15 +207,6 @@ def _check_start(request: PateRequest) -> None:
         require_new(request.output, "--output")
 
 
-def _check_payer(request: PateRequest) -> None:
-    if (request.ledger is None) != (request.dataset is None):
-        raise InvalidRequest("--ledger and --dataset go together: name both, or none to keep a ledger beside the output")
-    if request.ledger is None and request.pay != "curve":
-        raise InvalidRequest("--pay-for-what-came-out needs --ledger and --dataset: the job's own ledger pays for nothing else")
-    if request.ledger is None and request.period is not None:
-        raise InvalidRequest("--period belongs to a dataset of a ledger: name it with --ledger and --dataset")
-
-
 @contextmanager
 def _payer(request: PateRequest, mechanism: Mechanism, rounds: int) -> Iterator[Payer]:
     if request.own is not None:
@@ -231,26 +225,20 @@ def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
     _check_settings(request, member)
     try:
         if request.budget is None:
-            return _sure(member(**settings), ballots.rounds)
+            mechanism = member(**settings)
+            if (failure := ballots.rounds * mechanism.curve.delta0) >= 1:
+                raise InvalidRequest(
+                    f"{ballots.rounds} rounds that may each fail with probability {mechanism.curve.delta0:g} promise nothing "
+                    f"({failure:g} in all): lower --failure-delta to far less than 1 / rounds"
+                )
+            return mechanism
         return pate.fitted(member, request.budget, rounds=ballots.rounds, **settings)
     except InvalidMechanism as error:
-        raise InvalidRequest(_as_options(str(error), member)) from None
-
-
-def _sure(mechanism: Mechanism, rounds: int) -> Mechanism:
-    if (failure := rounds * mechanism.curve.delta0) >= 1:
-        raise InvalidRequest(
-            f"{rounds} rounds that may each fail with probability {mechanism.curve.delta0:g} promise nothing ({failure:g} "
-            "in all): lower --failure-delta to far less than 1 / rounds"
-        )
-    return mechanism
-
-
-def _as_options(message: str, member: type[Mechanism]) -> str:
-    """The message about fields of a mechanism, as one about the options that set them."""
-    for name in member.model_fields:
-        message = message.replace(f"{member.__name__}.{name}=", f"--{name.replace('_', '-')}=")
-    return message
+        # The message about fields of a mechanism, as one about the options that set them.
+        message = str(error)
+        for name in member.model_fields:
+            message = message.replace(f"{member.__name__}.{name}=", f"--{name.replace('_', '-')}=")
+        raise InvalidRequest(message) from None
 
 
 def _check_settings(request: PateRequest, member: type[Mechanism]) -> None:
@@ -271,12 +259,6 @@ def _fit(votes: VotesFile, mechanism: Mechanism, request: PateRequest) -> Ballot
     except pate.InvalidBallots as error:
         raise VotesFileError(f"{request.votes}: {error}") from None
     return fit
-
-
-def _check_format(path: Path) -> None:
-    """Raise InvalidRequest unless the name of the file tells a format that labels are written in."""
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidRequest(f"--output {path} must end in {', '.join(FORMATS)}: the name tells the format")
 
 
 def write_output(path: Path, rows: Iterable[Row], names: Sequence[Label] | None, record: Path) -> None:
@@ -415,7 +397,12 @@ def label(
     )
 
     def announce(ballots: Ballots, expected: Outlook) -> None:
-        _announce(ballots, expected, err=json)
+        # Two lines before the first charge; on the error stream where the output is JSON.
+        axes = f"{ballots.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels"
+        if json:
+            echo(f"{axes}; {expected}", err=True)
+        else:
+            out.emit(f"{axes}; {expected}\n\n")
 
     with _kept(request), _terminable(), labelling() as progress:
         answer = labelled(request, progress, announce)
@@ -429,15 +416,6 @@ def label(
     if answer.progress.stopped is not None:
         echo(f"error: {printable(_stopped(answer))}", err=True)
         raise Exit(SPENT)
-
-
-def _announce(ballots: Ballots, expected: Outlook, *, err: bool) -> None:
-    """Two lines before the first charge; on the error stream where the output is JSON."""
-    axes = f"{ballots.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels"
-    if err:
-        echo(f"{axes}; {expected}", err=True)
-    else:
-        out.emit(f"{axes}; {expected}\n\n")
 
 
 def _stopped(answer: PateAnswer) -> str:
@@ -511,6 +489,8 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
     curve = job.mechanism.curve
     at = max(_CUSTOMARY_DELTA, min(0.5, 2 * done.rounds * curve.delta0)) if delta is None else delta
     epsilon = best_epsilon(done.rounds * curve, at, thorough=True).value if done.rounds else 0.0
+    payer, total = answer.payer, answer.payer.total
+    left = total.remaining
     return {
         "dpselect": dpselect.__version__,
         "job": {"key": job.key, "batch_size": job.batch_size, "folder": str(answer.request.folder)},
@@ -532,19 +512,13 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
         "guarantee": {"relation": job.mechanism.relation, "epsilon": finite(epsilon), "delta": at},
         "mechanism": json.loads(job.mechanism.to_json()),
         "curve": json.loads(curve.to_json()),
-        "ledger": _ledger(answer),
-    }
-
-
-def _ledger(answer: PateAnswer) -> dict[str, Any]:
-    payer, total = answer.payer, answer.payer.total
-    left = total.remaining
-    return {
-        "own": answer.request.ledger is None,
-        "dataset": payer.dataset,
-        "period": payer.period,
-        "remaining": {"main": left.main, "failure": left.failure, "in_words": left_in_words(total.budget, total.spent)},
-        "rounds_left": _rounds_left(answer),
+        "ledger": {
+            "own": answer.request.ledger is None,
+            "dataset": payer.dataset,
+            "period": payer.period,
+            "remaining": {"main": left.main, "failure": left.failure, "in_words": left_in_words(total.budget, total.spent)},
+            "rounds_left": _rounds_left(answer),
+        },
     }
 
 
@@ -558,14 +532,16 @@ def _rounds_left(answer: PateAnswer) -> int:
 def _shown(told: dict[str, Any]) -> Group:
     """`_facts_of` for people."""
     price = out.heading("Price"), out.facts(_price(told))
-    return Group(out.heading(_first(told)), Text(), *price, Text(), *_ledger_text(told))
-
-
-def _first(told: dict[str, Any]) -> str:
     rounds = told["rounds"]
     start = f"Labelled {rounds['labelled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "
     start += f"{rounds['abstained']} abstained."
-    return f"{start} The labels are in {printable(told['output'])}." if rounds["labelled"] else start
+    return Group(
+        out.heading(f"{start} The labels are in {printable(told['output'])}." if rounds["labelled"] else start),
+        Text(),
+        *price,
+        Text(),
+        *_ledger_text(told),
+    )
 
 
 def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:

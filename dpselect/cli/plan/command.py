@@ -292,25 +292,30 @@ def _show(plan: ReleasePlan, planned: PlannedMechanism, charts: Sequence[Chart],
     console.print(Text(f"{verb} for {releases_in_words(plan)}: {planned.name}", style="bold"))
     console.print(out.facts(recommendation_in_words(plan, planned)))
     if everything:
-        _show_everything(plan, console)
+        console.print()
+        console.print(out.heading("What was asked"))
+        console.print(out.facts(question_in_words(plan)))
+        console.print()
+        console.print(out.heading("Mechanisms that spend the budget, best first"))
+        console.print(_ranking(plan, wide=console.width >= _WIDE))
+        console.print(Text(_note(plan), style="dim"))
+        console.print()
+        console.print(out.heading("Not planned"))
+        console.print(out.facts((other.name, printable(other.reason)) for other in plan.unsuited))
     for chart in charts:
         console.print()
         console.print(out.heading(chart.title))
-        console.print(_chart(chart))
-        console.print(Text(_caption(chart), style="dim"))
-
-
-def _show_everything(plan: ReleasePlan, console: Console) -> None:
-    console.print()
-    console.print(out.heading("What was asked"))
-    console.print(out.facts(question_in_words(plan)))
-    console.print()
-    console.print(out.heading("Mechanisms that spend the budget, best first"))
-    console.print(_ranking(plan, wide=console.width >= _WIDE))
-    console.print(Text(_note(plan), style="dim"))
-    console.print()
-    console.print(out.heading("Not planned"))
-    console.print(out.facts((other.name, printable(other.reason)) for other in plan.unsuited))
+        table = _table()
+        table.add_column(chart.x_label, justify="right")
+        for line in chart.lines:
+            table.add_column(line.name, justify="right")
+        shown = share if chart.share else amount
+        for x in chart.abscissas:
+            values = [next((shown(point.y) for point in line.points if point.x == x), "-") for line in chart.lines]
+            table.add_row(f"{x:g}" + (" *" if x == chart.planned else ""), *values)
+        console.print(table)
+        limit = "" if chart.limit is None else f"; the budget is {chart.limit:g}"
+        console.print(Text(f"{chart.y_label}; * is the plan{limit}", style="dim"))
 
 
 def _show_next_step(
@@ -350,7 +355,20 @@ def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:
     for name in _columns(plan, wide=wide):
         table.add_column(name, justify="right", no_wrap=True)
     for place, planned in enumerate(plan.ranked, start=1):
-        cells = _cells(planned)
+        quality = planned.quality
+        lost, released = amount(quality.score_loss.value), amount(quality.released.value)
+        cells = {
+            "recall": share(quality.recall.value),
+            "interval": _range(quality.recall),
+            "worst": "-" if planned.worst_recall is None else f"{100 * planned.worst_recall:.1f} %",
+            "clip": "-" if planned.clip is None else f"{planned.clip:g}",
+            "fresh": "-" if planned.fresh_recall is None else f"{100 * planned.fresh_recall:.1f} %",
+            "all right": share(quality.exact_set.value),
+            "in place": "" if quality.in_place is None else share(quality.in_place.value),
+            "lost users": lost,
+            "released": released,
+            "noise": noise_in_words(planned.mechanisms[0]),
+        }
         table.add_row(str(place), planned.name, *(cells[name] for name in _columns(plan, wide=wide)))
     return table
 
@@ -360,23 +378,6 @@ def _columns(plan: ReleasePlan, *, wide: bool) -> list[str]:
     if wide:
         return ["recall", "interval", "worst", "fresh", "all right", *order, "lost users", "released", "noise", "clip"]
     return ["recall", "interval", "worst", *(order or ["all right"])]
-
-
-def _cells(planned: PlannedMechanism) -> dict[str, str]:
-    quality = planned.quality
-    lost, released = amount(quality.score_loss.value), amount(quality.released.value)
-    return {
-        "recall": share(quality.recall.value),
-        "interval": _range(quality.recall),
-        "worst": "-" if planned.worst_recall is None else f"{100 * planned.worst_recall:.1f} %",
-        "clip": "-" if planned.clip is None else f"{planned.clip:g}",
-        "fresh": "-" if planned.fresh_recall is None else f"{100 * planned.fresh_recall:.1f} %",
-        "all right": share(quality.exact_set.value),
-        "in place": "" if quality.in_place is None else share(quality.in_place.value),
-        "lost users": lost,
-        "released": released,
-        "noise": noise_in_words(planned.mechanisms[0]),
-    }
 
 
 def _range(estimate: Estimate) -> str:
@@ -395,23 +396,6 @@ def _note(plan: ReleasePlan) -> str:
         f"items' counts fall short. Intervals: {100 * plan.level:g} % where simulated, the numerical error where not. Mechanisms "
         "that are clearly behind are worked out roughly; --mechanism KIND does it in full."
     )
-
-
-def _chart(chart: Chart) -> Table:
-    table = _table()
-    table.add_column(chart.x_label, justify="right")
-    for line in chart.lines:
-        table.add_column(line.name, justify="right")
-    shown = share if chart.share else amount
-    for x in chart.abscissas:
-        values = [next((shown(point.y) for point in line.points if point.x == x), "-") for line in chart.lines]
-        table.add_row(f"{x:g}" + (" *" if x == chart.planned else ""), *values)
-    return table
-
-
-def _caption(chart: Chart) -> str:
-    limit = "" if chart.limit is None else f"; the budget is {chart.limit:g}"
-    return f"{chart.y_label}; * is the plan{limit}"
 
 
 def _require_targets(*, figures: Path | None, html: Path | None) -> None:

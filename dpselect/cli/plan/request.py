@@ -98,7 +98,10 @@ def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | No
         ledger=_ledger(base.ledger, stated),
         plan=_plan_table(base.plan, stated, parts),
     )
-    _require_size(asked)
+    if asked.plan.schedule is not None and asked.release.k is not None:
+        raise InvalidRequest("--schedule says how many items each release has: leave --k ([release] k) out")
+    if asked.plan.schedule is None and asked.release.k is None:
+        raise InvalidRequest("no size is stated: give --k, how many items each release has, or --schedule")
     return PlanQuestion(asked, budget, _shape(asked), only)
 
 
@@ -164,13 +167,6 @@ def _schedule(words: str) -> tuple[Part, ...]:
         raise InvalidRequest(f"--schedule={words!r} is refused: write RELEASESxK,RELEASESxK, 30x10,1x100 for example") from None
 
 
-def _require_size(asked: Config) -> None:
-    if asked.plan.schedule is not None and asked.release.k is not None:
-        raise InvalidRequest("--schedule says how many items each release has: leave --k ([release] k) out")
-    if asked.plan.schedule is None and asked.release.k is None:
-        raise InvalidRequest("no size is stated: give --k, how many items each release has, or --schedule")
-
-
 def _shape(asked: Config) -> Shape:
     """The shape that the words stand for."""
     stated = asked.plan
@@ -179,7 +175,11 @@ def _shape(asked: Config) -> Shape:
     if stated.shape.partition(":")[0] in ("zipf", "uniform"):
         if stated.log:
             raise InvalidRequest(f"--user and --item are columns of a log, and --shape={stated.shape} is made up: leave them out")
-        return _made_up(stated, _exponent(stated.shape))
+        if stated.items is None or stated.users is None:
+            raise InvalidRequest(f"--shape={stated.shape} needs --items and --users: how many there are, roughly")
+        if stated.column is not None:
+            raise InvalidRequest("--column is about a CSV file of counts: leave it out")
+        return Shape.zipf(_exponent(stated.shape), stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
     if (learnt := learnt_shape(stated.shape, asked.ledger)) is not None:
         if stated.users is not None or stated.items_per_user is not None or stated.column is not None:
             raise InvalidRequest(
@@ -214,14 +214,6 @@ def _learned_by(named: LedgerTable | None) -> Learnt:
         raise InvalidRequest("--learned takes what releases of a dataset have learnt: name it, --ledger and --dataset")
     with Ledger.open(named.url, create=False) as ledger:
         return Learnt.of_dataset(ledger, named.dataset)
-
-
-def _made_up(stated: PlanTable, exponent: float) -> Shape:
-    if stated.items is None or stated.users is None:
-        raise InvalidRequest(f"--shape={stated.shape} needs --items and --users: how many there are, roughly")
-    if stated.column is not None:
-        raise InvalidRequest("--column is about a CSV file of counts: leave it out")
-    return Shape.zipf(exponent, stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
 
 
 def _published(stated: PlanTable, path: Path, data: config.DataTable) -> Shape:
@@ -283,7 +275,24 @@ def answer_quick(stated: Mapping[str, Any], *, json: bool) -> None:
     else:
         alone = stated["shape"] is None and stated["ledger"] is None
         assumed = [f"--{name.replace('_', '-')}" for name in _USERS if alone and stated[name] is None]
-        out.screen().print(_shown(choice, told, assumed))
+        found = list(told["recall"].values())
+        reading = [] if choice.clip is None else [f"users clipped to an {choice.norm} norm of {choice.clip:g}"]
+        reading += [] if choice.again is None else [f"then to {choice.again:g} among the items found"]
+        reading += [] if choice.max_items_per_user is None else [f"at most {choice.max_items_per_user} items per user"]
+        rows = [
+            ("mechanism", type(choice.mechanism).__name__),
+            ("reading", ", ".join(reading) or "every item in full"),
+            ("chosen for", (choice.crowd or ASSUMED).in_words() + (f" ({' and '.join(assumed)} assumed)" if assumed else "")),
+            (
+                "finds",
+                f"about {sum(found) / len(found):.2f} of the true top k; {min(found):.2f} to {max(found):.2f} on standard shapes",
+            ),
+        ]
+        alike = "learns what is not declared first" if assumed else "chooses so for such users"
+        last = f"dpselect topk {alike}. A plan with --shape simulates, and is closer."
+        out.screen().print(
+            Group(out.heading("Quick plan: the default's choice, without simulations"), out.facts(rows), Text(), Text(last))
+        )
 
 
 def _request(stated: Mapping[str, Any]) -> TopKRequest:
@@ -332,22 +341,3 @@ def _as_data(choice: Choice, request: TopKRequest, crowd: Crowd) -> dict[str, An
         "median_items_per_user": crowd.quantiles[2],
         "recall": dict(zip(map(str, EXPONENTS), forecast(choice, request), strict=True)),
     }
-
-
-def _shown(choice: Choice, told: Mapping[str, Any], assumed: list[str]) -> Group:
-    found = list(told["recall"].values())
-    reading = [] if choice.clip is None else [f"users clipped to an {choice.norm} norm of {choice.clip:g}"]
-    reading += [] if choice.again is None else [f"then to {choice.again:g} among the items found"]
-    reading += [] if choice.max_items_per_user is None else [f"at most {choice.max_items_per_user} items per user"]
-    rows = [
-        ("mechanism", type(choice.mechanism).__name__),
-        ("reading", ", ".join(reading) or "every item in full"),
-        ("chosen for", (choice.crowd or ASSUMED).in_words() + (f" ({' and '.join(assumed)} assumed)" if assumed else "")),
-        (
-            "finds",
-            f"about {sum(found) / len(found):.2f} of the true top k; {min(found):.2f} to {max(found):.2f} on standard shapes",
-        ),
-    ]
-    alike = "learns what is not declared first" if assumed else "chooses so for such users"
-    last = f"dpselect topk {alike}. A plan with --shape simulates, and is closer."
-    return Group(out.heading("Quick plan: the default's choice, without simulations"), out.facts(rows), Text(), Text(last))

@@ -98,7 +98,12 @@ def discovered(mechanism: mechanisms.DiscoverThenSelect, levels: Levels, runs: R
     find, select = mechanism.discovery, mechanism.selection
     if not (isinstance(find, mechanisms.SparseHistogram) and isinstance(select, mechanisms.OneshotTopK)):
         raise InvalidRequest("DiscoverThenSelect is planned with a SparseHistogram and a OneshotTopK only")
-    near = _near(levels, find, mechanism.candidates)
+    # How many levels may be among those that are discovered; a thousandth of an item is left out on average.
+    noise, scale = by_name(find.noise), np.hypot(find.scale, _spread(levels))
+    last = min(mechanism.candidates, levels.size)
+    bar = float(levels.value(last)) - find.scale * float(noise.isf(_MISSED / last))  # some item of the best so low, hardly ever
+    chances = levels.multiplicities * noise.sf((max(find.threshold, bar) - levels.values) / scale)
+    near = int((np.cumsum(chances[::-1])[::-1] > _MISSED).sum())
     if near == 0:
         return Outcomes.of_items(np.full((2, levels.k), -1), levels, ordered=select.ordered)
     members = levels.multiplicities[:near]
@@ -117,15 +122,6 @@ def discovered(mechanism: mechanisms.DiscoverThenSelect, levels: Levels, runs: R
         chosen[np.isneginf(seen)] = -np.inf
         drawn.append(_best(chosen, item, levels.k))
     return Outcomes.of_items(np.concatenate(drawn), levels, ordered=select.ordered)
-
-
-def _near(levels: Levels, find: mechanisms.SparseHistogram, candidates: int) -> int:
-    """How many levels may be among those that are discovered; a thousandth of an item is left out on average."""
-    noise, scale = by_name(find.noise), np.hypot(find.scale, _spread(levels))
-    last = min(candidates, levels.size)
-    bar = float(levels.value(last)) - find.scale * float(noise.isf(_MISSED / last))  # some item of the best so low, hardly ever
-    chances = levels.multiplicities * noise.sf((max(find.threshold, bar) - levels.values) / scale)
-    return int((np.cumsum(chances[::-1])[::-1] > _MISSED).sum())
 
 
 def _spread(levels: Levels) -> Floats:

@@ -46,7 +46,11 @@ def page(plan: ReleasePlan, charts: Sequence[Chart]) -> Iterator[str]:
         examples=list(_examples(best)),
         parameters=[(part.k, run.to_json()) for part, run in zip(plan.parts, best.mechanisms, strict=True)],
         figures=[_figure(chart) for chart in charts],
-        bought=[(chart, _bought(chart)) for chart in charts if chart.key == "releases"],
+        bought=[
+            (chart, [[class_name(line.name), *(_releases(line.points, found) for found in _FOUND)] for line in chart.lines])
+            for chart in charts
+            if chart.key == "releases"
+        ],
         bought_heads=["Mechanism", *(f"{100 * found:.0f} % right" for found in _FOUND)],
         **{"order": order, "heads": heads, "first": rows[:_ROWS], "more": rows[_ROWS:]},
         reasons=[(class_name(other.name), other.reason) for other in plan.unsuited],
@@ -110,11 +114,6 @@ def _examples(best: PlannedMechanism) -> Iterator[tuple[str, list[tuple[str, boo
 
 def _marked(wrong: int) -> list[tuple[str, bool]]:
     return [(item, place < 10 - wrong) for place, item in enumerate(_MADE_UP)]
-
-
-def _bought(chart: Chart) -> list[list[str]]:
-    """For every mechanism, how many releases share the budget where each share is found, read off its line."""
-    return [[class_name(line.name), *(_releases(line.points, found) for found in _FOUND)] for line in chart.lines]
 
 
 def _releases(points: Sequence[Point], found: float) -> str:
