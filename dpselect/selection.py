@@ -1,17 +1,22 @@
-"""What a mechanism releases, and nothing else."""
+"""What a mechanism releases, and nothing else: as an object, as laws and audits compare it, and as the columns of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import importlib
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_serializer, model_validator
 
+from accounting import MissingExtra
 from accounting.frozen import Frozen
-from dpselect.errors import DomainMismatch, DpSelectError
-from dpselect.outcome import Outcome, needed, table
+from dpselect.errors import DomainMismatch, DpSelectError, InvalidRequest
 
 if TYPE_CHECKING:
     import pandas
@@ -24,6 +29,67 @@ Label = int | str
 def label_key(label: Label) -> tuple[bool, Label]:
     """What sorts integers before text."""
     return isinstance(label, str), label
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """Items, whether their order was released, and their noisy values. Equal where nobody can tell two releases apart.
+
+    Attributes:
+        items: labels, or positions where there are none; best first if `ordered`, else in the candidates' own order.
+        ordered: whether the order is part of the release.
+        values: the noisy score of every item, in the order of `items` and on the mechanism's public grid (score units); None if
+            none is released.
+        groups: the group of every item, where a selection was released for each of many groups.
+        lost: what a clip took away from all values together, with noise; None where that is not released.
+    """
+
+    items: tuple[Label, ...]
+    ordered: bool
+    values: tuple[float, ...] | None = None
+    groups: tuple[Label, ...] | None = None
+    lost: float | None = None
+
+    @property
+    def chosen(self) -> tuple[Hashable, ...] | frozenset[Hashable]:
+        """The items alone, as `Mechanism.probabilities` names them: a tuple where their order is released, else a set.
+
+        Of many groups, pairs of group and item.
+        """
+        items: tuple[Hashable, ...] = self.items
+        named = items if self.groups is None else tuple(zip(self.groups, items, strict=True))
+        return named if self.ordered else frozenset(named)
+
+    def seen(self, edges: NDArray[np.float64], places: tuple[int, ...]) -> Hashable:
+        """The items, and for the values of some of them the cell between `edges` that each lies in."""
+        if self.values is None or not places:
+            return self.chosen
+        held = [self.values[place] for place in places if place < len(self.values)]
+        bars = [-np.inf, *edges.tolist(), np.inf]
+        return self.chosen, tuple((bars[at], bars[at + 1]) for at in np.searchsorted(edges, held, side="right").tolist())
+
+    def columns(self, margin: float | None) -> dict[str, tuple[Any, ...]]:
+        """Columns of one row per item, in their order; None where nothing was released. See `Selection.columns`."""
+        nothing: tuple[Any, ...] = (None,) * len(self.items)
+        ranks: dict[Label | None, Iterator[int]] = defaultdict(lambda: itertools.count(1))
+        ends = {"low": nothing, "high": nothing}
+        if margin is not None:
+            if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
+                raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
+            if self.values is None:
+                raise InvalidRequest(
+                    "margin is of values, and this selection has none: release them, with WithValues for example"
+                )
+            half, values = float(margin), self.values
+            ends = {"low": tuple(value - half for value in values), "high": tuple(value + half for value in values)}
+        return {
+            **({} if self.groups is None else {"group": self.groups}),
+            "rank": tuple(next(ranks[group]) for group in self.groups or nothing) if self.ordered else nothing,
+            "item": self.items,
+            "value": nothing if self.values is None else self.values,
+            **ends,
+        }
 
 
 @final
@@ -144,7 +210,7 @@ class Selection(Frozen):
             MissingExtra: pyarrow is not installed.
             InvalidRequest: as `columns`; or items are integers and text, of which two would be written alike.
         """
-        return table(self.columns(margin))
+        return _table(self.columns(margin))
 
     def to_pandas(self, margin: float | None = None) -> pandas.DataFrame:
         """`to_arrow` as a pandas DataFrame.
@@ -153,7 +219,7 @@ class Selection(Frozen):
             MissingExtra: pandas or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        needed("pandas", "pandas")
+        _needed("pandas", "pandas")
         return self.to_arrow(margin).to_pandas()
 
     def to_polars(self, margin: float | None = None) -> polars.DataFrame:
@@ -163,7 +229,7 @@ class Selection(Frozen):
             MissingExtra: Polars or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        return needed("polars", "polars").from_arrow(self.to_arrow(margin))
+        return _needed("polars", "polars").from_arrow(self.to_arrow(margin))
 
     def _repr_html_(self) -> str:
         from accounting.page.templates import card  # notebooks only
@@ -242,3 +308,42 @@ class Selections(Sequence[Selection]):
 
     def __repr__(self) -> str:
         return f"Selections(rounds={len(self)}, requested={self._requested}, ordered={self._ordered})"
+
+
+def _table(held: dict[str, tuple[Any, ...]]) -> Any:
+    """A pyarrow Table of columns. See `Selection.to_arrow`."""
+    arrow = _needed("pyarrow", "arrow")
+    types = {"rank": arrow.int64()} | dict.fromkeys(("value", "low", "high"), arrow.float64())
+    return arrow.table(
+        [arrow.array(cells, types[name]) if name in types else _typed(arrow, cells, name) for name, cells in held.items()],
+        names=list(held),
+    )
+
+
+def _needed(module: str, extra: str) -> Any:
+    """A library, or MissingExtra, which names the extra that brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtra(f"this table needs {module}: install it with pip install 'dpselect[{extra}]'") from None
+
+
+def _typed(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
+    """Labels as integers if all are, and as text otherwise."""
+    fitting: Mapping[Any, tuple[int, int]] = {arrow.int64(): (-(2**63), 2**63), arrow.uint64(): (0, 2**64)}
+    if names and all(isinstance(name, int) for name in names):
+        for kind, (low, high) in fitting.items():
+            if all(low <= int(name) < high for name in names):
+                return arrow.array(names, kind)
+    texts = [str(name) for name in names]
+    if len(set(texts)) < len(set(names)):
+        raise InvalidRequest(f"{what} holds an integer and a text that are written alike: a table holds one type, use to_json")
+    return arrow.array(texts, arrow.string())
+
+
+def cells(edges: ArrayLike) -> tuple[NDArray[np.float64], list[tuple[float, float]]]:
+    """Checked edges and the cells [low, high) between them, the two unbounded ones included."""
+    array = np.atleast_1d(np.asarray(edges, dtype=np.float64))
+    if array.ndim != 1 or not np.isfinite(array).all() or (np.diff(array) <= 0).any():
+        raise InvalidRequest("edges must be increasing finite numbers, in score units")
+    return array, list(itertools.pairwise([-np.inf, *array.tolist(), np.inf]))

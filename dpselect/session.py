@@ -16,10 +16,9 @@ from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, T
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, SensitivityMismatch
-from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run, require_no_run
 from dpselect.mechanisms.traits import Pay
-from dpselect.rounds import Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 

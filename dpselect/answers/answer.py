@@ -25,8 +25,7 @@ from dpselect.continual.memory import Memory, best
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
-from dpselect.mechanisms.base import Mechanism
-from dpselect.rounds import Rounds
+from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Sensitivity

@@ -24,7 +24,7 @@ from dpselect.events.private import ReadReport
 from dpselect.events.reading import Options, ProgressCallback, Reading, reading_of, require_items
 from dpselect.events.tally import Listed, Table, Tally
 from dpselect.events.user_counts import Measured, signed
-from dpselect.rounds import Rounds
+from dpselect.mechanisms.base import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores
 from dpselect.selection import Label, Selection, label_key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any, final
 
@@ -18,50 +17,6 @@ from dpselect.scores import Numbers, Scores
 def centred(values: Numbers) -> NDArray[np.float64]:
     """(m,) values minus their maximum as float64: rankings do not see a common shift, and large integers keep their gaps."""
     return differences(values, values.max())
-
-
-# Which of many numbers are among a few given ones, by hashing into cells: a search for each would cost more than a sort.
-
-_CELLS = 1 << 16
-
-
-@final
-class _Lookup:
-    """Finds the numbers that equal one of `levels`, ascending and all different."""
-
-    def __init__(self, levels: NDArray[Any]) -> None:
-        self._levels, self._low = levels, float(levels[0])
-        spread = float(levels[-1]) - self._low
-        # One cell for all where the spread is zero or overflows.
-        self._per_unit = _CELLS / spread if 0 < spread < math.inf and math.isfinite(_CELLS / spread) else 0.0
-        cells = self._cells(levels)
-        self._table = np.full(_CELLS + 1, -1, dtype=np.int32)
-        self._table[cells] = np.arange(len(levels))
-        self._crowded = len(np.unique(cells)) < len(levels)
-
-    def find(self, numbers: NDArray[Any]) -> tuple[Indices, Indices]:
-        """Where in `numbers` there is one of the levels, ascending, and which one."""
-        where = _places((numbers >= self._levels[0]) & (numbers <= self._levels[-1]))
-        near = numbers[where]
-        listed = self._table[self._cells(near)]
-        likely = np.flatnonzero(listed >= 0)
-        level = np.searchsorted(self._levels, near[likely], side="right") - 1 if self._crowded else listed[likely]
-        exact = self._levels[level] == near[likely]
-        return np.arange(len(numbers))[where][likely[exact]], level[exact].astype(np.int64)
-
-    def _cells(self, numbers: NDArray[Any]) -> Indices:
-        """The same cell for the same number; that suffices."""
-        if self._per_unit == 0.0:
-            return np.zeros(len(numbers), dtype=np.int64)
-        return ((numbers.astype(np.float64) - self._low) * self._per_unit).astype(np.int64)
-
-
-def _places(kept: NDArray[np.bool_]) -> Any:
-    """An index for what is kept; a slice, which copies nothing, where that is all."""
-    return slice(None) if kept.all() else np.flatnonzero(kept)
-
-
-_CHUNK = 1 << 16  # values that fit the cache
 
 
 def half_below(values: Any, top: Any) -> Floats:
@@ -115,25 +70,10 @@ class Ranked:
         wanted = self._ascending[self.size - ranks]
         place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
         levels, level = np.unique(wanted, return_inverse=True)
-        lookup = _Lookup(levels)
-        held = np.stack([np.bincount(lookup.find(chunk)[1], minlength=len(levels)) for chunk in self._chunks()])
-        upto = np.cumsum(held, axis=0)
-        chunk = (upto[:, level] <= place).sum(axis=0)
-        place -= (upto - held)[chunk, level]
-        return self._in_chunks(lookup, chunk, level, place)
-
-    def _chunks(self) -> list[Numbers]:
-        return [self._values[start : start + _CHUNK] for start in range(0, self.size, _CHUNK)]
-
-    def _in_chunks(self, lookup: _Lookup, chunk: Indices, level: Indices, place: Indices) -> Indices:
-        """The position of the candidate that is number `place` among those of a level in a chunk, elementwise."""
-        positions = np.empty(len(chunk), dtype=np.int64)
-        for number in np.unique(chunk).tolist():
-            start = number * _CHUNK
-            where, found = lookup.find(self._values[start : start + _CHUNK])
-            for item in np.flatnonzero(chunk == number).tolist():
-                positions[item] = start + where[found == level[item]][place[item]]
-        return positions
+        near = np.searchsorted(levels, self._values, side="right") - 1
+        held = np.flatnonzero(levels[near] == self._values)  # below the lowest level `near` is -1, the highest level
+        held = held[np.argsort(near[held], kind="stable")]
+        return held[np.searchsorted(near[held], level) + place]
 
 
 # Uniformly random sequences in which place i takes one of the best allowed[i] ranks, no rank twice.

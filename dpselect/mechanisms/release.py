@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpselect.errors import InvalidRequest
 from dpselect.noise import NoiseName, by_name
-from dpselect.outcome import cells
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, label_key
+from dpselect.selection import Selection, cells, label_key
 
 _LARGEST = 2**53  # beyond it float64 skips integers
 _LEAST_EXPONENT = -1074  # of the smallest float64

@@ -63,6 +63,8 @@ class Noise(ABC):
     """log pdf is 1-Lipschitz on the whole line. Theorem N8 relies on it."""
     lower: ClassVar[float] = -np.inf
     """Infimum of the support."""
+    rises: ClassVar[bool] = True
+    """Whether draws are quantiles of uniforms, or where the upper tail is cheaper the inverse of that."""
     kinks: ClassVar[tuple[float, ...]] = ()
     """Points where the density is not smooth."""
 
@@ -120,13 +122,10 @@ class Noise(ABC):
         """The z with log sf(z) = log_q, for log_q <= 0; raises `InvalidNoiseArgument` outside."""
         return _inverse(self._log_isf, "log_q", log_q, -np.inf, 0.0)
 
-    @abstractmethod
-    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
-        """Draws with the law of Z from independent uniforms u in the open interval (0, 1); u is not checked.
-
-        One of the inverses, by the cheaper tail: monotone in u, in a direction each member chooses.
-        `out` (which may be `u` itself) receives the result and is returned.
-        """
+    @final
+    def from_uniform(self, u: FloatArray) -> FloatArray:
+        """Draws with the law of Z from independent uniforms u in the open interval (0, 1); u is not checked."""
+        return self._quantile(u) if self.rises else self._isf(u)
 
     @final
     def isf_bounds(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:

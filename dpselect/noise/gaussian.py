@@ -25,10 +25,6 @@ class Gaussian(SymmetricNoise):
     name: ClassVar[NoiseName] = "gaussian"
     winner_price: ClassVar[WinnerPrice | None] = "gaussian"
 
-    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
-        draws: FloatArray = scipy.special.ndtri(u, out=out)
-        return draws
-
     def isf_ball(self, q: arb) -> arb:
         return arb(2).sqrt() * (2 * q).erfcinv()
 

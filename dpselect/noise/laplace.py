@@ -19,10 +19,6 @@ class Laplace(SymmetricNoise):
     smooth: ClassVar[bool] = True
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
 
-    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
-        z = np.log(2.0 * np.minimum(u, 1.0 - u))
-        return np.copysign(z, u - 0.5, out=out)
-
     def isf_ball(self, q: arb) -> arb:
         return -(2 * q).log() if q.mid() < 0.5 else (2 * (1 - q)).log()
 
@@ -56,11 +52,8 @@ class Exponential(Noise):
     name: ClassVar[NoiseName] = "exponential"
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     lower: ClassVar[float] = 0.0
+    rises: ClassVar[bool] = False
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
-
-    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
-        z = np.log(u, out=out)
-        return np.negative(z, out=z)
 
     def isf_ball(self, q: arb) -> arb:
         return -q.log()

@@ -19,10 +19,6 @@ class Logistic(SymmetricNoise):
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     smooth: ClassVar[bool] = True
 
-    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
-        draws: FloatArray = scipy.special.logit(u, out=out)
-        return draws
-
     def isf_ball(self, q: arb) -> arb:
         return (1 / q - 1).log()
 
@@ -59,10 +55,6 @@ class HalfLogistic(Noise):
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     lower: ClassVar[float] = 0.0
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
-
-    def from_uniform(self, u: FloatArray, *, out: FloatArray | None = None) -> FloatArray:
-        z = np.arctanh(u, out=out)
-        return np.multiply(z, 2.0, out=z)
 
     def isf_ball(self, q: arb) -> arb:
         return (2 / q - 1).log()

@@ -17,8 +17,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Mechanism
-from dpselect.rounds import Rounds
+from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selections

@@ -1,27 +1,37 @@
-"""`Sampler`: the one interface through which mechanisms use randomness. A member supplies random words and nothing else.
+"""`Sampler`: the one interface through which mechanisms use randomness, and its members, which supply random words.
 
-Noisy numbers that are drawn and may be asked more: what one answer had to look at is known to the next. Theorem X13.
+The operating system's entropy for releases, a seeded generator for tests and simulation.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar, final
 
 import numpy as np
-from flint import arb, fmpq
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from flint import arb, fmpq, fmpz
 
+from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.noise.base import Noise
 from dpselect.sampling import discrete, exact, plain, thresholds
 from dpselect.sampling.contest import Entries, RankingProblem
 from dpselect.sampling.heights import Flags, Floats, Indices, Numbers, Words, numbers
-from dpselect.sampling.lazy import LazyUniform, WordSource, precision, rational
+from dpselect.sampling.lazy import LazyUniform, WordSource, rational
 from dpselect.sampling.thresholds import TINY, WIDER, LazyThresholds, PlainThresholds, Thresholds, exceeds, scaled
 
 _WHOLE = 2.0**51  # half of where floats stop being able to tell a number from its half
+_DIRECT = 512  # bytes that are read from the operating system itself
+_ZEROS = memoryview(bytes(1 << 17))
+_CONSTANT_WORK: ContextVar[bool] = ContextVar("dpselect_constant_work", default=False)
 
 
 class Sampler(ABC):
@@ -53,8 +63,7 @@ class Sampler(ABC):
     @final
     def noise(self, noise: Noise, count: int) -> Floats:
         """(count,) draws of the standard noise."""
-        uniform = self.uniform(count)
-        return noise.from_uniform(uniform, out=uniform)
+        return noise.from_uniform(self.uniform(count))
 
     @final
     def top_k(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
@@ -64,13 +73,8 @@ class Sampler(ABC):
         """
         values = numbers(values)
         if not self.exact:
-            return plain.top_k(values, self._draw(noise), scale, k)
-        return self._ranked(values, noise, scale, k).index
-
-    @final
-    def _ranked(self, values: Numbers, noise: Noise, scale: float, k: int) -> Entries:
-        problem = RankingProblem(values, noise, float(scale), k, self.words)
-        return exact.drawn_all(problem) if self.constant_work else exact.top_k(problem)
+            return plain.top_k(values, partial(self.noise, noise), scale, k)
+        return self.ranking(values, noise, scale, k).index
 
     @final
     def ranking(self, values: Numbers, noise: Noise, scale: float, k: int, multiplicities: Indices | None = None) -> Drawn:
@@ -79,11 +83,13 @@ class Sampler(ABC):
         As `top_k` and `top_k_grouped`, and raises as they do. Exact if `self.exact`, whatever is asked of it: Theorem X13.
         """
         values = numbers(values)
+        problem = RankingProblem(values, noise, float(scale), k, self.words)
         if multiplicities is not None:
-            return _LazyDrawn(values, noise, scale, self._grouped(values, multiplicities, noise, scale, k), self.words)
+            find = exact.grouped_drawn_all if self.constant_work else exact.grouped
+            return self._drawn(values, noise, scale, find(problem, multiplicities))
         if not self.exact:
-            return PlainDrawn(*plain.above(values, self._draw(noise), scale, -np.inf, k))
-        return _LazyDrawn(values, noise, scale, self._ranked(values, noise, scale, k), self.words)
+            return _plainly_drawn(*plain.above(values, partial(self.noise, noise), scale, -np.inf, k))
+        return self._drawn(values, noise, scale, exact.drawn_all(problem) if self.constant_work else exact.top_k(problem))
 
     @final
     def above(
@@ -105,13 +111,13 @@ class Sampler(ABC):
             size = int(multiplicities.sum(dtype=object))
             problem = RankingProblem(values, noise, float(scale), size if k is None else min(k, size), self.words)
             found = (thresholds.grouped_drawn_all if self.constant_work else thresholds.grouped)(problem, multiplicities, level)
-            return _LazyDrawn(values, noise, scale, found, self.words)
+            return self._drawn(values, noise, scale, found)
         if not self.exact:
-            return PlainDrawn(*plain.above(values, self._draw(noise), scale, level, k))
+            return _plainly_drawn(*plain.above(values, partial(self.noise, noise), scale, level, k))
         few = len(values) if k is None else min(k, len(values))
         problem = RankingProblem(values, noise, float(scale), max(few, 1), self.words)
         entries = thresholds.drawn_all(problem, level) if self.constant_work else thresholds.above(problem, level)
-        return _LazyDrawn(values, noise, scale, entries[:few], self.words)
+        return self._drawn(values, noise, scale, entries[:few])
 
     @final
     def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
@@ -134,7 +140,7 @@ class Sampler(ABC):
         """
         matrix = numbers(matrix)
         if not self.exact:
-            noisy = np.where(listed, plain.noisy(matrix, self._draw(noise), scale), -np.inf)
+            noisy = np.where(listed, plain.noisy(matrix, partial(self.noise, noise), scale), -np.inf)
             return thresholds.in_order(noisy, noisy > level)
         return thresholds.rows(RankingProblem(matrix, noise, float(scale), matrix.shape[1], self.words), level, listed)
 
@@ -143,7 +149,7 @@ class Sampler(ABC):
         """(rounds, k) the same for every row of a (rounds, m) matrix."""
         matrix = numbers(matrix)
         if not self.exact:
-            return plain.top_k_rows(matrix, self._draw(noise), scale, k)
+            return plain.top_k_rows(matrix, partial(self.noise, noise), scale, k)
         return exact.top_k_rows(RankingProblem(matrix, noise, float(scale), k, self.words), constant_work=self.constant_work)
 
     @final
@@ -155,13 +161,8 @@ class Sampler(ABC):
         (k,) each, largest first. Exact for every sampler (Theorem X6); nothing of the size of the candidates is held, unless
         `self.constant_work` asks for a noise each.
         """
-        chosen = self._grouped(values, multiplicities, noise, scale, k)
+        chosen = self.ranking(values, noise, scale, k, multiplicities)
         return chosen.index, chosen.member
-
-    @final
-    def _grouped(self, values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int) -> Entries:
-        problem = RankingProblem(values, noise, float(scale), k, self.words)
-        return (exact.grouped_drawn_all if self.constant_work else exact.grouped)(problem, multiplicities)
 
     @final
     def require_drawable(self, candidates: int) -> None:
@@ -176,7 +177,7 @@ class Sampler(ABC):
         Exact if `self.exact` (Theorem X2): P[True] is sf((level - value) / scale) of the real numbers that are represented.
         """
         if not self.exact:
-            return np.asarray(plain.noisy(values, self._draw(noise), scale) > level)
+            return np.asarray(plain.noisy(values, partial(self.noise, noise), scale) > level)
         return exceeds(numbers(values), noise, float(scale), float(level), self.words)
 
     @final
@@ -186,7 +187,7 @@ class Sampler(ABC):
         For comparisons that come one after the other: `passes` compares, `renew` draws afresh. Exact if `self.exact`.
         """
         if not self.exact:
-            return PlainThresholds(self._draw(noise), scales, rows)
+            return PlainThresholds(partial(self.noise, noise), scales, rows)
         return LazyThresholds(noise, [float(scale) for scale in scales], rows, self.words)
 
     @final
@@ -210,9 +211,9 @@ class Sampler(ABC):
         has more than 53 bits.
         """
         if not self.exact:
-            return np.rint(plain.noisy(values, self._draw(noise), scale) / grid) * grid
+            return np.rint(plain.noisy(values, partial(self.noise, noise), scale) / grid) * grid
         entries = Entries.at(np.arange(len(values)), self.words(len(values)))
-        return _LazyDrawn(values, noise, scale, entries, self.words).rounded(grid)
+        return self._drawn(values, noise, scale, entries).rounded(grid)
 
     @final
     def bernoulli(self, probability: Callable[[], arb]) -> bool:
@@ -252,53 +253,36 @@ class Sampler(ABC):
         return (words % limits).astype(np.int64)
 
     @final
-    def _draw(self, noise: Noise) -> plain.NoiseDraw:
-        return lambda count: self.noise(noise, count)
+    def _drawn(self, values: Numbers, noise: Noise, scale: float, entries: Entries) -> Drawn:
+        held = values[entries.index]
+        return Drawn(entries.index, entries.member, lambda grid: nearest(held, noise, float(scale), grid, entries, self.words))
 
 
-class Drawn(ABC):
-    """Some of values + scale * noise, largest first. Private: never shown, but for what is released of them."""
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Drawn:
+    """Some of values + scale * noise, largest first. Private: never shown, but for what is released of them.
+
+    Attributes:
+        index: (count,) which value each has.
+        member: (count,) which member of that value's group it is; 0 for values that stand for one candidate.
+        rounded: (count,) each number rounded to the nearest multiple of a grid, a power of two; score units. Where it is exact,
+            what one answer had to look at is known to the next: Theorem X13.
+    """
 
     index: Indices
-    """(count,) which value each has."""
     member: Indices
-    """(count,) which member of that value's group it is; 0 for values that stand for one candidate."""
+    rounded: Callable[[float], Floats]
 
-    @abstractmethod
-    def rounded(self, grid: float) -> Floats:
-        """(count,) each number rounded to the nearest multiple of `grid`, a power of two; score units."""
-
-    @final
     def __len__(self) -> int:
         return len(self.index)
 
-    @final
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(<hidden>)"
+        return "Drawn(<hidden>)"
 
 
-@final
-class _LazyDrawn(Drawn):
-    """Exact: every answer is about one array of numbers with infinitely many bits."""
-
-    def __init__(self, values: Numbers, noise: Noise, scale: float, entries: Entries, words: WordSource) -> None:
-        self.index, self.member = entries.index, entries.member
-        self._values, self._noise, self._scale = values[entries.index], noise, float(scale)
-        self._entries, self._words = entries, words
-
-    def rounded(self, grid: float) -> Floats:
-        return nearest(self._values, self._noise, self._scale, grid, self._entries, self._words)
-
-
-@final
-class PlainDrawn(Drawn):
-    """The same in float64, for simulation."""
-
-    def __init__(self, index: Indices, numbers: Floats) -> None:
-        self.index, self.member, self._numbers = index, np.zeros_like(index), numbers
-
-    def rounded(self, grid: float) -> Floats:
-        return np.rint(self._numbers / grid) * grid
+def _plainly_drawn(index: Indices, noisy: Floats) -> Drawn:
+    return Drawn(index, np.zeros_like(index), lambda grid: np.rint(noisy / grid) * grid)
 
 
 def nearest(values: Numbers, noise: Noise, scale: float, grid: float, entries: Entries, words: WordSource) -> Floats:
@@ -338,13 +322,127 @@ def _as_float(value: Fraction) -> float:
 
 
 def _nearest(value: fmpq, scale: fmpq, noise: Noise, draw: LazyUniform) -> int:
-    while True:
-        with precision(draw.precision + 64 + _magnitude(value)):
-            floor = (arb(value) + arb(scale) * noise.isf_ball(draw.ball()) + arb(0.5)).floor().unique_fmpz()
-        if floor is not None:
-            return int(floor)
-        draw.extend()
+    def floor(cell: arb) -> fmpz | None:
+        return (arb(value) + arb(scale) * noise.isf_ball(cell) + arb(0.5)).floor().unique_fmpz()
+
+    magnitude = abs(int(value.p.bit_length()) - int(value.q.bit_length()))
+    return int(draw.decide(floor, 64 + magnitude))
 
 
-def _magnitude(value: fmpq) -> int:
-    return abs(int(value.p.bit_length()) - int(value.q.bit_length()))
+class EntropyUnavailable(DpSelectError):
+    """The operating system's random source failed. Nothing is drawn from any other."""
+
+
+@final
+class EntropySampler(Sampler):
+    """Randomness for releases.
+
+    Every request is keyed afresh from the operating system: nothing is kept between requests, so no state exists that a fork
+    or a second thread could share, and none that could be read later. Long requests are AES-256 in counter mode under a
+    fresh 256-bit key, because the operating system alone is slower than the noise it feeds.
+
+    Args:
+        constant_work: True draws the noise of every candidate in every ranking, so that how much work is done does not depend on
+            the scores (docs/sampling.md says what still does); slower by about the time of plain NumPy.
+    """
+
+    exact: ClassVar[bool] = True
+
+    def __init__(self, *, constant_work: bool = False) -> None:
+        self.constant_work = constant_work
+
+    def words(self, count: int) -> Words:
+        size = 8 * count
+        if size <= _DIRECT:
+            return np.frombuffer(bytearray(_entropy(size)), dtype=np.uint64)
+        stream = np.empty(count + 2, dtype=np.uint64)  # update_into wants room for one block more
+        seed = _entropy(48)
+        encryptor = Cipher(algorithms.AES256(seed[:32]), modes.CTR(seed[32:])).encryptor()
+        view = stream.data.cast("B")
+        for start in range(0, size, len(_ZEROS)):
+            encryptor.update_into(_ZEROS[: size - start], view[start:])
+        return stream[:count]
+
+    def __repr__(self) -> str:
+        return f"EntropySampler(constant_work={self.constant_work})"
+
+
+def _entropy(size: int) -> bytes:
+    """Bytes from the operating system, or an error: no other source exists to fall back to."""
+    try:
+        data = os.urandom(size)
+    except (OSError, NotImplementedError) as error:
+        raise EntropyUnavailable(
+            "the operating system gave no random bytes: nothing was released; repair the system's random source and ask again"
+        ) from error
+    if len(data) != size:
+        raise EntropyUnavailable("the operating system gave fewer random bytes than asked for: nothing was released")
+    return data
+
+
+class _Generated(Sampler):
+    """Words from a `numpy.random.Generator`."""
+
+    def __init__(self, generator: np.random.Generator, *, constant_work: bool = False) -> None:
+        self._generator, self.constant_work = generator, constant_work
+
+    def words(self, count: int) -> Words:
+        return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
+
+
+@final
+class SeededSampler(_Generated):
+    """Simulation in float64 from a `numpy.random.Generator`. Whoever knows the seed can undo the noise: never for a release."""
+
+    exact: ClassVar[bool] = False
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        super().__init__(generator)
+
+    def __repr__(self) -> str:
+        return "SeededSampler()"
+
+
+@final
+class ExactSampler(_Generated):
+    """The exact path driven by a `numpy.random.Generator`, for tests: algorithms of `EntropySampler`, never for a release."""
+
+    exact: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        return f"ExactSampler(constant_work={self.constant_work})"
+
+
+def sampler(rng: np.random.Generator | None) -> Sampler:
+    """The operating system's entropy if `rng` is None, in the mode of `constant_work`; a simulation driven by `rng` otherwise.
+
+    Raises:
+        InvalidRequest: rng is anything else, an integer seed for example.
+    """
+    if rng is None:
+        return EntropySampler(constant_work=_CONSTANT_WORK.get())
+    if isinstance(rng, np.random.Generator):
+        return SeededSampler(rng)
+    raise InvalidRequest(
+        f"rng must be None (a release) or a numpy.random.Generator (a simulation), not {type(rng).__name__}: "
+        "for a simulation pass numpy.random.default_rng(seed)"
+    )
+
+
+@contextmanager
+def constant_work() -> Iterator[None]:
+    """Releases inside draw and look at one noise for every candidate, so that how much is drawn does not show the scores.
+
+        with dpselect.sampling.constant_work():
+            session.select(mechanism, scores)
+
+    It holds for this thread (or asynchronous task), for `select`, `select_many`, `Session` and schedules alike; a simulation with
+    `rng=` is not affected. It covers rankings by noisy scores and comparisons with noisy thresholds. `CanonicalTopK` and
+    `JointTopK` search classes of sets, which takes as long as the scores make it. docs/sampling.md says what else still
+    depends on the scores, and by how much.
+    """
+    token = _CONSTANT_WORK.set(True)
+    try:
+        yield
+    finally:
+        _CONSTANT_WORK.reset(token)

@@ -23,14 +23,12 @@ def bernoulli(probability: Callable[[], arb], draw: LazyUniform) -> bool:
         probability: returns a ball around p that shrinks to it as Arb's working precision grows.
         draw: the uniform number that decides, of which bits may be known.
     """
-    while True:
-        with precision(draw.precision):
-            bound, cell = probability(), draw.ball()
-            if cell < bound:
-                return True
-            if cell > bound:
-                return False
-        draw.extend()
+
+    def below(cell: arb) -> bool | None:
+        bound = probability()
+        return True if cell < bound else False if cell > bound else None
+
+    return draw.decide(below)
 
 
 def categorical(low: Floats, high: Floats, weights: Balls, count: int, words: WordSource) -> Indices:
@@ -88,13 +86,7 @@ def flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Indices
 
 def refined(word: int, weights: Balls, source: WordSource) -> int:
     """The column for one word, drawing bits until it is certain. `weights()` are balls that shrink with Arb's precision."""
-    draw = LazyUniform(source, word=word)
-    while True:
-        with precision(draw.precision):
-            column = _column(draw.ball(), weights())
-        if column is not None:
-            return column
-        draw.extend()
+    return LazyUniform(source, word=word).decide(lambda cell: _column(cell, weights()))
 
 
 def _column(place: arb, weights: Sequence[arb]) -> int | None:
@@ -121,18 +113,10 @@ def successes(size: int, level: int, words: WordSource) -> Words:
     """Distinct numbers below `size`, each of them in with probability exactly 2^-level, independently. Theorem X5."""
     if level == 0:
         return np.arange(size, dtype=np.uint64)
-    return _by_bits(size, level, words) if level <= _DENSE else _by_counts(size, level, words)
-
-
-def _by_bits(size: int, level: int, words: WordSource) -> Words:
-    """A trial succeeds where `level` random bits are all set."""
-    rows = words(level * (-(-size // 64))).reshape(level, -1)
-    bits = np.bitwise_and.reduce(rows, axis=0)
-    return np.flatnonzero(np.unpackbits(bits.view(np.uint8))[:size]).astype(np.uint64)
-
-
-def _by_counts(size: int, level: int, words: WordSource) -> Words:
-    """Whole pieces of a power of two of trials, those beyond `size` discarded; in each a count, then that many places."""
+    if level <= _DENSE:  # a trial succeeds where `level` random bits are all set
+        bits = np.bitwise_and.reduce(words(level * (-(-size // 64))).reshape(level, -1), axis=0)
+        return np.flatnonzero(np.unpackbits(bits.view(np.uint8))[:size]).astype(np.uint64)
+    # Whole pieces of a power of two of trials, those beyond `size` discarded; in each a count, then that many places.
     width = level + _MEAN_BITS
     counts = binomial_counts(-(-size >> width), level, words)
     places = _distinct(counts, width, words)
@@ -167,7 +151,13 @@ def cumulative(level: int, count: int, bits: int) -> int:
     """The first `bits` binary digits of the cdf of Binomial(2^(level + 4), 2^-level) at `count`."""
     if count == 1 << (level + _MEAN_BITS):
         return 1 << bits
-    return _certain_integer(bits + 64, lambda: _cdf(level, count) * arb((1, bits)))
+    more = 64
+    while True:  # no value of the cdf but 1 is a whole number of steps
+        with precision(bits + more):
+            floor: fmpz | None = (_cdf(level, count) * arb((1, bits))).floor().unique_fmpz()
+        if floor is not None:
+            return int(floor)
+        more *= 2
 
 
 def _cdf(level: int, count: int) -> arb:
@@ -200,13 +190,3 @@ def _distinct(counts: Indices, width: int, words: WordSource) -> Words:
         kept = np.unique(np.concatenate([kept, fresh]))
         missing = counts - np.bincount((kept >> np.uint64(width)).astype(np.int64), minlength=len(counts))
     return kept
-
-
-def _certain_integer(bits: int, number: Callable[[], arb]) -> int:
-    """The floor of a real number, from balls at growing precision. The number must not be an integer."""
-    while True:
-        with precision(bits):
-            floor: fmpz | None = number().floor().unique_fmpz()
-        if floor is not None:
-            return int(floor)
-        bits *= 2

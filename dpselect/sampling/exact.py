@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, final
 
 import numpy as np
@@ -108,17 +108,12 @@ def grouped(problem: RankingProblem, multiplicities: Indices, *, threshold: floa
 
 def grouped_reaching(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
     """All members of groups that may exceed `level` (score units), and others; in no order. Theorem X14."""
-    top = problem.values.max()
-    problem = problem.against(top)
-    groups = units(problem.heights(problem.values))
-    return Sweep(problem).reaching(groups, multiplicities, _below(level, float(top), problem.scale))
-
-
-def _below(level: float, top: float, scale: float) -> float:
-    """(level - top) / scale in noise units, from below, or what is below every height."""
+    problem = problem.against(problem.values.max())
+    groups, top = units(problem.heights(problem.values)), float(problem.values.max())
     with np.errstate(over="ignore"):
-        distance = float(np.float64(level - top - _SLACK * (abs(level) + abs(top))) / scale)
-    return min(max(distance - _SLACK * abs(distance), 1e5 * LOWEST), -LOWEST)
+        distance = float(np.float64(level - top - _SLACK * (abs(level) + abs(top))) / problem.scale)
+    threshold = min(max(distance - _SLACK * abs(distance), 1e5 * LOWEST), -LOWEST)  # noise units, from below
+    return Sweep(problem).reaching(groups, multiplicities, threshold)
 
 
 def grouped_drawn_all(
@@ -146,14 +141,6 @@ def block_maxima(values: Numbers, k: int) -> Numbers:
     Interleaved blocks because their maxima are found at the speed of memory, which those of consecutive ones are not. Their size
     balances the number of blocks against that of the candidates in about k blocks that are looked at one by one.
     """
-    if values.dtype == np.int64:
-        return _interleaved_maxima(values, k)
-    # Floats that are not negative are ordered as the integers with the same bits, and integers are compared twice as fast.
-    maxima = _interleaved_maxima(values.view(np.int64), k)
-    return _interleaved_maxima(values, k) if maxima.min() < 0 else maxima.view(np.float64)
-
-
-def _interleaved_maxima(values: Numbers, k: int) -> Numbers:
     size = len(values)
     block = min(max(math.isqrt(size // k), _LEAST_BLOCK), _MOST_BLOCK)
     count = size // block
@@ -317,24 +304,9 @@ class _Layout:
     """Units of `width` candidates each, `stride` apart in the values; of `multiplicities[start]` candidates if width is 0."""
 
     width: int
-    stride: int
-    size: int
-    multiplicities: Indices
-
-    @classmethod
-    def blocks(cls, size: int, count: int) -> Self:
-        """Block i holds candidates i, i + count, ... below `size`; all are counted as if they were as long as the longest."""
-        return cls(-(-size // count), count, size, np.empty(0, dtype=np.int64))
-
-    @classmethod
-    def single(cls) -> Self:
-        """One candidate a unit."""
-        return cls(1, 0, 0, np.empty(0, dtype=np.int64))
-
-    @classmethod
-    def groups(cls, multiplicities: Indices) -> Self:
-        """Group g holds `multiplicities[g]` candidates."""
-        return cls(0, 0, 0, multiplicities)
+    stride: int = 0
+    size: int = 0
+    multiplicities: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def lengths(self, start: Indices) -> Floats | None:
         """Candidates in each unit, for an estimate."""
@@ -353,7 +325,7 @@ class _Layout:
     def numbered(self, start: Indices) -> tuple[int, Located]:
         """How many candidates a pool holds, and a function from their numbers to (unit of the pool, offset in it)."""
         if self.width:
-            return len(start) * self.width, self._divided
+            return len(start) * self.width, lambda number: np.divmod(number.astype(np.int64), self.width)
         length = self.multiplicities[start].astype(np.uint64)
         ends = np.cumsum(length)
 
@@ -370,10 +342,6 @@ class _Layout:
         index = start + self.stride * offset
         real = np.flatnonzero(index < self.size)
         return np.where(index < self.size, index, 0), np.zeros_like(offset), real
-
-    def _divided(self, number: Words) -> tuple[Indices, Indices]:
-        unit, offset = np.divmod(number.astype(np.int64), self.width)
-        return unit, offset
 
 
 _SPLIT_LEVEL = 2  # blocks up to here are taken apart: beyond, to enter one candidate in eight costs less than to look at all
@@ -394,10 +362,11 @@ class Sweep:
     def blocks(self, whole: Units, threshold: float) -> Entries:
         """The k largest, largest first; block i of n holds candidates i, i + n, i + 2 n, ..."""
         count, size = len(whole), len(self._problem.values)
-        blocks, single = _Layout.blocks(size, count), _Layout.single()
+        blocks, single = _Layout(-(-size // count), count, size), _Layout(1)  # the shorter blocks counted as if they were whole
         parts = whole[:0]
         for level in _descending(threshold):
-            whole, hot = self._taken_apart(whole, level)
+            dense = whole.levels(self._problem.noise, level) <= _SPLIT_LEVEL
+            whole, hot = whole[~dense], whole[dense]
             parts = _joined(parts, _split(hot, count, self._problem)) if len(hot) else parts
             whole, first = self._revealed(whole, level, blocks)
             parts, second = self._revealed(parts, level, single)
@@ -408,7 +377,7 @@ class Sweep:
 
     def groups(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
         """The k largest, largest first; unit g stands for `multiplicities[g]` candidates of one score."""
-        layout = _Layout.groups(multiplicities)
+        layout = _Layout(0, multiplicities=multiplicities)
         for level in _descending(threshold):
             groups, fresh = self._revealed(groups, level, layout)
             self._enter(fresh)
@@ -418,14 +387,10 @@ class Sweep:
 
     def reaching(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
         """Every member that may exceed the threshold (noise units above the reference), and others; in no order."""
-        return Entries.concatenate(self._revealed(groups, threshold, _Layout.groups(multiplicities))[1])
+        return Entries.concatenate(self._revealed(groups, threshold, _Layout(0, multiplicities=multiplicities))[1])
 
     def _decided(self, threshold: float, *units: Units) -> bool:
         return self._contest.floor() >= threshold or not any(part.known.any() for part in units)
-
-    def _taken_apart(self, whole: Units, threshold: float) -> tuple[Units, Units]:
-        hot = whole.levels(self._problem.noise, threshold) <= _SPLIT_LEVEL
-        return whole[~hot], whole[hot]
 
     def _revealed(self, units: Units, threshold: float, layout: _Layout) -> tuple[Units, list[Entries]]:
         """The units with what is known after this round, and those of their candidates that have V < 2^-level."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,7 +79,7 @@ def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
     Elsewhere an estimate is within 2^-22 of isf(V).
     """
     bits = words >> _SIGNIFICANT
-    if _rises(noise):
+    if noise.rises:
         bits ^= np.uint64(2**52 - 1)  # the centre's distance from 1
     bits |= _ONE
     uniform = bits.view(np.float64)
@@ -88,16 +87,9 @@ def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
     wide = np.empty(0, dtype=np.int64)
     if uniform.min() < _EDGE or uniform.max() > 1.0 - _EDGE:
         wide = np.flatnonzero((uniform < _EDGE) | (uniform > 1.0 - _EDGE))
-    return noise.from_uniform(uniform, out=uniform), wide
+    return noise.from_uniform(uniform), wide
 
 
 def cut(best: Floats, margin: float) -> Floats:
     """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`."""
     return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
-
-
-@lru_cache(maxsize=16)
-def _rises(noise: Noise) -> bool:
-    """Whether `from_uniform` increases, so that a great uniform number is great noise."""
-    low, high = noise.from_uniform(np.array([0.25, 0.75]))
-    return bool(low < high)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeVar, final
 
 import numpy as np
 from flint import arb, ctx, fmpq
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpselect.noise.base import Noise
 
+T = TypeVar("T")
 WordSource = Callable[[int], NDArray[np.uint64]]
 
 _WORD = 64
@@ -23,25 +24,16 @@ _BEYOND = 4096  # a power of two that no float64 and no float64 times any noise 
 _GUARD = 64  # bits of precision beyond those drawn
 
 
-class _Precision:
-    """Arb's working precision belongs to the process, so that one thread at a time may set it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def of(self, bits: int) -> Iterator[None]:
-        with self._lock, ctx.workprec(bits):
-            yield
+_LOCK = [threading.RLock()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _LOCK.__setitem__(0, threading.RLock()))
 
 
-_PRECISION = _Precision()
-precision = _PRECISION.of
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Arb's working precision, which belongs to the process: one thread at a time sets it."""
+    with _LOCK[0], ctx.workprec(bits):
+        yield
 
 
 @final
@@ -68,6 +60,15 @@ class LazyUniform:
     def precision(self) -> int:
         """A working precision at which the cell and not the rounding limits what is known."""
         return self.count + self.level + _GUARD
+
+    def decide(self, answer: Callable[[arb], T | None], more: int = 0) -> T:
+        """What `answer` says of the cell of V at the working precision, and `more` bits; bits are drawn while that is None."""
+        while True:
+            with precision(self.precision + more):
+                found = answer(self.ball())
+            if found is not None:
+                return found
+            self.extend()
 
 
 Term = tuple[fmpq, LazyUniform]

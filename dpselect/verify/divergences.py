@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from accounting.arguments import checked_integer
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
-from dpselect.outcome import Outcome
 from dpselect.scores import Domain, Scores
+from dpselect.selection import Outcome
 from dpselect.sensitivity import Sensitivity
 
 ORDERS = (1.1, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

@@ -20,7 +20,7 @@ from dpselect.errors import InvalidRequest, RunFailed
 from dpselect.mechanisms.base import MECHANISMS, Mechanism
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler, sampler
-from dpselect.sampling.lazy import LazyUniform, precision, rational
+from dpselect.sampling.lazy import LazyUniform, rational
 from dpselect.scores import Numbers, Scores
 from dpselect.sensitivity import Sensitivity
 
@@ -191,13 +191,13 @@ def _made(function: Run[Any]) -> Best[Any] | None:
 
 def number_of_runs(distribution: NumberOfRuns, source: Sampler) -> int:
     """A draw of the number of runs. Private."""
-    draw = LazyUniform(source.words, word=int(source.words(1)[0]))
-    while True:
-        with precision(draw.precision):
-            count = _place(draw.ball(), _chances(distribution))
-        if count is not None:
-            return count
-        draw.extend()
+
+    def chances() -> Iterator[tuple[int, arb]]:
+        if isinstance(distribution, TruncatedNegativeBinomial):
+            return _negative_binomial(distribution)
+        return _poisson(distribution.mean)
+
+    return LazyUniform(source.words, word=int(source.words(1)[0])).decide(lambda cell: _place(cell, chances()))
 
 
 def _place(cell: arb, chances: Iterator[tuple[int, arb]]) -> int | None:
@@ -210,13 +210,6 @@ def _place(cell: arb, chances: Iterator[tuple[int, arb]]) -> int | None:
         if not cell > upto:
             return None
     return None
-
-
-def _chances(distribution: NumberOfRuns) -> Iterator[tuple[int, arb]]:
-    """Every possible number of runs and its chance, at Arb's working precision."""
-    if isinstance(distribution, TruncatedNegativeBinomial):
-        return _negative_binomial(distribution)
-    return _poisson(distribution.mean)
 
 
 def _negative_binomial(distribution: TruncatedNegativeBinomial) -> Iterator[tuple[int, arb]]:

@@ -31,7 +31,7 @@ from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
 from dpselect.sampling.discrete import bernoulli, flipped, uniforms
 from dpselect.sampling.heights import Floats, Indices, Words
-from dpselect.sampling.lazy import LazyUniform, WordSource, precision, rational
+from dpselect.sampling.lazy import LazyUniform, WordSource, rational
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -339,12 +339,7 @@ class AllowedRanks:
         return least
 
     def _refined_counts(self, cell: int, draw: LazyUniform, least: Indices, most: Indices) -> Indices:
-        while True:
-            with precision(draw.precision):
-                counts = self._counts.at(self._cells.level(cell, draw.ball()), least, most)
-            if counts is not None:
-                return counts
-            draw.extend()
+        return draw.decide(lambda uniform: self._counts.at(self._cells.level(cell, uniform), least, most))
 
     def _accepted(self, allowed: Indices, envelope: Indices, words: WordSource) -> NDArray[np.bool_]:
         """(count,) True with probability N at the level over the envelope."""

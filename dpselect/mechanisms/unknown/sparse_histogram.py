@@ -23,12 +23,11 @@ from dpselect.mechanisms.release import half_width, public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.noise.quadrature import NODES, integrals_above
-from dpselect.outcome import cells
 from dpselect.sampling import Sampler
 from dpselect.sampling.heights import Floats
 from dpselect.sampling.lazy import precision
 from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
+from dpselect.selection import Selection, Selections, cells
 from dpselect.sensitivity import Sensitivity
 
 _ROUNDING = 2.0**-44  # of the terms of the threshold: above the errors of the inverse and of their sum

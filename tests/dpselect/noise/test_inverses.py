@@ -89,17 +89,3 @@ def test_from_uniform_has_the_law_of_the_noise(name, reference):
     # One rounding of z moves the tail by |z| * pdf ulp.
     np.testing.assert_allclose(exact, u, rtol=1e-13, atol=0.0)
     assert (np.diff(z[np.argsort(u)]) * (1 if rising else -1) >= 0.0).all()
-
-
-def test_from_uniform_in_place(name):
-    """`out` may be the uniforms themselves or another array; it is returned, and the draws do not depend on it."""
-    noise, u = by_name(name), np.linspace(0.001, 0.999, 37)
-    fresh = noise.from_uniform(u.copy())
-    untouched = u.copy()
-    noise.from_uniform(untouched)
-    assert (untouched == u).all()
-    other = np.empty_like(u)
-    assert noise.from_uniform(u, out=other) is other
-    assert noise.from_uniform(u, out=u) is u
-    assert (fresh == other).all()
-    assert (fresh == u).all()
