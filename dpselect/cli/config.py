@@ -170,13 +170,10 @@ class Config(ConfigTable):
 
     def to_toml(self) -> str:
         """The file's text; what has its default value is left out."""
-        return tomli_w.dumps(_without_null(self.model_dump(mode="json", exclude_defaults=True)) | self._mechanism())
-
-    def _mechanism(self) -> dict[str, Any]:
-        """The release with its mechanism in full, so that a later version's defaults cannot change it."""
-        if self.release == ReleaseTable():
-            return {}
-        return {"release": _without_null(self.release.model_dump(mode="json"))}
+        held = self.model_dump(mode="json", exclude_defaults=True)
+        if self.release != ReleaseTable():  # with its mechanism in full, so that a later version's defaults cannot change it
+            held["release"] = self.release.model_dump(mode="json")
+        return tomli_w.dumps(_without_null(held))
 
 
 _NO_TABLE = re.compile(r"a valid dictionary or instance of \w+")

@@ -1,4 +1,7 @@
-"""From an exception to one line and an exit status. No line holds private data: what may hold some is not printed."""
+"""What all commands have: an exception becomes one line and an exit status, and help has sections and examples.
+
+No line holds private data: what may hold some is not printed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import errno
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -64,7 +68,18 @@ def remember_debug(context: typer.Context, asked: bool) -> bool:
     return asked
 
 
-class GuardedGroup(TyperGroup):
+class _WithExamples:
+    """Help that ends with calls that the command accepts, in lines that a shell takes, 76 characters at most."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        calls = CALLS.get(" ".join(ctx.command_path.split()[1:]), ())
+        wrapped = (textwrap.wrap(f"dpselect {call}", 72, break_long_words=False, break_on_hyphens=False) for call in calls)
+        if lines := [line for parts in wrapped for line in " \\\n    ".join(parts).splitlines()]:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in lines))
+
+
+class GuardedGroup(_WithExamples, TyperGroup):
     """Commands whose errors are one line on stderr, and whose tracebacks appear with `--debug` only."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -82,9 +97,6 @@ class GuardedGroup(TyperGroup):
         """A sentence for each command, whole: typer's own list ends in dots where the line does."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)])
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        _write_examples(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         words = list(ctx.args)  # invoke takes them away
@@ -152,14 +164,11 @@ def _with_option(message: str, words: Sequence[str]) -> str:
         return message
     subject = re.split("[:;] ", message, maxsplit=1)[0]
     typed = [pair for word, after in pairwise([*words, "--"]) for pair in [(word, after), tuple(word.split("=", 1))]]
-    named = (pair[0] for pair in typed if len(pair) == 2 and pair[0].startswith("--") and _quoted(pair[1]) in subject)
-    option = next(named, None)
-    return message if option is None else f"{option}: {message}"
-
-
-def _quoted(typed: str) -> str:
-    """As a message quotes it; an @FILE by the file's name."""
-    return repr(typed.removeprefix("@"))
+    for option, *value in typed:
+        # As a message quotes it; an @FILE by the file's name.
+        if option.startswith("--") and value and repr(value[0].removeprefix("@")) in subject:
+            return f"{option}: {message}"
+    return message
 
 
 def explained(error: Exception) -> tuple[str, int]:
@@ -185,7 +194,7 @@ def _noted(message: str, error: BaseException) -> str:
     return printable(": ".join([message, *notes]))
 
 
-class SectionedCommand(TyperCommand):
+class SectionedCommand(_WithExamples, TyperCommand):
     """A command whose options stand in sections (`rich_help_panel`), those of no section first, and examples at the end."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -196,17 +205,6 @@ class SectionedCommand(TyperCommand):
         for name, records in sections.items():
             with formatter.section(name if len(sections) > 1 else "Options"):
                 formatter.write_dl(records)
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        _write_examples(ctx, formatter)
-
-
-def _write_examples(ctx: Any, formatter: Any) -> None:
-    from dpselect.cli.examples import examples  # for help alone
-
-    if lines := examples(" ".join(ctx.command_path.split()[1:])):
-        with formatter.section("Examples"):
-            formatter.write("".join(f"  {line}\n" for line in lines))
 
 
 def abandon_standard_output() -> None:
@@ -244,3 +242,110 @@ def _usage(error: Any) -> str:
     context = getattr(error, "ctx", None)
     path = "dpselect" if context is None else context.command_path
     return f"{message.rstrip('.')}. See '{path} --help'."
+
+
+# -- examples: what the help of each command ends with, calls that the command itself accepts ------------------------------
+
+
+_LOG = "events.csv --user who --item shop"
+_TIMES = "--time at --every day --since 2026-03-01 --until 2026-03-31"
+_URL = "--ledger sqlite:///privacy.db"
+_PAYS = f"{_URL} --dataset visits"
+
+CALLS: Final = {
+    "topk": (
+        f"topk {_LOG} --k 10 --epsilon 1 --delta 1e-6",
+        f"topk {_LOG} --k 10 --epsilon 1 --domain shops.csv --with-counts",
+        f"topk {_LOG} --k 9 --epsilon 1 --delta 1e-6 {_PAYS} --key may --time at --since 2024-05-01 --until 2024-06-01 "
+        "--every day --horizon may.state",
+        f"topk {_LOG} --k 9 --epsilon .1 --delta 1e-7 {_PAYS} --key may --output may.json",
+    ),
+    "quantile": (
+        "quantile events.csv --user who --quantiles .5 --low 0 --high 500 --step 1 --epsilon 1",
+        "quantile events.csv --user who --value price --rule sum --quantiles .25,.5,.75 --low 0 --high 1000 --step 5 --epsilon 1",
+    ),
+    "plan": (
+        "plan --k 10 --releases 30 --epsilon 1 --delta 1e-6 --shape zipf:1.1 --items 50000 --users 100000 --unknown-domain",
+        "plan --k 10 --epsilon 1 --shape last_year.csv --column users --public",
+        "plan --k 10 --epsilon 1 --delta 1e-6 --shape last_year.parquet --user who --item shop --public --write plan.toml",
+    ),
+    "pate": (
+        "pate votes.npz --output labels.csv --mechanism confident --threshold 150 --epsilon 2 --delta 1e-6",
+        "pate votes.npz --output labels.jsonl --mechanism tau --tau 3 --teachers 200 --stacked --epsilon 2 --delta 1e-6",
+        f"pate votes.npz --output labels.csv --mechanism gnmax --epsilon 2 --delta 1e-6 {_URL} --dataset teachers --key may",
+    ),
+    "continual": (
+        f"continual start {_PAYS} --key march --state march.state --k 10 --periods 31 --epsilon 1 --delta 1e-6",
+        f"continual close 1 monday.csv {_PAYS} --key march --state march.state --user who --item shop",
+        f"continual show {_PAYS} --key march --state march.state",
+    ),
+    "ledger": (
+        f"ledger init {_PAYS} --epsilon 1 --delta 1e-6",
+        f"ledger show {_URL}",
+        f"ledger report {_URL} --output report.html",
+    ),
+    "ledger init": (
+        f"ledger init {_PAYS} --epsilon 1 --delta 1e-6",
+        f"ledger init {_PAYS} --epsilon 1 --delta 1e-6 --window month --unit patient",
+        "ledger init --config release.toml",
+    ),
+    "ledger charge": (
+        f"ledger charge {_PAYS} --mechanism @mechanism.json --key may",
+        f"ledger charge {_PAYS} --relation add_remove --curve @curve.json --count 12",
+        f"ledger charge {_PAYS} --batch charges.jsonl",
+    ),
+    "ledger quota": (
+        f"ledger quota {_PAYS} --name teams --by team --epsilon .25 --delta 1e-7",
+        f"ledger quota {_PAYS} --name 30days --window day --rolling 30 --epsilon .5 --delta 1e-7",
+        f"ledger quota {_PAYS} --name teams --withdraw",
+    ),
+    "ledger commit": (f"ledger commit {_PAYS} --key may",),
+    "ledger release": (f"ledger release {_PAYS} --key may",),
+    "ledger void": (f"ledger void {_PAYS} --key may --actor ada --reason never-started",),
+    "ledger show": (
+        f"ledger show {_URL}",
+        f"ledger show {_PAYS} --details --limit 50",
+        f"ledger show {_URL} --json",
+    ),
+    "ledger affordable": (
+        f"ledger affordable {_PAYS} --k 10 --epsilon .1 --delta 1e-7",
+        f"ledger affordable {_PAYS} --k 10 --releases 30 --domain shops.csv",
+        "ledger affordable --config release.toml",
+    ),
+    "ledger keygen": (
+        "ledger keygen --output key.pem",
+        "ledger keygen --output new.pem --after key.pem --rotation rotation.json",
+    ),
+    "ledger verify": (
+        f"ledger verify {_URL}",
+        f"ledger verify {_URL} --heads heads.json",
+        f"ledger verify {_URL} --mirror heads.log --trust KEY",
+    ),
+    "ledger heads": (
+        f"ledger heads {_URL} --output heads.json",
+        f"ledger heads {_URL} --sign key.pem --mirror heads.log",
+    ),
+    "ledger export": (f"ledger export {_URL} --output ledger.jsonl --sign key.pem",),
+    "ledger import": ("ledger import ledger.jsonl --ledger sqlite:///copy.db --trust KEY",),
+    "ledger report": (
+        f"ledger report {_URL} --output report.html",
+        f"ledger report {_URL} --output report.html --heads heads.json",
+        f"ledger report {_URL} --output entry.yaml --registry visits",
+    ),
+    "verify": (
+        f"verify replay {_LOG} --max-items-per-user 3",
+        "verify replay events.csv --config release.toml --json",
+        f"verify horizon {_LOG} {_TIMES}",
+    ),
+    "verify replay": (
+        f"verify replay {_LOG} --max-items-per-user 3",
+        f"verify replay {_LOG} --clip 2 --n-users 500",
+        "verify replay events.csv --config release.toml --json",
+    ),
+    "verify horizon": (
+        f"verify horizon {_LOG} {_TIMES}",
+        f"verify horizon {_LOG} {_TIMES} --count running --cells 10",
+        f"verify horizon {_LOG} {_TIMES} --n-users 100 --json",
+    ),
+}
+"""By the command's name below `dpselect`."""

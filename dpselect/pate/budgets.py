@@ -224,9 +224,7 @@ def quick_stable(budget: acc.Budget, rounds: int, labels: int) -> list[StableVot
     """StableVoting that fits the budget by zCDP alone, in milliseconds: a little more noise than `fitted`; [] if none fits."""
     if budget.delta == 0:
         return []
-    share = _share(budget, rounds)
-    rho = _rho(budget, share)
-    failure = share * budget.delta / rounds * _SAFE
+    rho, failure = _rho(budget, _share(budget, rounds)), _failure(budget, rounds)
     return [] if rho is None else [StableVoting(rho=rho / rounds * _SAFE, failure_delta=failure, labels=labels)]
 
 

@@ -325,7 +325,7 @@ class Spool:
             raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
         if content["votes"] != votes:
             raise JobConflict("the file of votes is not the one that the job was begun with: resume it with that file")
-        if own is not None and not _is_there(own, content["own"]):
+        if own is not None and not any((content["own"] or {}).get(name) == now for name, now in _place(own).items()):
             raise JobConflict(
                 f"{folder} is a copy of a job, together with the ledger inside it: a copied ledger would pay a second time. "
                 "Resume the job where it was begun, or put the folder back there; give jobs that are copied a --ledger"
@@ -416,10 +416,6 @@ def _is_row(row: object, size: int | None) -> bool:
 def _place(ledger: Path) -> dict[str, str]:
     """Where a file is, by name and by number: a copy differs in both, a moved or restored file in one."""
     return {"path": str(ledger.resolve()), "number": str(ledger.stat().st_ino)}
-
-
-def _is_there(ledger: Path, begun: dict[str, str] | None) -> bool:
-    return begun is not None and any(begun[name] == now for name, now in _place(ledger).items())
 
 
 def _draft(path: Path) -> Path:

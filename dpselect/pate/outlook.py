@@ -301,17 +301,11 @@ def f1_range(mechanism: Mechanism, model: VotesModel, *, seed: int = 0) -> tuple
     found = []
     for values in itertools.product(*(open_fields[name] for name in names)):
         other = model.model_copy(update=dict(zip(names, values, strict=True)))
-        found.append(predicted(mechanism, *trial_for(mechanism, other, seed=seed)).f1)
+        chosen = isinstance(mechanism, GNMax | ConfidentGNMax)
+        made = simulated_choices(other, seed=seed) if chosen else simulated(other, seed=seed)
+        ballots = made.ballots.cut(mechanism.tau) if isinstance(mechanism, TauVoting) else made.ballots
+        found.append(predicted(mechanism, ballots, made.truth).f1)
     return min(found), max(found)
-
-
-def trial_for(mechanism: Mechanism, model: VotesModel, *, seed: int = 0) -> tuple[Ballots, Flags]:
-    """Made-up votes that the mechanism takes, and what is true of their items."""
-    if isinstance(mechanism, GNMax | ConfidentGNMax):
-        choices = simulated_choices(model, seed=seed)
-        return choices.ballots, choices.truth
-    made = simulated(model, seed=seed)
-    return (made.ballots.cut(mechanism.tau) if isinstance(mechanism, TauVoting) else made.ballots), made.truth
 
 
 def _shares(rng: np.random.Generator, mean: float, correlation: float, shape: tuple[int, ...]) -> Floats:

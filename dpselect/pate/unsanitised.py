@@ -128,7 +128,9 @@ class UnsanitisedPrivacy:
 
     def expose_private(self) -> Floats:
         """(orders,) nats: upper bounds on the Renyi divergence, both ways round. For the holder of the votes only."""
-        totals = np.array([Profile(order, self._lattice, self._threshold).quick_total(self._states) for order in self._orders])
+        totals = np.array(
+            [Profile(order, self._lattice, self._threshold).total(self._states, tables=False) for order in self._orders]
+        )
         # Renyi divergence does not decrease with the order: a bound at a larger one holds at a smaller one.
         return np.minimum.accumulate(totals[::-1])[::-1]
 
@@ -333,15 +335,10 @@ class Profile:
         test = 0.0 if self.threshold is None else plain_rdp(self.order, math.sqrt(2) * self.threshold.sigma)
         return plain_rdp(self.order, self.lattice.sigma) + test
 
-    def total(self, states: States) -> float:
-        """Nats of all rounds, rounded up."""
-        return self._sum(states, self.gnmax[states.gap])
-
-    def quick_total(self, states: States) -> float:
-        """`total` without making the table for all gaps; not what `smooth` belongs to, by rounding."""
-        return self._sum(states, censored_rdp(self.order, self.lattice.sigma, self.lattice.log_q(states.gap)))
-
-    def _sum(self, states: States, gnmax: Floats) -> float:
+    def total(self, states: States, *, tables: bool = True) -> float:
+        """Nats of all rounds, rounded up. Without the table for all gaps: quicker, and by rounding not what `smooth` is for."""
+        log_q = self.lattice.log_q(states.gap)
+        gnmax = self.gnmax[states.gap] if tables else censored_rdp(self.order, self.lattice.sigma, log_q)
         return math.fsum(self.fixed[states.largest] + self.share[states.largest] * gnmax) * (1 + 1e-12)
 
     def smooth(self, states: States, beta: float) -> float:

@@ -8,7 +8,7 @@ priced by zCDP here, which is quick and buys a little less than `fitted`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -116,18 +116,14 @@ def plan_votes(votes: VotesModel | TrialVotes, budget: Budget, *, rounds: int | 
         raise CalibrationError(
             "no mechanism on votes fits this budget: raise it, and give it a delta (Gaussian noise has no pure guarantee)"
         )
-    planned = _most_that_keep_their_f1(grid) if rounds is None else rounds
+    found = [(ranked[0].rounds, ranked[0].prediction.f1) for ranked in grid if ranked]
+    planned = max(count for count, f1 in found if f1 >= _GOOD * found[0][1]) if rounds is None else rounds
     ranked = trial.ranked(planned)
     if not ranked:
         raise CalibrationError(f"no mechanism on votes fits {planned} rounds into this budget: plan fewer rounds or raise it")
     best = ranked[0].mechanism
     likely = None if model is None else f1_range(best, model, seed=seed)
     return VotingPlan(made, model, budget, planned, ranked, grid, trial.drawn_f1(best), likely)
-
-
-def _most_that_keep_their_f1(grid: tuple[tuple[PlannedVote, ...], ...]) -> int:
-    best = [(ranked[0].rounds, ranked[0].prediction.f1) for ranked in grid if ranked]
-    return max(rounds for rounds, f1 in best if f1 >= _GOOD * best[0][1])
 
 
 @dataclass(frozen=True)
@@ -173,15 +169,21 @@ class _Trial:
 
     def ranked(self, rounds: int) -> tuple[PlannedVote, ...]:
         """The best setting of every family that the budget pays for, best F1 first."""
-        families = [
-            list(self._level(None, rounds)),
-            list(self._tau(rounds)),
-            list(self._stable(rounds)),
-            list(self._gnmax(rounds)),
-            list(self._confident(rounds)),
+        ballots = self.votes.ballots
+        levels = [share * ballots.teachers for share in _SHARES]
+        cut = [base for tau in self._ballots if tau is not None for base in self._fitted(TauVoting, rounds, tau=tau)]
+        families: list[Sequence[Vote]] = [
+            _at(levels, self._fitted(BinaryVoting, rounds)),
+            _at(levels, cut),
+            quick_stable(self.budget, rounds, ballots.labels),
         ]
-        found = [max(family, key=lambda planned: planned.prediction.f1) for family in families if family]
-        return tuple(sorted(found, key=lambda planned: -planned.prediction.f1))
+        if self._choices is not None:
+            agreed = [share * ballots.teachers for share in _CONFIDENT_SHARES]
+            confident = self._fitted(ConfidentGNMax, rounds, threshold=0.5 * ballots.teachers)
+            families += [self._fitted(GNMax, rounds), _at(agreed, confident)]
+        planned = [[self._planned(mechanism, rounds) for mechanism in family] for family in families]
+        found = [max(family, key=lambda one: one.prediction.f1) for family in planned if family]
+        return tuple(sorted(found, key=lambda one: -one.prediction.f1))
 
     def drawn_f1(self, mechanism: Vote) -> float:
         """Micro-F1 of labels that are drawn with seeds, all draws together: a simulation."""
@@ -202,34 +204,6 @@ class _Trial:
             return self._choices
         return self._ballots[None]
 
-    def _tau(self, rounds: int) -> Iterator[PlannedVote]:
-        for tau in self._ballots:
-            if tau is not None:
-                yield from self._level(tau, rounds)
-
-    def _level(self, tau: int | None, rounds: int) -> Iterator[PlannedVote]:
-        cut: dict[str, Any] = {} if tau is None else {"tau": tau}
-        for base in self._fitted(BinaryVoting if tau is None else TauVoting, rounds, **cut):
-            # The threshold is public and changes no price.
-            yield from (
-                self._planned(base.model_copy(update={"threshold": share * self.votes.ballots.teachers}), rounds)
-                for share in _SHARES
-            )
-
-    def _stable(self, rounds: int) -> Iterator[PlannedVote]:
-        found = quick_stable(self.budget, rounds, self.votes.ballots.labels)
-        return (self._planned(mechanism, rounds) for mechanism in found)
-
-    def _gnmax(self, rounds: int) -> Iterator[PlannedVote]:
-        if self._choices is not None:
-            yield from (self._planned(mechanism, rounds) for mechanism in self._fitted(GNMax, rounds))
-
-    def _confident(self, rounds: int) -> Iterator[PlannedVote]:
-        if self._choices is not None:
-            for base in self._fitted(ConfidentGNMax, rounds, threshold=0.5 * self.votes.ballots.teachers):
-                levels = (share * self.votes.ballots.teachers for share in _CONFIDENT_SHARES)
-                yield from (self._planned(base.model_copy(update={"threshold": level}), rounds) for level in levels)
-
     def _fitted(self, member: type[Vote], rounds: int, **settings: Any) -> list[Vote]:
         """The mechanism that spends the budget, if there is one: rho falls with the square of the noise."""
         if self._gaussian_rho == 0:
@@ -245,3 +219,8 @@ class _Trial:
         settled = mechanism.with_teachers(self.votes.ballots.teachers)
         expected = prediction(settled, np.asarray(ballots.counts, dtype=np.int64), truth)
         return PlannedVote(settled, rounds, expected, outlook(settled, teachers=self.votes.ballots.teachers))
+
+
+def _at(thresholds: Sequence[float], bases: Iterable[Vote]) -> list[Vote]:
+    """Each mechanism at each threshold, which is public and changes no price."""
+    return [base.model_copy(update={"threshold": level}) for base in bases for level in thresholds]

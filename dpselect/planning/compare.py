@@ -22,7 +22,7 @@ from dpselect.mechanisms import Mechanism
 from dpselect.planning.families import Family, variants
 from dpselect.planning.laws.base import Runs, outcomes
 from dpselect.planning.release_plan import Estimate, PlannedMechanism, Quality, Unsuited
-from dpselect.planning.score_levels import Bounding, Levels
+from dpselect.planning.score_levels import Bounding
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Criterion, Part, Task
 
@@ -163,14 +163,6 @@ def _by_renyi(budget: Budget, curve: Curve) -> float:
     return min(curve.core_epsilon, rdp_to_epsilon(curve.rdp, left, curve.table_orders).value)
 
 
-def _separately(task: Task, mechanisms: tuple[Mechanism, ...]) -> float:
-    """The sum of what the filter adds up, over its capacity."""
-    capacity = float(task.budget.capacity.main * MAIN_UNIT)
-    pairs = zip(task.parts, mechanisms, strict=True)
-    total = sum(part.releases * main_cost(task.released(mechanism).curve, task.budget.measure) for part, mechanism in pairs)
-    return total / capacity * task.budget.limit if capacity > 0 else math.inf
-
-
 # -- the search -------------------------------------------------------------------------------------------------------
 
 
@@ -202,7 +194,9 @@ class _Search:
         round_to_safety = _UP if self._sign < 0 else _DOWN
         for nudge in range(_MOST_STEPS):
             knob = float(round_to_safety.create_decimal(Decimal(repr(math.exp(self._sign * (x - nudge * 1e-6))))))
-            if self._admits(_built(self._family, self._task, knob, self._failure)):
+            mechanisms = _built(self._family, self._task, knob, self._failure)
+            budget = self._task.budget
+            if admitted(self._task, mechanisms) if self.thorough else budget.covers(self._quick(mechanisms)):
                 return knob
         return None
 
@@ -210,11 +204,6 @@ class _Search:
         """What all releases cost together, by the price that was searched with."""
         curve = composed(self._task, mechanisms)
         return _together(self._task.budget, curve) if self.thorough else _by_renyi(self._task.budget, curve)
-
-    def _admits(self, mechanisms: tuple[Mechanism, ...]) -> bool:
-        if self.thorough:
-            return admitted(self._task, mechanisms)
-        return self._task.budget.covers(self._quick(mechanisms))
 
     def _refined(self, start: float) -> float | None:
         """From a start near the goal: step until the limit lies between two costs, then close in."""
@@ -260,15 +249,20 @@ class _Search:
         return math.log(spent / self._task.budget.limit) if spent > 0 else _FREE
 
     def _quick(self, mechanisms: tuple[Mechanism, ...]) -> float:
-        if self._task.charged == "separately":
-            return _separately(self._task, mechanisms)
-        curve, budget = composed(self._task, mechanisms), self._task.budget
-        return _by_renyi(budget, curve) if budget.form == "approximate" else budget.cost(curve)
+        return self._full(mechanisms, thorough=False)
 
-    def _full(self, mechanisms: tuple[Mechanism, ...]) -> float:
+    def _full(self, mechanisms: tuple[Mechanism, ...], *, thorough: bool = True) -> float:
         if self._task.charged == "separately":
-            return _separately(self._task, mechanisms)
-        return _together(self._task.budget, composed(self._task, mechanisms))
+            # The sum of what the filter adds up, over its capacity.
+            task = self._task
+            capacity = float(task.budget.capacity.main * MAIN_UNIT)
+            pairs = zip(task.parts, mechanisms, strict=True)
+            total = sum(
+                part.releases * main_cost(task.released(mechanism).curve, task.budget.measure) for part, mechanism in pairs
+            )
+            return total / capacity * task.budget.limit if capacity > 0 else math.inf
+        curve, budget = composed(self._task, mechanisms), self._task.budget
+        return _together(budget, curve) if thorough or budget.form != "approximate" else _by_renyi(budget, curve)
 
 
 # -- the comparison --------------------------------------------------------------------------------------------------------
@@ -302,17 +296,15 @@ class Judge:
     rank_by: Criterion
     places: bool = False
 
-    def screened(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding, runs: int) -> Quality:
-        """A quick look, to choose settings by; other draws than those of `judged`, which the choice then does not flatter."""
-        quick = Runs(min(self.rounds, runs), self.seed, stage=0, fine=False, places=self.places)
-        return self._over_groups(mechanism, task.rankings(part, bounding), quick)
+    def judged(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding, screen: int | None = None) -> Quality:
+        """The quality that is reported; or, by `screen` runs, a quick look to choose settings by, with other draws, so that the
+        choice does not flatter what is reported.
 
-    def judged(self, mechanism: Mechanism, task: Task, part: Part, bounding: Bounding) -> Quality:
-        """The quality that is reported."""
-        return self._over_groups(mechanism, task.rankings(part, bounding), Runs(self.rounds, self.seed, places=self.places))
-
-    def _over_groups(self, mechanism: Mechanism, rankings: Sequence[tuple[int, Levels]], runs: Runs) -> Quality:
-        """On average over the groups, all intervals together with the stated confidence."""
+        On average over the groups, all intervals together with the stated confidence.
+        """
+        rankings, runs = task.rankings(part, bounding), Runs(self.rounds, self.seed, places=self.places)
+        if screen is not None:
+            runs = replace(runs, count=min(self.rounds, screen), stage=0, fine=False)
         level = 1 - (1 - self.level) / len(rankings)
         own = (replace(runs, seed=runs.seed + place) for place in range(len(rankings)))  # draws of its own for each group
         return Quality.average(
@@ -457,7 +449,7 @@ def _tuned(fitted: Fitted, task: Task, judge: Judge, runs: int) -> _Look:
     best = []
     for run, part in zip(fitted.mechanisms, task.parts, strict=True):
         tried = variants(run, task.levels(part, bounding))
-        looked_at = ((variant, judge.screened(variant, task, part, bounding, runs)) for variant in tried)
+        looked_at = ((variant, judge.judged(variant, task, part, bounding, runs)) for variant in tried)
         best.append(max(looked_at, key=lambda pair: judge.worth(pair[1])))
     tuned = replace(fitted, mechanisms=tuple(run for run, _ in best))
     return _Look(tuned, _averaged([found for _, found in best], task))
@@ -531,5 +523,5 @@ def _recall(one: PlannedMechanism, task: Task, judge: Judge) -> float:
     """Of one release, on average over the parts of the schedule."""
     bounding = Bounding(one.max_items_per_user, one.clip, one.norm, task.kept)
     pairs = zip(one.mechanisms, task.parts, strict=True)
-    found = [part.releases * judge.screened(run, task, part, bounding, _SCREENED).recall.value for run, part in pairs]
+    found = [part.releases * judge.judged(run, task, part, bounding, _SCREENED).recall.value for run, part in pairs]
     return sum(found) / sum(part.releases for part in task.parts)

@@ -145,7 +145,8 @@ def _steps(key: Key, plan: ReleasePlan, shape: Shape) -> Iterator[tuple[float, T
         for factor in _FACTORS:
             limit = float(f"{factor * plan.budget.limit:.6g}")
             # The plan's own point keeps the order and the share of failure that its budget states.
-            yield limit, base if factor == 1 else replace(base, budget=_scaled(plan.budget, limit))
+            other = Budget.model_validate({_unit(plan.budget): limit, "delta": plan.budget.delta})
+            yield limit, base if factor == 1 else replace(base, budget=other)
     elif key == "releases":
         for factor in _distinct(_COUNTS, base.releases):
             parts = tuple(Part(releases=max(1, round(factor * part.releases)), k=part.k) for part in plan.parts)
@@ -164,10 +165,6 @@ def _distinct(factors: Sequence[float], base: int, most: float = math.inf) -> li
     """The factors that lead to different whole numbers from 1 to `most`."""
     found = {round(factor * base): factor for factor in factors if 1 <= round(factor * base) <= most}
     return [found[number] for number in sorted(found)]
-
-
-def _scaled(budget: Budget, limit: float) -> Budget:
-    return Budget(rho=limit, delta=budget.delta) if budget.form == "zcdp" else Budget(epsilon=limit, delta=budget.delta)
 
 
 def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: ReleasePlan, tell: Callable[[], None]) -> Chart:

@@ -228,11 +228,6 @@ class PlannedMechanism(Stated):
         clip: float | None = getattr(without_counts(self.mechanisms[0]), "again", None)
         return clip
 
-    def _figures(self) -> tuple[str, str, str]:
-        """Recall, the chance that all items are right, and the cost, for a table."""
-        recall, exact = self.quality.recall.value, self.quality.exact_set.value
-        return f"{100 * recall:.4g} %", f"{100 * exact:.4g} %", f"{self.cost:.4g}"
-
 
 @final
 class Unsuited(Stated):
@@ -344,7 +339,16 @@ class ReleasePlan(Stated):
         from accounting.page.spent import budget_in_words
         from accounting.page.templates import card  # notebooks only
 
-        rows = [(place, planned.name, *planned._figures()) for place, planned in enumerate(self.ranked, start=1)]
+        rows = [
+            (
+                place,
+                planned.name,
+                f"{100 * planned.quality.recall.value:.4g} %",
+                f"{100 * planned.quality.exact_set.value:.4g} %",
+                f"{planned.cost:.4g}",
+            )
+            for place, planned in enumerate(self.ranked, start=1)
+        ]
         asked = "; ".join(f"{part.releases:,} of the top {part.k:,}" for part in self.parts)
         facts = [("budget", budget_in_words(self.budget)), ("releases", asked), ("items", self.domain), ("shape", self.shape)]
         return card("ReleasePlan", facts=facts, heads=["", "mechanism", "recall", "all right", "cost (nats)"], rows=rows)

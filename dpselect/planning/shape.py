@@ -11,10 +11,10 @@ import io
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import NoReturn, Self, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,6 +49,7 @@ _HEAD = 0.8  # the exponent that a flat head takes off
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class Shape:
     """How many users each item has, from a source that is public or made up: never from the data of the release.
 
@@ -64,30 +65,16 @@ class Shape:
         made_up: whether it is a smooth curve, around which counts of a real log would scatter.
     """
 
-    __slots__ = ("description", "loads", "made_up", "multiplicities", "users", "values")
-
     values: Floats
     multiplicities: Indices
     description: str
-    loads: Loads | None
-    users: float | None
-    made_up: bool
+    loads: Loads | None = None
+    users: float | None = None
+    made_up: bool = field(default=False, kw_only=True)
 
-    def __init__(
-        self,
-        values: Floats,
-        multiplicities: Indices,
-        description: str,
-        loads: Loads | None = None,
-        users: float | None = None,
-        *,
-        made_up: bool = False,
-    ) -> None:
-        for array in (values, multiplicities):
+    def __post_init__(self) -> None:
+        for array in (self.values, self.multiplicities):
             array.setflags(write=False)
-        stated = {"values": values, "multiplicities": multiplicities, "description": description, "loads": loads, "users": users}
-        for name, value in (stated | {"made_up": made_up}).items():
-            object.__setattr__(self, name, value)
 
     @classmethod
     def counts(
@@ -365,9 +352,6 @@ class Shape:
         if not observed:
             return Scores(values, sensitivity=declared)
         return Scores(values[values > 0], sensitivity=declared, domain="observed")
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Shape is immutable: {name!r} cannot be set")
 
     def __repr__(self) -> str:
         return f"Shape({self.description!r}, items={self.size})"

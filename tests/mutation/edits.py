@@ -964,7 +964,7 @@ EDITS = [
     Edit("dpselect/continual/smoothing.py", "[k : _BORDER * k]", "[0 : _BORDER * k]", MEANS),
     Edit("dpselect/continual/averages.py", "2 * variance / weights", "variance / weights", MEANS),
     Edit(
-        "dpselect/cli/topk/every.py",
+        "dpselect/cli/topk/command.py",
         "if whole.curve.mu <= price.mu:",
         "if whole.curve.mu <= 1.05 * price.mu:",
         "tests/dpselect/cli/topk/test_every.py::test_gaussian_noise_on_a_public_domain_is_averaged",

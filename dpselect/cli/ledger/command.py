@@ -127,7 +127,7 @@ def charge(
         else:
             receipt = ledger.charge(dataset, item, **terms)
         usage = ledger.usage(receipt)
-    echo_receipt(receipt)
+    _echo_receipt(receipt)
     _tell(_in_words(usage))
 
 
@@ -159,7 +159,9 @@ def quota(
                 raise dps.InvalidRequest("--withdraw goes with --name alone: what is withdrawn has no limit and no scope")
             entry = quotas.withdraw(name, actor=actor)
         else:
-            limit = _in_unit_of(ledger.dataset(dataset).budget, options.budget_over(None, epsilon, delta, rho))
+            limit, budget = options.budget_over(None, epsilon, delta, rho), ledger.dataset(dataset).budget
+            if limit.form == "approximate" and (budget.order == "gaussian" or budget.release is not None):
+                limit = Budget(epsilon=limit.epsilon, delta=limit.delta, order=budget.order, release=budget.release)
             entry = quotas.declare(Quota(name=name, limit=limit, by=by, of=of, window=window, rolling=rolling), actor=actor)
     echo(f"entry {entry.seq}: quota {name} {'withdrawn' if withdraw else 'declared'}")
 
@@ -168,14 +170,14 @@ def quota(
 def commit(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
     """State that data are about to be read for a reservation: it cannot be voided any more."""
     with Ledger.open(url, create=False) as ledger:
-        echo_receipt(ledger.commit(dataset, key))
+        _echo_receipt(ledger.commit(dataset, key))
 
 
 @app.command(cls=SectionedCommand)
 def release(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
     """State that the result of a committed charge was handed out."""
     with Ledger.open(url, create=False) as ledger:
-        echo_receipt(ledger.release(dataset, key))
+        _echo_receipt(ledger.release(dataset, key))
 
 
 @app.command(cls=SectionedCommand)
@@ -189,7 +191,7 @@ def void(
 ) -> None:
     """Give a reservation back for which no data were read."""
     with Ledger.open(url, create=False) as ledger:
-        echo_receipt(ledger.void(dataset, key, actor=actor, reason=reason))
+        _echo_receipt(ledger.void(dataset, key, actor=actor, reason=reason))
 
 
 @app.command(cls=SectionedCommand)
@@ -407,14 +409,7 @@ def report(
 # -- charge, quota and affordable: charges for what runs elsewhere, what limits charges, what still fits -------------------
 
 
-def _in_unit_of(budget: Budget, limit: Budget) -> Budget:
-    """The limit, which adds up mu^2 or declared releases where the dataset's budget does."""
-    if limit.form != "approximate" or (budget.order != "gaussian" and budget.release is None):
-        return limit
-    return Budget(epsilon=limit.epsilon, delta=limit.delta, order=budget.order, release=budget.release)
-
-
-def echo_receipt(receipt: Receipt) -> None:
+def _echo_receipt(receipt: Receipt) -> None:
     """Say what was done; a closed output does not undo it."""
     again = ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
     _tell(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")

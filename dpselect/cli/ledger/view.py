@@ -247,6 +247,8 @@ def entry(ledger: Ledger, name: str) -> str:
 
 def _entry(ledger: Ledger, name: str) -> dict[str, Any]:
     dataset = ledger.dataset(name)
+    # The day of the first charge for which data were read.
+    released = next((one.at[:10] for one in ledger.entries(name) if one.action in ("charge", "commit")), None)
     return {
         "approved": False,
         "registry_author": _ask("who writes this record"),
@@ -256,7 +258,7 @@ def _entry(ledger: Ledger, name: str) -> dict[str, Any]:
             "intended_use": _ask("what the data product is for"),
             "data_product_type": _ask("summary statistics or a ranking, for example"),
             "data_product_description": _ask("what is published"),
-            "publication_date": _first_release(ledger, dataset) or _ask("YYYY-MM-DD"),
+            "publication_date": released or _ask("YYYY-MM-DD"),
             "dp_flavor": {
                 "name": _flavor(dataset.budget),
                 "data_domain": _ask(f"the datasets that are possible; rows here: {dataset.data_period or 'not stated'}"),
@@ -283,11 +285,6 @@ def _entry(ledger: Ledger, name: str) -> dict[str, Any]:
 
 def _ask(what: str) -> str:
     return TO_FILL_IN + what
-
-
-def _first_release(ledger: Ledger, dataset: Dataset) -> str | None:
-    """The day of the first charge for which data were read."""
-    return next((one.at[:10] for one in ledger.entries(dataset.name) if one.action in ("charge", "commit")), None)
 
 
 def _flavor(budget: Budget) -> str:

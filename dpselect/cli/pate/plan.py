@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from rich.console import Group
@@ -26,49 +25,16 @@ _SHORT = {member: name for name, member in CLASSES.items()}
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 300, 56, 16, 14, 50
 
 
-@dataclass(frozen=True)
-class VotingQuestion:
-    """What `plan --pate` is asked; all of it is public."""
-
-    OPTIONS: ClassVar = (
-        "votes",
-        "teachers",
-        "labels",
-        "votes_per_item",
-        "agreement",
-        "stray_votes",
-        "correlation",
-        "ballot_spread",
-    )
-    votes: Path | None
-    teachers: int | None
-    labels: int | None
-    votes_per_item: float | None
-    agreement: float | None
-    stray_votes: float | None
-    correlation: float | None
-    ballot_spread: float | None
-    releases: int | None
-    epsilon: float | None
-    delta: float | None
-    rho: float | None
-    seed: int | None
-
-    def answer(self) -> VotingPlan:
-        budget = options.budget(self.epsilon, self.delta, self.rho)
-        return plan_votes(self._tried(), budget, rounds=self.releases, seed=self.seed or 0)
-
-    def _tried(self) -> pate.VotesModel | pate.TrialVotes:
-        numbers = {name: value for name in pate.VotesModel.model_fields if (value := getattr(self, name, None)) is not None}
-        if self.votes is not None:
-            if numbers:
-                raise InvalidRequest(f"--votes says what {flags(numbers)} say: leave them out")
-            return read_trial(self.votes)
-        if missing := [
-            name for name, field in pate.VotesModel.model_fields.items() if field.is_required() and name not in numbers
-        ]:
-            raise InvalidRequest(f"plan --pate needs {flags(missing)}, or --votes")
-        return pate.VotesModel(**numbers)
+VOTING_OPTIONS = (
+    "votes",
+    "teachers",
+    "labels",
+    "votes_per_item",
+    "agreement",
+    "stray_votes",
+    "correlation",
+    "ballot_spread",
+)
 
 
 def flags(names: Iterable[str]) -> str:
@@ -85,11 +51,25 @@ def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | 
     if other := [name for name, value in stated.items() if value not in (None, False, []) and name not in (*shared, "html")]:
         raise InvalidRequest(f"plan --pate takes no {flags(other)}: leave it out")
     out.require_targets({"--html": html})
-    found = VotingQuestion(**voting, **shared).answer()
+    budget = options.budget(shared["epsilon"], shared["delta"], shared["rho"])
+    found = plan_votes(_trial(voting), budget, rounds=shared["releases"], seed=shared["seed"] or 0)
     if html is not None:
         with new_file(html, "the page", encoding="utf-8") as file:
             file.write(_page(found))
     out.emit(out.json_text(_as_data(found)) + "\n" if json else _shown(found))
+
+
+def _trial(voting: dict[str, Any]) -> pate.VotesModel | pate.TrialVotes:
+    """Votes that are made up from public numbers, or those in a file."""
+    numbers = {name: value for name, value in voting.items() if name in pate.VotesModel.model_fields and value is not None}
+    if voting["votes"] is not None:
+        if numbers:
+            raise InvalidRequest(f"--votes says what {flags(numbers)} say: leave them out")
+        return read_trial(voting["votes"])
+    needed = [name for name, field in pate.VotesModel.model_fields.items() if field.is_required()]
+    if missing := [name for name in needed if name not in numbers]:
+        raise InvalidRequest(f"plan --pate needs {flags(missing)}, or --votes")
+    return pate.VotesModel(**numbers)
 
 
 def _as_data(plan: VotingPlan) -> dict[str, Any]:

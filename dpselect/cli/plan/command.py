@@ -22,11 +22,11 @@ from dpselect import InvalidRequest
 from dpselect.cli import options, out
 from dpselect.cli.config import write as write_config
 from dpselect.cli.continual.planned import answer_horizon
-from dpselect.cli.pate.plan import VotingQuestion, answer_pate, flags
+from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate, flags
 from dpselect.cli.plan.request import PlanQuestion, answer_quick, chosen, question
 from dpselect.continual.strategy import Over
 from dpselect.errors import printable
-from dpselect.planning import Estimate, PlannedMechanism, ReleasePlan
+from dpselect.planning import PlannedMechanism, ReleasePlan
 from dpselect.planning.explore import Chart, explore
 from dpselect.planning.phrases import amount, noise_in_words, question_in_words, recommendation_in_words, releases_in_words, share
 from dpselect.planning.task import Charged, Criterion
@@ -222,7 +222,7 @@ def plan(
     """
     stated = {name: value for name, value in locals().items() if name not in ("config", "write", "everything", "json", "_debug")}
     over_time = {name: stated.pop(name) for name in ("periods", "count", "window", "time", "active", "new_items")}
-    voting = {name: stated.pop(name) for name in VotingQuestion.OPTIONS}
+    voting = {name: stated.pop(name) for name in VOTING_OPTIONS}
     if stated.pop("learned"):
         if shape is not None:
             raise InvalidRequest("--learned is a shape of its own: leave --shape out")
@@ -247,7 +247,10 @@ def plan(
         found = asked.answer(callback)
     planned = found.recommended if choose is None else found.named(choose)
     kept = None if write is None else chosen(asked.config, found, planned)
-    charts = _explored(asked, found) if curves or figures is not None or html is not None else ()
+    charts: tuple[Chart, ...] = ()
+    if curves or figures is not None or html is not None:
+        with out.counted("curves") as callback:
+            charts = explore(found, asked.shape, progress=callback)
     _write_all(found, charts, figures=figures, html=html)
     if kept is not None and write is not None:
         write_config(kept, write, over=config)
@@ -257,11 +260,6 @@ def plan(
     console = out.screen()
     _show(found, planned, charts if curves else (), console, everything=everything)
     _show_next_step(found, planned, asked, write, console)
-
-
-def _explored(asked: PlanQuestion, found: ReleasePlan) -> tuple[Chart, ...]:
-    with out.counted("curves") as callback:
-        return explore(found, asked.shape, progress=callback)
 
 
 def _require_target(target: Path | None, choose: str | None, source: Path | None, page: Path | None) -> None:
@@ -355,11 +353,11 @@ def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:
     for name in _columns(plan, wide=wide):
         table.add_column(name, justify="right", no_wrap=True)
     for place, planned in enumerate(plan.ranked, start=1):
-        quality = planned.quality
+        quality, recall = planned.quality, planned.quality.recall
         lost, released = amount(quality.score_loss.value), amount(quality.released.value)
         cells = {
-            "recall": share(quality.recall.value),
-            "interval": _range(quality.recall),
+            "recall": share(recall.value),
+            "interval": "exact" if recall.method == "exact" else f"{100 * recall.low:.1f}-{100 * recall.high:.1f}",
             "worst": "-" if planned.worst_recall is None else f"{100 * planned.worst_recall:.1f} %",
             "clip": "-" if planned.clip is None else f"{planned.clip:g}",
             "fresh": "-" if planned.fresh_recall is None else f"{100 * planned.fresh_recall:.1f} %",
@@ -378,10 +376,6 @@ def _columns(plan: ReleasePlan, *, wide: bool) -> list[str]:
     if wide:
         return ["recall", "interval", "worst", "fresh", "all right", *order, "lost users", "released", "noise", "clip"]
     return ["recall", "interval", "worst", *(order or ["all right"])]
-
-
-def _range(estimate: Estimate) -> str:
-    return "exact" if estimate.method == "exact" else f"{100 * estimate.low:.1f}-{100 * estimate.high:.1f}"
 
 
 def _table() -> Table:

@@ -23,7 +23,6 @@ from dpselect.cli import config, options, out
 from dpselect.cli.config import Config, Expectation, LedgerTable, PlanTable, ReleaseTable
 from dpselect.planning import Groups, Part, PlannedMechanism, ReleasePlan, Shape, plan
 from dpselect.planning.compare import Progress
-from dpselect.planning.task import Charged
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
 _KNOWN = (
@@ -43,22 +42,21 @@ class PlanQuestion:
     only: tuple[str, ...]
 
     @property
-    def charged(self) -> Charged:
-        """As stated; by default separately where there is a ledger, since `topk` charges it release by release."""
-        return self.config.plan.charged or ("together" if self.config.ledger is None else "separately")
-
-    @property
     def arguments(self) -> dict[str, Any]:
         """For `dpselect.plan`, but for budget and shape; what is not stated is left to its defaults."""
         asked, data = self.config.plan, self.config.data
         stated = {name: getattr(asked, name) for name in ("order", "rank_by", "rounds", "level", "seed")}
+        size: dict[str, Any] = {"k": self.config.release.k, "releases": asked.releases or 1}
+        if asked.schedule is not None:
+            size = {"schedule": [(part.releases, part.k) for part in asked.schedule]}
         return {
             **{name: value for name, value in stated.items() if value is not None},
-            **self._size(),
+            **size,
             "domain": "unknown" if asked.unknown_domain else "public",
             "relation": data.relation,
             "max_items_per_user": data.max_items_per_user,
-            "charged": self.charged,
+            # By default separately where there is a ledger, since `topk` charges it release by release.
+            "charged": asked.charged or ("together" if self.config.ledger is None else "separately"),
             "mechanisms": self.only or None,
             "with_counts": bool(asked.with_counts),
             "groups": self._groups(),
@@ -78,12 +76,6 @@ class PlanQuestion:
 
     def answer(self, progress: Progress | None = None) -> ReleasePlan:
         return plan(self.budget, shape=self.shape, progress=progress, **self.arguments)
-
-    def _size(self) -> dict[str, Any]:
-        parts = self.config.plan.schedule
-        if parts is not None:
-            return {"schedule": [(part.releases, part.k) for part in parts]}
-        return {"k": self.config.release.k, "releases": self.config.plan.releases or 1}
 
 
 def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | None, only: tuple[str, ...]) -> PlanQuestion:

@@ -1,24 +1,40 @@
-"""`dpselect topk`."""
+"""`dpselect topk`; with `--every` a release for each period of a log, resumable."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 from typer import Argument
 
+import accounting as acc
 from dpselect.answers.answer import answer
-from dpselect.answers.question import Keeper
+from dpselect.answers.promise import rounded_up
+from dpselect.answers.question import Keeper, Payment, Question, Release, choose
+from dpselect.choose.defaults import Choice
 from dpselect.choose.learning import learning_asked
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
-from dpselect.cli.topk.every import released_at_once, released_every
 from dpselect.cli.topk.request import asked
+from dpselect.continual.averages import Averages
+from dpselect.continual.memory import Memory
 from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest
-from dpselect.events.time_window import Every
+from dpselect.events import ProgressCallback
+from dpselect.events.staging import split
+from dpselect.events.time_window import Every, periods
+from dpselect.mechanisms import OneshotTopK, SparseHistogram
+from dpselect.mechanisms.traits import settings_of
 from dpselect.noise import NoiseName
+from dpselect.selection import Selection
 
 _Events = Annotated[
     list[str],
@@ -222,7 +238,7 @@ def topk(
         engine,
     )
     if horizon is not None:
-        released_at_once(question, every, horizon, count, window, output, as_json=json)
+        _released_at_once(question, every, horizon, count, window, output, as_json=json)
         return
     if count is not None or window is not None:
         raise InvalidRequest("--count and --window say what the periods of a --horizon count: state that too, or leave them out")
@@ -231,7 +247,7 @@ def topk(
             raise InvalidRequest("learn= learns of one log, every= releases many times: declare users= and items_per_user=")
         question = replace(question, release=replace(question.release, learn=0.0))
         with out.counted("periods") as progress:
-            released_every(question, every, output, as_json=json, defused=spreadsheet_safe, progress=progress)
+            _released_every(question, every, output, as_json=json, defused=spreadsheet_safe, progress=progress)
         return
     delivery = Delivery(output, json, spreadsheet_safe)
     if (before := delivery.recorded(question)) is not None:
@@ -241,3 +257,218 @@ def topk(
     with out.reading() as callback:
         released = answer(question, callback, delivery.keep)
     delivery.show(released)
+
+
+# -- --every and --horizon -------------------------------------------------------------------------------------------------
+
+
+State = Literal["released", "recorded", "lost"]
+_PLACE = "{period}"
+_MORE_NOISE = 1.1  # that averages over periods outweigh
+_STATES: dict[State, str] = {
+    "released": "released now",
+    "recorded": "released before",
+    "lost": "charged, and its answer lost when the run was stopped; not drawn again",
+}
+
+
+@dataclass(frozen=True)
+class _Period:
+    """One period's question, and where its answer goes."""
+
+    name: str
+    ends: tuple[datetime, datetime]
+    question: Question
+    delivery: Delivery
+
+
+def _released_every(
+    question: Question, every: Every, output: Path | None, *, as_json: bool, defused: bool, progress: ProgressCallback | None
+) -> None:
+    """Release every period that is not released yet, each charged to itself under the key KEY:PERIOD, and say how each stands.
+
+    The log is read once, and cut by time. What a histogram has shown in one period it shows without a threshold in those released
+    after it, and it finds more items by means over the periods of one run (`Memory`); Gaussian noise on a public domain is
+    averaged over periods (`Averages`). A period that is charged and has no answer, because the run was stopped in between, is
+    told apart and left alone: its draw may have been seen.
+    """
+    todo = _periods(question, every, output, defused=defused)
+    assert question.payment is not None
+    dataset, states, shown = _standing(todo, question.payment)
+    pending = [period for period in todo if period.name not in states]
+    for period in pending:
+        period.delivery.require(period.question)
+    if pending:
+        _release(question, dataset.budget, todo, states, shown, progress)
+    _show([(period, states[period.name]) for period in todo], _of_all(question, dataset.budget, len(todo)), as_json=as_json)
+    if lost := [name for name, state in states.items() if state == "lost"]:
+        raise InvalidRequest(
+            f"of {len(lost)} periods the answer is lost ({', '.join(lost[:5])}): they are charged, and may be asked for again "
+            "under another key, if the budget allows it, from --since to --until of that period"
+        )
+
+
+def _released_at_once(
+    question: Question,
+    every: Every | None,
+    state: Path,
+    count: Over | None,
+    window: int | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Release every period from one budget for all of them: `dpselect continual run`."""
+    from dpselect.cli.continual.command import closed_at_once  # what most answers do without
+    from dpselect.continual.horizon import of_pairs
+
+    release, reading, payment = question.release, of_pairs(question.reading), question.payment
+    needed = {"every": every, **_needed(question)}
+    if missing := [f"--{name}" for name, given in needed.items() if given is None]:
+        raise InvalidRequest(
+            f"--horizon needs {', '.join(missing)}: which periods there are is public, and all are charged in one"
+        )
+    assert payment is not None
+    assert every is not None
+    plain = Release(release.k, release.budget, release.relation, release.domain, release.domain_name)
+    other = [name for name, given in asdict(release).items() if given != getattr(plain, name)]
+    other += [name for name in ("period", "team", "purpose") if getattr(payment, name)]
+    other += [] if question.engine == "memory" else ["engine"]
+    if other:
+        raise InvalidRequest(f"{other[0]}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
+    out.require_targets({"--output": output}, str(payment.ledger))
+    settings = {"k": release.k, "periods": None, "count": count or "period", "window": window, "relation": release.relation}
+    paid = {"ledger": payment.ledger, "dataset": payment.dataset, "key": payment.key, "path": state}
+    closed_at_once(question.source, reading, every, release.budget, settings, release.domain, paid, json=as_json, output=output)
+
+
+def _needed(question: Question) -> dict[str, object]:
+    """What releases over time need, by the names of options."""
+    reading, payment = question.reading, question.payment
+    times: dict[str, object] = {"time": reading.time, "since": reading.since, "until": reading.until}
+    return {**times, "key": payment and payment.key, "ledger": payment, "dataset": payment}
+
+
+def _periods(question: Question, every: Every, output: Path | None, *, defused: bool) -> list[_Period]:
+    reading, payment = question.reading, question.payment
+    if missing := [f"--{name}" for name, given in _needed(question).items() if given is None]:
+        raise InvalidRequest(f"--every needs {', '.join(missing)}: which periods there are is public, and each is charged once")
+    if question.engine != "memory":
+        raise InvalidRequest(f"--every counts in memory, a period at a time: leave out --engine {question.engine}")
+    if payment is not None and payment.period:
+        raise InvalidRequest("--period is named by --every: leave it out")
+    if output is None or _PLACE not in output.name or output.suffix.lower() == ".txt":
+        raise InvalidRequest(f"--every needs --output like top-{_PLACE}.json, .csv or .parquet: a file for each period")
+    whole = reading.window
+    assert whole is not None, "there is a column of times"
+    named = [(name, (start, end)) for name, start, end in periods(whole, every)]
+    return [_Period(name, ends, *_of(question, ends, output, name, defused=defused)) for name, ends in named]
+
+
+def _of(
+    question: Question, ends: tuple[datetime, datetime], output: Path, name: str, *, defused: bool
+) -> tuple[Question, Delivery]:
+    assert question.payment is not None
+    reading = question.reading.model_copy(update={"since": f"{ends[0]:%Y-%m-%d}", "until": f"{ends[1]:%Y-%m-%d}"})
+    payment = replace(question.payment, period=(name,), key=f"{question.payment.key}:{name}")
+    place = output.with_name(output.name.replace(_PLACE, name))
+    return replace(question, reading=reading, payment=payment), Delivery(place, json=True, defused=defused)
+
+
+def _standing(todo: Sequence[_Period], payment: Payment) -> tuple[acc.ledger.Dataset, dict[str, State], list[Selection]]:
+    """The dataset that pays, the periods that were charged before, released or lost, and all that histograms showed then."""
+    from accounting.ledger.periods import checked_periods  # a release without a ledger does without a database
+
+    assert isinstance(payment.ledger, str)
+    states: dict[str, State] = {}
+    shown = []
+    with acc.Ledger.open(payment.ledger, create=False) as ledger:
+        dataset = ledger.dataset(payment.dataset)
+        checked_periods(dataset.window, [period.name for period in todo])
+        for period in todo:
+            key = period.question.payment and period.question.payment.key
+            if ledger.find(payment.dataset, str(key)) is not None:
+                before = period.delivery.recorded(period.question)
+                states[period.name] = "lost" if before is None else "recorded"
+                if before is not None and (held := json.loads(before).get("shown")) is not None:
+                    shown.append(Selection.from_json(json.dumps(held)))
+    return dataset, states, shown
+
+
+def _release(
+    question: Question,
+    whole: acc.Budget,
+    todo: Sequence[_Period],
+    states: dict[str, State],
+    shown: Sequence[Selection],
+    progress: ProgressCallback | None,
+) -> None:
+    choice = choose(question, whole)
+    pending = [period for period in todo if period.name not in states]
+    choice, memory = _with_memory(question, choice, shown, len(pending))
+    with split(question.source, question.reading, [(period.name, *period.ends) for period in todo]) as parts:
+        for period in pending:
+            if progress is not None:
+                progress(len(states), len(todo))
+            released = answer(period.question, keep=period.delivery.keep, choice=choice, staged=parts[period.name], memory=memory)
+            if period.delivery.failure is not None:
+                period.delivery.show(released)
+            states[period.name] = "released"
+
+
+def _with_memory(
+    question: Question, choice: Choice, shown: Sequence[Selection], releases: int
+) -> tuple[Choice, Memory | Averages | None]:
+    """The same noise on all items, whose best k are the answer, and what was shown before; None for what neither helps.
+
+    A bound on the fewest users of an item holds in every period, so that nothing is shown below it because it was shown before.
+    """
+    mechanism, reading, domain = choice.mechanism, question.reading, question.release.domain
+    if reading.value is not None or reading.group is not None or choice.again is not None:
+        return choice, None
+    if isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is not None:
+        keeping = SparseHistogram.model_validate({**settings_of(mechanism), "k": None})
+        return replace(choice, mechanism=keeping), Memory(keeping, k=question.release.k, releases=releases, shown=shown)
+    if isinstance(mechanism, OneshotTopK) and domain and (whole := _on_all_items(mechanism, len(domain))) is not None:
+        averages = Averages(question.release.k)
+        for one in shown:
+            averages.read(whole, one)
+        return replace(choice, mechanism=whole), averages
+    return choice, None
+
+
+def _on_all_items(mechanism: OneshotTopK, size: int) -> OneshotTopK | None:
+    """The same Gaussian noise on all items, values included, at no higher price; None where that asks for much more noise."""
+    price = mechanism.curve
+    if mechanism.noise != "gaussian" or mechanism.value_scale is not None or not isinstance(price, acc.GaussianDP):
+        return None
+    settings, scale = {**settings_of(mechanism), "k": size, "values": True}, mechanism.scale
+    while scale <= _MORE_NOISE * mechanism.scale:
+        whole = OneshotTopK.model_validate({**settings, "scale": scale})
+        assert isinstance(whole.curve, acc.GaussianDP)
+        if whole.curve.mu <= price.mu:
+            return whole
+        scale = max(scale * whole.curve.mu / price.mu, math.nextafter(scale, math.inf))
+    return None
+
+
+def _of_all(question: Question, whole: acc.Budget, periods: int) -> str:
+    """What somebody pays who is there in every period: each of them has a budget of its own, and these add up."""
+    curve, budget = periods * choose(question, whole).mechanism.curve, question.release.budget
+    start = f"Somebody who is there in all {periods:,} periods pays for all of them:"
+    if budget.rho is not None:
+        return f"{start} rho {rounded_up(curve.rho)}."
+    delta = min(periods * budget.delta, 0.5)
+    epsilon = acc.best_epsilon(curve, delta).value
+    return f"{start} epsilon {rounded_up(epsilon)}" + (f" at delta {rounded_up(delta)}." if delta else ".")
+
+
+def _show(standing: Sequence[tuple[_Period, State]], of_all: str, *, as_json: bool) -> None:
+    if as_json:
+        listed = [{"period": period.name, "state": state, "output": str(period.delivery.output)} for period, state in standing]
+        out.emit(out.json_text(listed) + "\n")
+        return
+    table = Table.grid(padding=(0, 2))
+    for period, state in standing:
+        table.add_row(Text(period.name), Text(_STATES[state]), Text("" if state == "lost" else str(period.delivery.output)))
+    out.emit(Group(table, Text(of_all)))

@@ -351,21 +351,17 @@ class Delivery:
         try:
             out.emit(as_json(answer) if self.json else as_text(answer))
         except out.NotShown as error:
+            lies = f"the answer lies in {str(self.output)!r}"
             if self.output is None or self.failure is not None:
-                raise out.NotShown(f"{error}; {self._rescued(answer)}. {_paid(answer)}") from None
-            raise out.NotShown(f"{error}; the answer lies in {str(self.output)!r}. {_paid(answer)}") from None
+                paid = answer.charge  # what was paid for gets a place
+                lies = "the answer is lost; name a file with --output" if paid is None else rescued(as_json(answer), paid.entry)
+            raise out.NotShown(f"{error}; {lies}. {_paid(answer)}") from None
         except BaseException as error:
             lies = f"the answer lies in {str(self.output)!r}" if self.output is not None and self.failure is None else ""
             error.add_note(Note("; ".join(words for words in (lies, _paid(answer)) if words)))
             raise
         if self.failure is not None:
             raise OutputError(f"{self.failure}. The answer is printed, and nowhere else: copy it. {_paid(answer)}")
-
-    def _rescued(self, answer: Answer) -> str:
-        """A place for an answer that has none: it was paid for."""
-        if answer.charge is None:
-            return "the answer is lost; name a file with --output"
-        return rescued(as_json(answer), answer.charge.entry)
 
 
 def _paid(answer: Answer) -> str:

@@ -136,20 +136,15 @@ def outcomes(mechanism: Mechanism, levels: Levels, runs: Runs) -> Outcomes:
     if place is None:
         raise InvalidRequest(f"{type(mechanism).__name__} is not planned yet: no law of its quality is known")
     law = _law(place)
-    if levels.spread is None or all(_adds_up(step, float(levels.spread.max())) for step in _steps(mechanism)):
+    if levels.spread is None:
+        return law(mechanism, levels, runs)
+    steps, most = [getattr(mechanism, name, mechanism) for name in ("discovery", "selection")], float(levels.spread.max())
+    # That chance is one with the noise where it is Gaussian, and beside much noise it is lost.
+    if all(getattr(step, "noise", None) == "gaussian" or most < _LOST * getattr(step, "scale", 0.0) for step in steps):
         return law(mechanism, levels, runs)
     rng = np.random.default_rng([runs.seed, runs.stage, 3])
     fewer = replace(runs, count=max(2, runs.count // _CASES))
     return Outcomes.pooled([law(mechanism, levels.realised(rng), fewer) for _ in range(_CASES)])
-
-
-def _steps(mechanism: Mechanism) -> tuple[Mechanism, ...]:
-    return tuple(getattr(mechanism, name, mechanism) for name in ("discovery", "selection"))
-
-
-def _adds_up(mechanism: Mechanism, spread: float) -> bool:
-    """Whether that chance is one with the noise: of Gaussian noise it is, and beside much noise it is lost."""
-    return getattr(mechanism, "noise", None) == "gaussian" or spread < _LOST * getattr(mechanism, "scale", 0.0)
 
 
 @cache

@@ -99,7 +99,8 @@ def discovered(mechanism: mechanisms.DiscoverThenSelect, levels: Levels, runs: R
     if not (isinstance(find, mechanisms.SparseHistogram) and isinstance(select, mechanisms.OneshotTopK)):
         raise InvalidRequest("DiscoverThenSelect is planned with a SparseHistogram and a OneshotTopK only")
     # How many levels may be among those that are discovered; a thousandth of an item is left out on average.
-    noise, scale = by_name(find.noise), np.hypot(find.scale, _spread(levels))
+    spread = np.zeros(len(levels.values)) if levels.spread is None else levels.spread
+    noise, scale = by_name(find.noise), np.hypot(find.scale, spread)
     last = min(mechanism.candidates, levels.size)
     bar = float(levels.value(last)) - find.scale * float(noise.isf(_MISSED / last))  # some item of the best so low, hardly ever
     chances = levels.multiplicities * noise.sf((max(find.threshold, bar) - levels.values) / scale)
@@ -107,25 +108,21 @@ def discovered(mechanism: mechanisms.DiscoverThenSelect, levels: Levels, runs: R
     if near == 0:
         return Outcomes.of_items(np.full((2, levels.k), -1), levels, ordered=select.ordered)
     members = levels.multiplicities[:near]
-    item, first = np.repeat(np.arange(near), members), np.stack([levels.values, _spread(levels)])[:, :near]
+    item, first = np.repeat(np.arange(near), members), np.stack([levels.values, spread])[:, :near]
     second = first
     if levels.again is not None and mechanism.again is not None:
         norm: Norm = "l2" if find.covers.l1 is None else "l1"
         second = np.stack(levels.again(mechanism.candidates, near, mechanism.again, norm))
-    rng, drawn = runs.generator(), []
+    rng, drawn, among = runs.generator(), [], min(mechanism.candidates, len(item))
     rounds = runs.count if runs.fine else min(runs.count, max(_FEWEST, _PLACES // levels.k))
     for count in chunks(rounds, len(item)):
         seen = _noisy(first[:, item], find.noise, find.scale, count, rng)
         seen[seen <= find.threshold] = -np.inf
         chosen = _noisy(second[:, item], select.noise, select.scale, count, rng)
-        chosen[seen < _kth(seen, mechanism.candidates)] = -np.inf
+        chosen[seen < np.partition(seen, -among, axis=1)[:, -among, None]] = -np.inf
         chosen[np.isneginf(seen)] = -np.inf
         drawn.append(_best(chosen, item, levels.k))
     return Outcomes.of_items(np.concatenate(drawn), levels, ordered=select.ordered)
-
-
-def _spread(levels: Levels) -> Floats:
-    return np.zeros(len(levels.values)) if levels.spread is None else levels.spread
 
 
 def _noisy(seen: Floats, noise: NoiseName, scale: float, count: int, rng: np.random.Generator) -> Floats:
@@ -134,12 +131,6 @@ def _noisy(seen: Floats, noise: NoiseName, scale: float, count: int, rng: np.ran
     if noise == "gaussian":
         return seen[0] + np.hypot(scale, seen[1]) * rng.standard_normal(shape)
     return np.asarray(seen[0] + seen[1] * rng.standard_normal(shape) + scale * by_name(noise).isf(1 - rng.random(shape)))
-
-
-def _kth(scores: Floats, k: int) -> Floats:
-    """(rows, 1) the k-th largest, or the least where there are fewer."""
-    k = min(k, scores.shape[1])
-    return np.partition(scores, -k, axis=1)[:, -k, None]
 
 
 def _best(scores: Floats, item: Indices, k: int) -> Indices:

@@ -13,7 +13,7 @@ from accounting.page.templates import asset, template
 from dpselect.mechanisms import members
 from dpselect.planning.explore import Chart, Line, Point
 from dpselect.planning.phrases import amount, budget_in_words, noise_in_words, question_in_words, releases_in_words
-from dpselect.planning.release_plan import Estimate, PlannedMechanism, ReleasePlan
+from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
 
 Scale = Callable[[float], float]
 
@@ -78,7 +78,9 @@ def _tiles(best: PlannedMechanism) -> Iterator[tuple[str, str, str]]:
             f"{_percent(best.worst_recall)}",
             "right items at least: on shapes around it",
         )
-    yield "Lost users", _amounts(quality.score_loss), "by which the released items' counts fall short, on the stated shape"
+    few, many = amount(quality.score_loss.low), amount(quality.score_loss.high)
+    lost = few if few == many else f"{few} to {many}"
+    yield "Lost users", lost, "by which the released items' counts fall short, on the stated shape"
 
 
 def _band(low: float, high: float) -> str:
@@ -91,11 +93,6 @@ def _percent(value: float) -> str:
     """A tenth of a percent; what is nearly all is said so."""
     shown = round(value, 3)
     return "100 %" if value == 1 else "over 99.9 %" if shown == 1 else f"{100 * shown:.1f} %"
-
-
-def _amounts(estimate: Estimate) -> str:
-    low, high = amount(estimate.low), amount(estimate.high)
-    return low if low == high else f"{low} to {high}"
 
 
 def _examples(best: PlannedMechanism) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
@@ -228,13 +225,10 @@ def _across(chart: Chart) -> Scale:
 
 def _top(chart: Chart) -> float:
     highest = max((point.high for line in chart.lines for point in line.points), default=0.0)
-    return 1.0 if chart.share or highest <= 0 else _nice(1.05 * highest)
-
-
-def _nice(value: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 2.5, 4, 5, 8, 10) if step * power >= value)
+    if chart.share or highest <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(1.05 * highest))
+    return next(step * power for step in (1, 2, 2.5, 4, 5, 8, 10) if step * power >= 1.05 * highest)
 
 
 def _up(chart: Chart) -> Scale:

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from dpselect.cli import app
-from dpselect.cli.examples import CALLS
+from dpselect.cli.guard import CALLS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from dpselect.cli import app
-from dpselect.cli.examples import CALLS
+from dpselect.cli.guard import CALLS
 
 # An argument of a function, `name=`: neither an option, nor part of a value, a path or a name of a file.
 ARGUMENT = re.compile(r"(?<![\w.'/\"@?&-])([a-z]+(?:_[a-z]+)*)=(?!=)")
