@@ -51,9 +51,8 @@ ASSUMED = Crowd(5000.0, (4.0, 7.0, 14.0, 35.0, 70.0))
 ASSUMED_IN_A_GROUP = Crowd(2000.0, (1.0, 1.0, 1.0, 2.0, 4.0))
 """The same within one group."""
 
-_SHARES, _TIMES = (0.7, 0.85, 0.95), (1.5, 3.0)  # of two steps: the discovery's part of mu squared, candidates over k
+_SHARES, _TIMES = (0.7, 0.85, 0.95), 1.5  # of two steps: the discovery's part of mu squared, candidates over k
 _LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
-_WIDTHS = (1, 2, 5)  # numbers of competitors tried, over k, beside the usual one
 _FEW = 2  # items per user, which a clip does not distort: one step does
 _LOSS = 2.0  # how much worse a user is whom the clip takes from a count, which is forecast roughly, than one of the noise
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
@@ -362,10 +361,7 @@ def standard_shapes(crowd: Crowd, k: int, candidates: int | None) -> list[Rankin
 def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Iterator[Choice]:
     """On counts as they are, or as the declared bound leaves them."""
     found = _unknown(budget, request) if _seen_alone(request) else _public(budget, request)
-    for one in (mechanism for mechanism in found if mechanism is not None):
-        yield Choice(one, limit)
-        if isinstance(one, LimitedDomain) and request.kbar is None:
-            yield from (Choice(_changed(one, kbar=width * request.k), limit) for width in _WIDTHS)
+    yield from (Choice(one, limit) for one in found if one is not None)
 
 
 def _sets(budget: Budget, request: TopKRequest, limit: int | None) -> Iterator[Choice]:
@@ -407,10 +403,9 @@ def _in_two_steps(found: SparseHistogram, k: int, most: int | None, longest: flo
     unit = found.scale / found.sensitivity.l2_of(None) * _ROUNDING
     split = partial(two_steps, k, unit, found.delta, found.sensitivity, floor=found.floor)
     for share in _SHARES:
-        for times in _TIMES:
-            for again in (one for one in CLIPS[:5] if one <= longest):
-                mechanism = split(share=share, candidates=math.ceil(times * k), again=again)
-                yield Choice(mechanism, most, 1.0, "l2", again)
+        for again in (one for one in CLIPS[:5] if one <= longest):
+            mechanism = split(share=share, candidates=math.ceil(_TIMES * k), again=again)
+            yield Choice(mechanism, most, 1.0, "l2", again)
 
 
 def _changed(mechanism: Any, **settings: Any) -> Mechanism:

@@ -376,10 +376,9 @@ VARIED: dict[str, tuple[str, Any]] = {
     "_FEW=0": ("_FEW", 0),
     "_CLOSE=0": ("_CLOSE", 0.0),
     "_CLOSE=.02": ("_CLOSE", 0.02),
-    "_WIDTHS none": ("_WIDTHS", ()),
     "_LOWER none": ("_LOWER", ()),
     "_SHARES .85": ("_SHARES", (0.85,)),
-    "_TIMES 1.5": ("_TIMES", (1.5,)),
+    "_TIMES 3": ("_TIMES", 3.0),
     "exponents .6 .8": ("EXPONENTS", (0.6, 0.8)),
     "exponents .4 .6 .8 .9": ("EXPONENTS", (0.4, 0.6, 0.8, 0.9)),
 }
