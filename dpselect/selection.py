@@ -255,7 +255,7 @@ class Selections(Sequence[Selection]):
 
     Attributes:
         indices: (rounds, at most k) candidate positions; -1 where a round released fewer.
-        complete: (rounds,) whether the round released what was asked for.
+        complete: (rounds,) whether the round released what was asked for: as many as requested, if it is not stated.
         values: (rounds, at most k) noisy scores of theirs, score units, where they are released; None if none are.
     """
 
@@ -272,7 +272,10 @@ class Selections(Sequence[Selection]):
         values: NDArray[np.float64] | None = None,
     ) -> None:
         self.indices, self.values = indices, values
-        self.complete = np.ones(len(indices), dtype=np.bool_) if complete is None else complete
+        if complete is None:
+            found = (indices >= 0).sum(axis=1)
+            complete = np.asarray(found == (found if requested is None else requested))
+        self.complete = complete
         self._ordered, self._requested, self._reason = ordered, requested, reason
 
     @overload

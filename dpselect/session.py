@@ -172,7 +172,9 @@ class Session:
         totals = self._ledger.room(name, **self._behalf)
         if not one_by_one:
             return min(_runs(total, curve) for total in totals)
-        return min(affordable(total.budget, total.spent, curve, most=MOST_RUNS, period=_place(total)) for total in totals)
+        places = [f"quota {total.quota!r}, {total.period}" if total.quota else total.period for total in totals]
+        rooms = zip(totals, places, strict=True)
+        return min(affordable(total.budget, total.spent, curve, most=MOST_RUNS, period=place) for total, place in rooms)
 
     def select(
         self,
@@ -301,7 +303,10 @@ class Session:
             BudgetExceeded: the plan does not fit; nothing was reserved.
             AlreadyCharged: the key belongs to an earlier plan.
         """
-        item = _as_plan(plan)
+        parts = plan.parts if isinstance(plan, Guarantee) else tuple(plan) if isinstance(plan, Iterable) else ()
+        if not parts or not all(_is_part(part) for part in parts):
+            raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1, or a sum like 30 * mechanism")
+        item = Guarantee.of(parts)
         for _, mechanism in item.parts:
             self._require_covered(mechanism, _LATER)
         receipt = self._once(self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes)))
@@ -397,7 +402,12 @@ class Schedule:
         require_no_run()
         _require_mechanism(mechanism).check(scores)
         self._session._require_covered(mechanism, scores)
-        self._take(mechanism)
+        with self._kept.locked() as left:
+            if left[mechanism] < 1:
+                raise InvalidRequest(
+                    f"the plan has no run of {mechanism!r} left: what was not planned is charged by Session.select"
+                )
+            self._kept.value = left - Counter([mechanism])
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
         drawn = mechanism.select(scores)
         self._ledger.release(self._dataset, self._key, actor=self._actor)
@@ -410,14 +420,6 @@ class Schedule:
             InvalidTransition: something was.
         """
         return self._ledger.void(self._dataset, self._key, actor=actor, reason=reason)
-
-    def _take(self, mechanism: Mechanism) -> None:
-        with self._kept.locked() as left:
-            if left[mechanism] < 1:
-                raise InvalidRequest(
-                    f"the plan has no run of {mechanism!r} left: what was not planned is charged by Session.select"
-                )
-            self._kept.value = left - Counter([mechanism])
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Schedule counts the draws of one process and is not pickled: reserve one per process")
@@ -467,24 +469,12 @@ def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections
     return spent
 
 
-def _as_plan(plan: Plan) -> Guarantee:
-    """What a ledger is charged for a plan, (count, mechanism) pairs or `n * mechanism + ...`. InvalidRequest if it is none."""
-    parts = plan.parts if isinstance(plan, Guarantee) else tuple(plan) if isinstance(plan, Iterable) else ()
-    if not parts or not all(_is_part(part) for part in parts):
-        raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1, or a sum like 30 * mechanism")
-    return Guarantee.of(parts)
-
-
 def _is_part(part: object) -> bool:
     if not isinstance(part, tuple | list) or len(part) != 2:
         return False
     count, mechanism = part
     counted = isinstance(count, numbers.Integral) and not isinstance(count, bool) and int(count) >= 1
     return counted and isinstance(mechanism, Mechanism)
-
-
-def _place(total: Total) -> str:
-    return f"quota {total.quota!r}, {total.period}" if total.quota else total.period
 
 
 def _runs(total: Total, curve: Curve) -> int:

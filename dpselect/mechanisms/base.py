@@ -184,18 +184,14 @@ class Mechanism(Frozen, Summable, ABC):
     def check_many(self, matrix: ArrayLike | Rounds) -> Numbers | Rounds:
         """The checked (rounds, m) matrix, or ballots; raise as `select_many` would, without drawing anything."""
         data = self._read(matrix)
-        if not isinstance(data, Rounds):
-            return self._checked(data)
-        self._check_size(data.candidates)
-        data.check(self)
-        return data
-
-    @final
-    def _checked(self, matrix: ArrayLike) -> Numbers:
-        if isinstance(matrix, Scores):
+        if isinstance(data, Rounds):
+            self._check_size(data.candidates)
+            data.check(self)
+            return data
+        if isinstance(data, Scores):
             raise InvalidScores("select_many takes a (rounds, candidates) matrix, not Scores: release these with select")
         try:
-            array = np.asarray(matrix)
+            array = np.asarray(data)
         except ValueError:
             raise InvalidScores("matrix must have rows of one length, one number per candidate") from None
         if array.ndim != 2 or 0 in array.shape:

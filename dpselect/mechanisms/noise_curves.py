@@ -7,19 +7,11 @@ import sys
 from fractions import Fraction
 from typing import get_args
 
-import numpy as np
-
 from accounting import BoundedRange, Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
-from accounting.curves.profile_table import ProfileTable
 from dpselect.errors import InvalidMechanism
 from dpselect.noise import NoiseName, by_name
 from dpselect.noise.base import WinnerPrice
 from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up
-
-# Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
-_FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
-_FAMILY_POINTS, _LEAST_DELTA = 24, 1e-60
-_UP = 1 + 1e-12
 
 
 def ratio_up(numerator: float, denominator: float) -> float:
@@ -45,7 +37,7 @@ def rate_down(epsilon: float, span: float) -> float:
 
 def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """The index of the largest of scores + scale * noise."""
-    price = _declared(noise)
+    price = winner_price(noise)
     if price == "gaussian":
         union = [] if candidates is None else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
         return tighter(*union, centred_gaussian(scale, sensitivity, candidates))
@@ -59,7 +51,7 @@ def shared_winner(noise: NoiseName, scale: float, sensitivity: Sensitivity, cand
     return tighter(2 * whole, centred_gaussian(scale, sensitivity, candidates)) if noise == "gaussian" else whole
 
 
-def _declared(noise: NoiseName) -> WinnerPrice:
+def winner_price(noise: NoiseName) -> WinnerPrice:
     """The theorem that the noise itself declares, without a default."""
     price = by_name(noise).winner_price
     if price is None or price not in get_args(WinnerPrice):
@@ -103,79 +95,6 @@ def _laplace_vector(l1: float, scale: float, sensitivity: Sensitivity, candidate
     parts: list[Curve] = [int(whole) * LaplaceDP(epsilon=ratio_up(sensitivity.linf, scale))] if whole else []
     parts += [LaplaceDP(epsilon=ratio_up(fraction_up(rest), scale))] if rest else []
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
-
-
-def shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int) -> bool:
-    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10, H2 and N8.
-
-    The order costs what the set does under smooth noise, unless the complement or the family of Theorem M2 makes the set cheaper.
-    """
-    law, times = by_name(noise), _times(noise, candidates, k)
-    if law.winner_price in ("bounded_range", "gaussian"):
-        return True
-    if noise == "laplace" and sensitivity.l1_of(None) <= times * sensitivity.range:
-        return True
-    family = noise == "laplace" and candidates is not None and times > 16 * math.log(candidates / _FAMILY_DELTA)
-    return law.smooth and times == k and not family
-
-
-def winners_curve(
-    noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int, *, family: bool = True
-) -> Curve:
-    """The k largest of scores + scale * noise drawn once: with their order where `shows_order`, as a set otherwise.
-
-    `family`: whether the bounds of Theorem M2 may lower the price of a set.
-    """
-    price = _declared(noise)
-    if price == "gaussian":
-        return centred_gaussian(scale, sensitivity, candidates)
-    if price == "bounded_range":
-        return k * winner_curve(noise, scale, sensitivity, candidates)
-    chosen = _top_set(noise, scale, sensitivity, candidates, k, family)
-    if noise != "laplace" or sensitivity.l1_of(None) == math.inf:
-        return chosen
-    shown = vector(noise, scale, sensitivity, None)
-    if sensitivity.l1_of(None) <= _times(noise, candidates, k) * sensitivity.range:  # never more than the set (Theorem H10)
-        return shown
-    return tighter(shown, chosen)
-
-
-def shared_winners(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
-    """`winners_curve` of a group that two users share: the family of Theorem M2 is paid for each of them. Theorem W8."""
-    chosen, plain = (winners_curve(noise, scale, sensitivity, candidates, k, family=family) for family in (True, False))
-    return plain if chosen == plain else tighter(2 * chosen, plain)
-
-
-def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
-    # With symmetric noise the set left out is the top set of the negated scores.
-    return min(k, max(candidates - k, 0)) if by_name(noise).symmetric and candidates is not None else k
-
-
-def _top_set(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int, family: bool) -> Curve:
-    times = _times(noise, candidates, k)
-    whole = LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale))
-    if noise != "laplace" or candidates is None or times == 0 or not family:
-        return whole
-    return _with_family(whole, times, candidates, ratio_up(sensitivity.range, scale))
-
-
-def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) -> Curve:
-    """One-shot Laplace noise: the Laplace bound, and the points of the sqrt(k) family where they say more. Theorem M2."""
-
-    def log_delta(epsilon: float) -> float:
-        return math.log(candidates) - (epsilon / (4 * ratio)) ** 2 / times
-
-    def epsilon_at(delta: float) -> float:
-        return 4 * ratio * math.sqrt(times * math.log(candidates / delta))
-
-    least, most = epsilon_at(_FAMILY_DELTA) * _UP, min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), whole.epsilon0)
-    if candidates < 2 or least >= most:
-        return whole
-    family = {float(e): math.exp(log_delta(float(e))) * _UP for e in np.linspace(least, most, _FAMILY_POINTS)}
-    kept = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}
-    if not kept:
-        return whole
-    return tighter(whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0)))
 
 
 def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,17 +33,20 @@ def release(
     *,
     ordered: bool,
     requested: int | None,
-    complete: bool = True,
+    complete: bool | None = None,
     reason: str | None = None,
     values: Mapping[int, float] | None = None,
 ) -> Selection:
     """A Selection of `positions`, best first if `ordered`; a set is put into the candidates' own order, to hide the noise's.
 
-    `values` are noisy scores by position, where they are released and paid for.
+    `complete`: None where that is whether there are as many as requested. `values` are noisy scores by position, where they are
+    released and paid for.
     """
     indices = [int(i) for i in positions]
     if not ordered:
         indices = in_own_order(scores, indices)
+    if complete is None:
+        complete = requested is None or len(indices) == requested
     hidden = scores.domain == "observed" and scores.labels is not None
     return Selection(
         indices=None if hidden else tuple(indices),
@@ -85,7 +88,11 @@ def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1
 
 def with_values(selection: Selection, scores: Scores, noise: NoiseName, scale: float, source: Sampler) -> Selection:
     """`selection` with the scores of its candidates plus fresh noise, in the order in which it names them."""
-    noisy = noisy_values(_held(scores, positions_of(selection, scores)), noise, scale, source)
+    positions = positions_of(selection, scores)
+    if scores.multiplicities is not None:  # grouped scores are not expanded
+        ends = list(itertools.accumulate(scores.multiplicities.tolist()))
+        positions = [bisect.bisect_right(ends, position) for position in positions]
+    noisy = noisy_values(scores.values[positions], noise, scale, source)
     return selection.model_copy(update={"values": tuple(noisy.tolist())})
 
 
@@ -121,11 +128,3 @@ def _between(name: NoiseName, bars: NDArray[np.float64]) -> NDArray[np.float64]:
     noise, low, high = by_name(name), bars[:, :-1], bars[:, 1:]
     outside = np.where(low >= 0, noise.sf(low) - noise.sf(high), noise.cdf(high) - noise.cdf(low))
     return np.where((low < 0) & (high > 0), 1 - noise.cdf(low) - noise.sf(high), outside)
-
-
-def _held(scores: Scores, positions: Sequence[int]) -> Numbers:
-    """The scores at these positions; grouped ones are not expanded."""
-    if scores.multiplicities is None:
-        return scores.values[list(positions)]
-    ends = list(itertools.accumulate(scores.multiplicities.tolist()))
-    return scores.values[[bisect.bisect_right(ends, position) for position in positions]]

@@ -84,20 +84,16 @@ def _exponential_table() -> tuple[FloatArray, FloatArray]:
 _EXP_HIGH, _EXP_LOW = _exponential_table()
 
 
-def _far_exp_minus_exp(y: FloatArray) -> FloatArray:
-    """exp(-exp(y)) for 0 <= y <= 6.75, with exp(y) carried in twice the working precision."""
-    k = np.rint(np.nan_to_num(y) * _STEPS)
-    cell = k.astype(np.intp)
-    high = _EXP_HIGH[cell]
-    rest = _EXP_LOW[cell] + high * np.expm1(y - k / _STEPS)
-    return np.exp(-high) * np.exp(-rest)
-
-
 def _exp_minus_exp(y: FloatArray) -> FloatArray:
     """exp(-exp(y)); done naively, its relative error reaches exp(y) ulp, 1e-13 before it underflows."""
     near = np.exp(-np.exp(np.minimum(y, 0.0)))
-    far = _far_exp_minus_exp(np.clip(y, 0.0, _HIGHEST))
-    return np.where(y <= 0.0, near, far)
+    # From 0 to 6.75 exp(y) is carried in twice the working precision.
+    large = np.clip(y, 0.0, _HIGHEST)
+    k = np.rint(np.nan_to_num(large) * _STEPS)
+    cell = k.astype(np.intp)
+    high = _EXP_HIGH[cell]
+    rest = _EXP_LOW[cell] + high * np.expm1(large - k / _STEPS)
+    return np.where(y <= 0.0, near, np.exp(-high) * np.exp(-rest))
 
 
 # Closed forms: every pick is the exponential mechanism on what is left (Durfee-Rogers).

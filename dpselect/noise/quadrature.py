@@ -57,11 +57,13 @@ def argmax_probabilities_many(noise: Noise, scale: float, matrix: ArrayLike) -> 
     scores = _checked(matrix, 2, scale)
     if noise.name == "gumbel":
         return gumbel.softmax(scores, scale)
+    if scores.shape[1] == 1 or not len(scores):
+        return np.ones_like(scores)
     order = np.argsort(scores, axis=1, kind="stable")
     ascending = np.take_along_axis(scores, order, axis=1)
     _, first, row = np.unique(ascending - ascending[:, -1:], axis=0, return_index=True, return_inverse=True)
-    result = np.empty_like(scores)
-    np.put_along_axis(result, order, _argmax_ascending(noise, scale, ascending[first])[row.ravel()], axis=1)
+    found, result = _integrate(noise, scale, ascending[first], 1, _argmax_kernel, scores.shape[1]), np.empty_like(scores)
+    np.put_along_axis(result, order, found.T[row.ravel()], axis=1)
     return result
 
 
@@ -122,12 +124,6 @@ def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tu
 
     values = refine(level, 1, _ORDER_STEP)[:, 0]
     return dict(sorted(zip(sequences, values.tolist(), strict=True)))
-
-
-def _argmax_ascending(noise: Noise, scale: float, scores: FloatArray) -> FloatArray:
-    if scores.shape[1] == 1 or not len(scores):
-        return np.ones_like(scores)
-    return as_floats(_integrate(noise, scale, scores, 1, _argmax_kernel, scores.shape[1]).T)
 
 
 def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: Kernel, outcomes: int) -> FloatArray:
@@ -401,7 +397,8 @@ def refine(level: Level, rows: int, step: float) -> FloatArray:
     for _ in range(_LEVELS):
         step *= 0.5
         fine = level(step, pending)
-        settled = _agree(coarse, fine)
+        gap = np.abs(fine - coarse)
+        settled = ((gap <= ABSOLUTE) & (gap <= RELATIVE * fine + _NEGLIGIBLE)).all(axis=0)
         result[:, pending[settled]] = fine[:, settled]
         pending, coarse = pending[~settled], fine[:, ~settled]
         if not pending.size:
@@ -410,11 +407,6 @@ def refine(level: Level, rows: int, step: float) -> FloatArray:
         f"quadrature: {pending.size} of {rows} score vectors did not settle to {ABSOLUTE:g} within {_LEVELS} "
         "halvings of the step; use fewer candidates"
     )
-
-
-def _agree(coarse: FloatArray, fine: FloatArray) -> NDArray[np.bool_]:
-    gap = np.abs(fine - coarse)
-    return np.asarray(((gap <= ABSOLUTE) & (gap <= RELATIVE * fine + _NEGLIGIBLE)).all(axis=0))
 
 
 def _outcome_integrals(noise: Noise, shift: FloatArray, reach: _Extent, kernel: Kernel, outcomes: int, step: float) -> FloatArray:

@@ -23,7 +23,7 @@ from accounting.ledger.lifecycle import doubt, returned
 from accounting.ledger.verification import _less
 from accounting.subsampling import _gaussian, _times
 from dpselect import events, pate
-from dpselect.mechanisms.noise_curves import winners_curve
+from dpselect.mechanisms.noisy_max.oneshot import winners_curve
 from dpselect.sampling import SeededSampler
 from dpselect.sampling.base import Sampler
 

@@ -373,7 +373,7 @@ EDITS = [
         f"{KILLED}/test_failures.py::test_charges_wait_for_the_disk",
     ),
     Edit(
-        "dpselect/mechanisms/noise_curves.py",
+        "dpselect/mechanisms/noisy_max/oneshot.py",
         "(epsilon / (4 * ratio)) ** 2",
         "(epsilon / (3.8 * ratio)) ** 2",
         f"{CONSTANTS}::test_the_family_of_one_shot_laplace_is_its_closed_form",

@@ -56,7 +56,7 @@ NOISE_EDITS = [
     cut(CURVES, "return GaussianDP(mu=@ratio_up(min(shifts), scale))", TESTED),
     cut(CURVES, "squares.append(Fraction(@sensitivity.range)", GAUSSIAN),
     cut(CURVES, "squares.append(Fraction(@sensitivity.linf)", GAUSSIAN),
-    cut(CURVES, "LaplaceDP(epsilon=@ratio_up(times * sensitivity.range", LIPSCHITZ),
+    cut(f"{MECHANISMS}/noisy_max/oneshot.py", "LaplaceDP(epsilon=@ratio_up(times * sensitivity.range", LIPSCHITZ),
     cut(LIMITED, "return @ratio_up(1.0, self.epsilon)", DOMAIN),
     cut(LIMITED, "return 1 + @sum(parts) / self.epsilon", LAW),
     cut(LIMITED, "curve=times * BoundedRange(epsilon=@self.epsilon)", SPENT),

@@ -127,8 +127,11 @@ class CanonicalTopK(Mechanism):
         self.check(scores)
         if len(set(subset)) != self.k or len(subset) != self.k or not all(0 <= i < scores.size for i in subset):
             raise InvalidRequest(f"subset must be k={self.k} different candidate positions")
-        score = _set_score(centred(scores.dense()), subset, self.gamma, self.top_set)
-        return set_probability(Classes(Ranked(scores), self.k, self.gamma, self.top_set), by_name(self.noise), self.scale, score)
+        score = _set_score(centred(scores.dense()), subset, self.gamma, self.top_set) / self.scale
+        classes = Classes(Ranked(scores), self.k, self.gamma, self.top_set)
+        if self.noise == "gumbel":
+            return math.exp(score - _gumbel_normaliser(classes, self.scale))
+        return _by_quadrature(*_compressed(classes, self.scale), by_name(self.noise), score)
 
     def _check_stated(self) -> None:
         _ = self.scale  # refused before a charge, not at the draw
@@ -179,13 +182,6 @@ def _set_score(values: Floats, subset: Collection[int], gamma: float, top_set: T
     if top_set == "tied":
         left = max(left, np.partition(values, len(values) - len(subset))[len(values) - len(subset)])
     return float(gamma * values[inside].min() - (1 - gamma) * left)
-
-
-def set_probability(classes: Classes, noise: Noise, scale: float, score: float) -> float:
-    """Probability of one set with this score."""
-    if noise.name == "gumbel":
-        return math.exp(score / scale - _gumbel_normaliser(classes, scale))
-    return _by_quadrature(*_compressed(classes, scale), noise, score / scale)
 
 
 def _gumbel_normaliser(classes: Classes, scale: float) -> float:
@@ -499,14 +495,6 @@ class RowClasses:
         top = k if asked.top_set == "tied" else min(k + 1, candidates)
         self.missing = np.append(held + 1, top)
 
-    def log_size(self) -> Floats:
-        """(classes,) ln of how many sets each holds, rounded."""
-        return log_binomial(self.n, self.r)
-
-    def log_size_bounds(self) -> Bounds:
-        """(classes,) bounds on it."""
-        return log_binomial_bounds(self.n, self.r)
-
     def size(self, place: int) -> arb:
         """A ball around how many sets one class holds, at Arb's working precision."""
         return _binomial_ball(int(self.n[place]), int(self.r[place]))
@@ -673,9 +661,7 @@ class _Draw:
 
     def _lazy(self, level: int, i: int) -> LazyUniform:
         """The bits of a block's own wait: one object, so that all comparisons see the same bits."""
-        if (level, i) not in self._drawn:
-            self._drawn[level, i] = LazyUniform(self._words, word=int(self._generations[level].word[i]))
-        return self._drawn[level, i]
+        return self._drawn.setdefault((level, i), LazyUniform(self._words, word=int(self._generations[level].word[i])))
 
 
 # Many score vectors over few candidates: every class of every row at once. Theorem M9.
@@ -707,7 +693,7 @@ def _winners(ranked: Numbers, layout: RowClasses, asked: RowDraw, words: WordSou
     drawn = words(len(ranked) * len(layout.n))
     g, wide = estimates(by_name("gumbel"), drawn)
     shape = (len(ranked), len(layout.n))
-    total = noise_at(asked.noise, g.reshape(shape) + layout.log_size())
+    total = noise_at(asked.noise, g.reshape(shape) + log_binomial(layout.n, layout.r))
     with np.errstate(all="ignore"):
         total += asked.gamma * heights[:, layout.lowest - 1] - (1 - asked.gamma) * heights[:, layout.missing - 1]
         chosen = np.argmax(total, axis=1)
@@ -722,7 +708,7 @@ def _winners(ranked: Numbers, layout: RowClasses, asked: RowDraw, words: WordSou
 
 def _settled(ranked: Numbers, layout: RowClasses, asked: RowDraw, drawn: Words, words: WordSource) -> int:
     """The winner of one row, whose words are drawn, certain of every comparison."""
-    noise = noise_bounds(asked.noise, *luck(drawn, layout.log_size_bounds()))
+    noise = noise_bounds(asked.noise, *luck(drawn, log_binomial_bounds(layout.n, layout.r)))
     heights = half_below(ranked, ranked[0])
     scores = _half_scores(heights[layout.lowest - 1], heights[layout.missing - 1], asked.gamma)
     low, high = totals(scores, noise, asked.scale)

@@ -263,16 +263,12 @@ class PerGroup(Around):
 
     @property
     def curve(self) -> Curve:
-        selected = self.max_groups_per_user * self._one_group
+        each = self.mechanism.curve  # what counts for each of the groups that one user is in
+        if self.relation == "replace_one":
+            shared = self.mechanism.shared_group_curve if self.shares else None
+            each = 2 * each if shared is None else shared
+        selected = self.max_groups_per_user * each
         return selected if self.discovery is None else self.discovery.curve + selected
-
-    @property
-    def _one_group(self) -> Curve:
-        """What counts for each of the groups that one user is in."""
-        if self.relation == "add_remove":
-            return self.mechanism.curve
-        shared = self.mechanism.shared_group_curve if self.shares else None
-        return 2 * self.mechanism.curve if shared is None else shared
 
     @property
     def shares(self) -> bool:

@@ -360,7 +360,8 @@ class AllowedRanks:
         edges = np.unique([0.0, *growing[growing < self.last], self.last])
         for _ in range(_ROUNDS):
             cells = Cells(edges, self._counts.most(edges[1:]), self._all, self._rate)
-            most, least = cells.log_weights(cells.allowed)[0], cells.log_weights(self._least(edges[:-1]))[0]
+            above = edges[:-1] + self._counts.margin(edges[:-1])  # just above the lower edge of each cell: an estimate
+            most, least = cells.log_weights(cells.allowed)[0], cells.log_weights(self._counts.most(above))[0]
             shift = most.max()
             excess = np.exp(most - shift) - np.exp(least - shift)
             if excess.sum() <= _WASTE * np.exp(most - shift).sum():
@@ -371,10 +372,6 @@ class AllowedRanks:
                 break
             edges = np.union1d(edges, cuts)
         return cells
-
-    def _least(self, edges: Floats) -> Indices:
-        """(cells, k) what is allowed just above the lower edge of each cell: an estimate."""
-        return self._counts.most(edges + self._counts.margin(edges))
 
     def _cuts(self, low: Floats, high: Floats) -> Floats:
         """A level just below a jump of N inside each interval, near its middle."""

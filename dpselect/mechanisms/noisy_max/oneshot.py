@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from accounting import Curve
+from accounting import Curve, LaplaceDP, tighter
+from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import enumerable
-from dpselect.mechanisms.noise_curves import shared_vector, shared_winners, shows_order, vector, winners_curve
+from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up, shared_vector, vector, winner_curve, winner_price
 from dpselect.mechanisms.noisy_max.bases import NoisyTopK, noisy_traits
 from dpselect.mechanisms.noisy_max.positions import expanded, largest
 from dpselect.mechanisms.ranks import centred
@@ -23,6 +24,7 @@ from dpselect.noise import NoiseName, by_name, ordered_probabilities, top_set_pr
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
 
 
 @final
@@ -129,16 +131,13 @@ class OneshotTopK(NoisyTopK):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         if self.values:
-            return self._with_its_noise(scores, source)
+            drawn = source.ranking(scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities)
+            noisy = drawn.rounded(public_grid(self.scale)).tolist()
+            shown = dict(zip(expanded(scores, drawn.index, drawn.member), noisy, strict=True))
+            return release(scores, shown, ordered=True, requested=self.k, values=shown)
         best = largest(scores, by_name(self.noise), self.scale, self.k, source)
         chosen = release(scores, best, ordered=self.ordered, requested=self.k)
         return chosen if self.value_scale is None else with_values(chosen, scores, "laplace", self.value_scale, source)
-
-    def _with_its_noise(self, scores: Scores, source: Sampler) -> Selection:
-        drawn = source.ranking(scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities)
-        noisy = drawn.rounded(public_grid(self.scale)).tolist()
-        shown = dict(zip(expanded(scores, drawn.index, drawn.member), noisy, strict=True))
-        return release(scores, shown, ordered=True, requested=self.k, values=shown)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         if self.releases_values:
@@ -174,3 +173,79 @@ class OneshotTopK(NoisyTopK):
             return dict(ordered_probabilities(noise, self.scale, values, self.k))
         enumerable(math.comb(len(values), self.k))
         return dict(top_set_probabilities(noise, self.scale, values, self.k))
+
+
+# What the k largest of scores + scale * noise cost, drawn once. Theorems C10, H2, H10, M2 and N8.
+
+# Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
+_FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
+_FAMILY_POINTS, _LEAST_DELTA = 24, 1e-60
+_UP = 1 + 1e-12
+
+
+def winners_curve(
+    noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int, *, family: bool = True
+) -> Curve:
+    """The k largest of scores + scale * noise drawn once: with their order where `shows_order`, as a set otherwise.
+
+    `family`: whether the bounds of Theorem M2 may lower the price of a set.
+    """
+    price = winner_price(noise)
+    if price == "gaussian":
+        return centred_gaussian(scale, sensitivity, candidates)
+    if price == "bounded_range":
+        return k * winner_curve(noise, scale, sensitivity, candidates)
+    times = _times(noise, candidates, k)
+    chosen: Curve = (whole := LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale)))
+    if noise == "laplace" and candidates is not None and times > 0 and family:
+        chosen = _with_family(whole, times, candidates, ratio_up(sensitivity.range, scale))
+    if noise != "laplace" or sensitivity.l1_of(None) == math.inf:
+        return chosen
+    shown = vector(noise, scale, sensitivity, None)
+    if sensitivity.l1_of(None) <= times * sensitivity.range:  # never more than the set (Theorem H10)
+        return shown
+    return tighter(shown, chosen)
+
+
+def shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int) -> bool:
+    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10, H2 and N8.
+
+    The order costs what the set does under smooth noise, unless the complement or the family of Theorem M2 makes the set cheaper.
+    """
+    law, times = by_name(noise), _times(noise, candidates, k)
+    if law.winner_price in ("bounded_range", "gaussian"):
+        return True
+    if noise == "laplace" and sensitivity.l1_of(None) <= times * sensitivity.range:
+        return True
+    family = noise == "laplace" and candidates is not None and times > 16 * math.log(candidates / _FAMILY_DELTA)
+    return law.smooth and times == k and not family
+
+
+def shared_winners(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
+    """`winners_curve` of a group that two users share: the family of Theorem M2 is paid for each of them. Theorem W8."""
+    chosen, plain = (winners_curve(noise, scale, sensitivity, candidates, k, family=family) for family in (True, False))
+    return plain if chosen == plain else tighter(2 * chosen, plain)
+
+
+def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
+    # With symmetric noise the set left out is the top set of the negated scores.
+    return min(k, max(candidates - k, 0)) if by_name(noise).symmetric and candidates is not None else k
+
+
+def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) -> Curve:
+    """One-shot Laplace noise: the Laplace bound, and the points of the sqrt(k) family where they say more. Theorem M2."""
+
+    def log_delta(epsilon: float) -> float:
+        return math.log(candidates) - (epsilon / (4 * ratio)) ** 2 / times
+
+    def epsilon_at(delta: float) -> float:
+        return 4 * ratio * math.sqrt(times * math.log(candidates / delta))
+
+    least, most = epsilon_at(_FAMILY_DELTA) * _UP, min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), whole.epsilon0)
+    if candidates < 2 or least >= most:
+        return whole
+    family = {float(e): math.exp(log_delta(float(e))) * _UP for e in np.linspace(least, most, _FAMILY_POINTS)}
+    kept = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}
+    if not kept:
+        return whole
+    return tighter(whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0)))

@@ -150,13 +150,11 @@ class AboveThreshold(Mechanism):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         indices = self._rows(scores.dense()[None], source)[0]
-        found = indices[indices >= 0]
-        return release(scores, found, ordered=False, requested=self.c, complete=len(found) == self.c, reason=_REASON)
+        return release(scores, indices[indices >= 0], ordered=False, requested=self.c, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         indices = np.concatenate([self._rows(block, source) for block in blocks(matrix)])
-        complete = (indices >= 0).sum(axis=1) == self.c
-        return Selections(indices, ordered=False, requested=self.c, complete=complete, reason=_REASON)
+        return Selections(indices, ordered=False, requested=self.c, reason=_REASON)
 
     def _rows(self, matrix: Numbers, source: Sampler) -> Indices:
         level = np.array([[self._level]])

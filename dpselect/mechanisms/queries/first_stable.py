@@ -83,13 +83,8 @@ class StableRule:
 
     @property
     def threshold(self) -> float:
-        """T, in steps of distance: ln(1/delta_q) * test_scale."""
+        """T, in steps of distance: ln(1/delta_q) * test_scale, with the paper's delta_q."""
         return self._height * self.test_scale
-
-    @property
-    def delta_q(self) -> float:
-        """exp(-T/test_scale), the parameter by which the paper states T."""
-        return math.exp(-self._height)
 
     def thresholds(self, rows: int, source: Sampler) -> Thresholds:
         """(rows,) noise for the thresholds of as many runs, in steps of distance."""
@@ -120,14 +115,11 @@ def log_failure(height: float, ratio: float) -> float:
     delta_max = (d^c - c^2 d)/(2 (1 - c^2)) with d = exp(-height) and c = ratio, written so that nothing cancels near c = 1.
     """
     x = (ratio - 1) * height
-    weight = -math.inf if height == 0 else math.log(height / (ratio + 1)) + max(-x, 0.0) + _log_mean(abs(x))
+    size = abs(x)
+    mean = float(log1mexp(size)) - math.log(size) if size > 1e-8 else -size / 2  # type: ignore[arg-type]  # ln((1 - exp(-size))/size)
+    weight = -math.inf if height == 0 else math.log(height / (ratio + 1)) + max(-x, 0.0) + mean
     more = max(weight, 0.0) + math.log1p(math.exp(-abs(weight)))
     return -math.log(2) - height + more
-
-
-def _log_mean(x: float) -> float:
-    """ln((1 - exp(-x))/x), 0 at 0."""
-    return float(log1mexp(x)) - math.log(x) if x > 1e-8 else -x / 2  # type: ignore[arg-type]
 
 
 class StableQueries(Mechanism, ABC):
@@ -187,13 +179,12 @@ class FirstStable(StableQueries):
         return StableRule(self.epsilon, self.split, self.delta, self.candidates)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        found = int(self._rows(scores.dense()[None], source)[0, 0])
-        chosen = [found] if found >= 0 else []
-        return release(scores, chosen, ordered=False, requested=1, complete=found >= 0, reason=_REASON)
+        found = self._rows(scores.dense()[None], source)[0]
+        return release(scores, found[found >= 0], ordered=False, requested=1, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         indices = np.concatenate([self._rows(block, source) for block in blocks(matrix)])
-        return Selections(indices, ordered=False, requested=1, complete=indices[:, 0] >= 0, reason=_REASON)
+        return Selections(indices, ordered=False, requested=1, reason=_REASON)
 
     def _rows(self, matrix: Numbers, source: Sampler) -> Indices:
         rule = self.rule

@@ -78,13 +78,10 @@ class StableTopK(WidestGap):
     @property
     def core(self) -> Curve:
         """What the choice and the test cost unless an unstable set passes."""
-        return self._choice + GaussianDP(mu=math.sqrt(self.rho))
-
-    @property
-    def _choice(self) -> Curve:
-        if self.gap_noise == "gumbel":
-            return BoundedRange(epsilon=2 * math.sqrt(self.rho))
-        return winner_curve("gaussian", self.gap_scale, gap_sensitivity(self.neighbours), self.kbar)
+        choice: Curve = BoundedRange(epsilon=2 * math.sqrt(self.rho))
+        if self.gap_noise == "gaussian":
+            choice = winner_curve("gaussian", self.gap_scale, gap_sensitivity(self.neighbours), self.kbar)
+        return choice + GaussianDP(mu=math.sqrt(self.rho))
 
     @property
     def gap_scale(self) -> float:

@@ -176,10 +176,8 @@ class DiscoverThenSelect(Mechanism):
     def _law(self, scores: Scores, order: tuple[int, ...], items: list[int]) -> dict[Any, float]:
         if len(items) < self.selection.least_candidates:
             return {order if self.ordered else frozenset(order): 1.0}
-        return {_named(outcome, items): p for outcome, p in self.selection._probabilities(self._again(scores, items)).items()}
-
-
-def _named(outcome: Any, items: list[int]) -> Any:
-    if isinstance(outcome, int):
-        return (items[outcome],)
-    return type(outcome)(items[place] for place in outcome)
+        law: dict[Any, float] = {}
+        for outcome, chance in self.selection._probabilities(self._again(scores, items)).items():
+            places: Any = (outcome,) if isinstance(outcome, int) else outcome
+            law[type(places)(items[place] for place in places)] = chance
+        return law

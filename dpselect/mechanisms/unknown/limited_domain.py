@@ -130,12 +130,11 @@ class LimitedDomain(Mechanism):
         size = self._least + int(self._choose(floors[None], source)[0])
         order = self._beat((above[:size] - floors[size - self._least])[None], self.margin_at(size), source)[0]
         chosen = positions[order[order >= 0][: self.k]]
-        return release(scores, chosen, ordered=True, requested=self.k, complete=len(chosen) == self.k, reason=_REASON)
+        return release(scores, chosen, ordered=True, requested=self.k, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         indices = np.concatenate([self._select_block(block, source) for block in count_blocks(matrix)])
-        complete = np.asarray((indices >= 0).all(axis=1))
-        return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
+        return Selections(indices, ordered=True, requested=self.k, reason=_REASON)
 
     def _select_block(self, block: Numbers, source: Sampler) -> Indices:
         """(rows, k) released positions, -1 where there are fewer."""

@@ -136,27 +136,18 @@ class SparseHistogram(Mechanism):
         return half_width(self.noise, self.scale, confidence, among)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        shown = self._above(scores, source)
-        complete = self.k is None or len(shown) == self.k
-        return release(scores, shown, ordered=True, requested=self.k, complete=complete, reason=_REASON, values=shown)
-
-    def _above(self, scores: Scores, source: Sampler) -> dict[int, float]:
-        """The noisy scores that exceed the threshold, by position, the highest first."""
-        values, groups = scores.values, scores.multiplicities
-        listed = None if values.min() > self.floor else np.flatnonzero(values > self.floor)
-        if listed is not None and len(listed) == 0:
-            return {}
-        if listed is not None:
-            values, groups = values[listed], None if groups is None else groups[listed]
-        drawn = source.above(values, by_name(self.noise), self.scale, self.threshold, self.k, groups)
-        chosen = expanded(scores, drawn.index if listed is None else listed[drawn.index], drawn.member)
-        return dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
+        listed, groups, shown = np.flatnonzero(scores.values > self.floor), scores.multiplicities, dict[int, float]()
+        if len(listed):
+            many = None if groups is None else groups[listed]
+            drawn = source.above(scores.values[listed], by_name(self.noise), self.scale, self.threshold, self.k, many)
+            chosen = expanded(scores, listed[drawn.index], drawn.member)
+            shown = dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
+        return release(scores, shown, ordered=True, requested=self.k, reason=_REASON, values=shown)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         order = source.above_rows(matrix, by_name(self.noise), self.scale, self.threshold, listed=matrix > self.floor)
         indices = order if self.k is None else order[:, : self.k]
-        complete = np.ones(len(order), dtype=np.bool_) if self.k is None else (indices >= 0).sum(axis=1) == self.k
-        return Selections(indices, ordered=True, requested=self.k, complete=complete, reason=_REASON)
+        return Selections(indices, ordered=True, requested=self.k, reason=_REASON)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return {order: chance for (order, _), chance in self.cell_probabilities(scores, ()).items()}

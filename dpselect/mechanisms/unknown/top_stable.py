@@ -112,12 +112,11 @@ class TopStable(Mechanism):
         stable = top_set(top, size)
         if len(stable) > self.k:
             stable = stable[self._pick_rows(_relative(scores.ranked(size)[1][None]), source)[0]]
-        return release(scores, stable, ordered=False, requested=self.k, complete=len(stable) == self.k, reason=_REASON)
+        return release(scores, stable, ordered=False, requested=self.k, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         indices = np.concatenate([self._rows(block, source) for block in count_blocks(matrix)])
-        complete = (indices >= 0).sum(axis=1) == self.k
-        return Selections(indices, ordered=False, requested=self.k, complete=complete, reason=_REASON)
+        return Selections(indices, ordered=False, requested=self.k, reason=_REASON)
 
     def _rows(self, block: Numbers, source: Sampler) -> Indices:
         """(rows, min(k, m)) the released positions of every row, ascending; -1 where there are fewer."""
@@ -144,10 +143,6 @@ class TopStable(Mechanism):
         """(rows, ranks) gaps in the order of the tests; each less 1 is a distance to instability."""
         return gaps[:, self.search_order(gaps.shape[1]) - 1]
 
-    def _margins(self, gaps: Floats) -> Floats:
-        """(rows, ranks) how far each distance lies above the threshold, in float64, for the law."""
-        return margins(self._ordered(gaps) - 1, self.rule.threshold)
-
     def _sizes(self, gaps: Floats, source: Sampler) -> Indices:
         """(rows,) the first size whose gap passes, 0 if none does; from (rows, ranks) gaps."""
         rule, one = self.rule, np.ones((1, 1))
@@ -165,7 +160,7 @@ class TopStable(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.kbar)
         enumerable(sum(math.comb(size, min(size, self.k)) for size in range(len(top.gaps) + 1)), 2e4)
-        *chances, nothing = first_law(self._margins(top.gaps[None])[0], self.rule).tolist()
+        *chances, nothing = first_law(margins(self._ordered(top.gaps[None])[0] - 1, self.rule.threshold), self.rule).tolist()
         law = {frozenset[int](): nothing}
         for size, chance in zip(self.search_order(len(top.gaps)).tolist(), chances, strict=True):
             for members, share in self._subsets(scores, top, size).items():
