@@ -15,12 +15,13 @@ from rich.text import Text
 from typer import Argument, Option
 
 import dpselect as dps
-from accounting import Budget, OutputError, Relation
+from accounting import Budget, Relation
 from dpselect.answers.answer import PaidCharge, charge_under, session_of, told
 from dpselect.answers.promise import promise, promise_in_words, relation_in_words, rounded_up
 from dpselect.answers.question import UNASKED, Payment
-from dpselect.answers.record import RECORDED, UNRECORDED, recorded, rescued, write_private
+from dpselect.answers.record import RECORDED, UNRECORDED, recorded
 from dpselect.cli import options, out
+from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.request import payment_of
 from dpselect.errors import printable
 from dpselect.events import Format
@@ -135,10 +136,8 @@ def quantile(
         return
     out.require_place(output, list(_WRITTEN))
     out.require_targets({"--output": output}, ledger)
-    made, failed = _released(events, reading, chosen, mechanism, payment, asked, output)
-    _show(made, None if failed else output, as_json=json)
-    if failed:
-        raise OutputError(f"{failed}. The answer is printed, and nowhere else: copy it")
+    delivery = Delivery(output, json, texts=_WRITTEN, shown=_Answer.as_text)
+    delivery.show(_released(events, reading, chosen, mechanism, payment, asked, delivery))
 
 
 def _released(
@@ -148,12 +147,12 @@ def _released(
     mechanism: dps.JointQuantiles,
     payment: Payment | None,
     asked: dict[str, Any],
-    output: Path | None,
-) -> tuple[_Answer, OutputError | None]:
-    """Charge, read, draw; the answer, and why it is not in its file."""
+    delivery: Delivery,
+) -> _Answer:
+    """Charge, read, draw, keep."""
     session = session_of(payment, reading.time_zone)
     key = (payment and payment.key) or uuid4().hex
-    made, failed = list[_Answer](), list[OutputError]()
+    made = list[_Answer]()
     with told(session and session.ledger, session and session.dataset.name, key):
         if session is not None:
             session.require(mechanism, key=key)
@@ -164,17 +163,13 @@ def _released(
         def keep(selection: dps.Selection) -> str | None:
             charge = None if session is None else charge_under(session, key)
             made.append(_Answer(mechanism, selection, str(reading.value or "events"), rule, held.salt, charge, asked))
-            try:
-                return None if output is None else write_private(output, _WRITTEN[output.suffix.lower()](made[0]))
-            except OutputError as error:  # it waits until the answer is on the screen
-                failed.append(error)
-                return None
+            return delivery.keep(made[0])
 
         if session is None:
             keep(mechanism.select(scores))
         else:
             session.select(mechanism, scores, keep=keep, key=key, label="dpselect quantile", salt=held.salt)
-    return made[0], failed[0] if failed else None
+    return made[0]
 
 
 def _shares(text: str) -> tuple[float, ...]:
@@ -187,19 +182,6 @@ def _shares(text: str) -> tuple[float, ...]:
             f"--quantiles={text[:40]!r} must be numbers between commas, each between 0 and 1: .25,.5,.75 for example"
         )
     return shares
-
-
-def _show(answer: _Answer, output: Path | None, *, as_json: bool) -> None:
-    """Print the answer; if that fails, it lies in a file, and the error says where."""
-    try:
-        out.emit(_as_json(answer) if as_json else answer.as_text())
-    except out.NotShown as error:
-        lies = "the answer is lost; name a file with --output"
-        if output is not None:
-            lies = f"the answer lies in {str(output)!r}"
-        elif answer.charge is not None:
-            lies = rescued(_as_json(answer), answer.charge.entry)
-        raise out.NotShown(f"{error}; {lies}") from None
 
 
 def _as_json(answer: _Answer) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Exit, Option, Typer
@@ -78,9 +78,7 @@ def horizon(
     mechanism = dps.ContinualTopK(k=1, periods=len(named), scale=1.0, **settings)
     found = _horizon_replayed(mechanism, events, reading, named, salt=name_salt, users=n_users, seed=seed)
     stated = _horizon_declared(mechanism)
-    out.emit(out.json_text(_as_data(found, stated)) + "\n" if json else _shown(found, stated, relation))
-    if not found.holds:
-        raise Exit(FAILED)
+    _report(found, stated, relation, json=json)
 
 
 _ClipNorm = Annotated[
@@ -136,9 +134,7 @@ def replay(
     """
     asked = _whole({name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}, config)
     found, declared = _replayed(asked)
-    out.emit(out.json_text(_as_data(found, declared)) + "\n" if json else _shown(found, declared, asked["relation"]))
-    if not found.holds:
-        raise Exit(FAILED)
+    _report(found, declared, asked["relation"], json=json)
 
 
 _USUAL = {"relation": "add_remove", "format": "auto", "clip_norm": "l2"}
@@ -232,32 +228,23 @@ _PRIVATE = (
 )
 
 
-def _as_data(found: Any, declared: dict[str, float | None]) -> dict[str, Any]:
-    return asdict(found) | {"holds": found.holds, "declared": declared, "notes": [_PRIVATE]}
-
-
-def _shown(found: Any, declared: dict[str, float | None], relation: Relation) -> RenderableType:
-    table = Table.grid(Column(), Column(justify="right"), Column(justify="right"), padding=(0, 2))
-    table.add_row(*map(out.heading, ("", "declared", "largest change")))
-    for name, value in declared.items():
-        table.add_row(name, "any" if value is None else f"{value:.6g}", f"{getattr(found, name):.6g}")
-    return Group(
-        out.heading(f"Replayed {found.users:,} {'users' if relation == 'add_remove' else 'pairs of users'} ({relation})"),
-        Text(),
-        table,
-        Text(),
-        Text(_verdict(found)),
-        Text.assemble(("Note: ", "bold yellow"), _PRIVATE),
-    )
-
-
-def _verdict(found: Any) -> str:
-    if found.holds:
-        return "The declaration holds for all of them."
-    return f"Broken in {', '.join(found.broken)}; the first who breaks it is the user with the salted name {found.offender}."
-
-
-# -- horizons --------------------------------------------------------------------------------------------------------------
+def _report(found: Any, declared: dict[str, float | None], relation: Relation, *, json: bool) -> None:
+    """Print what a replay found; the status is 1 where the declaration is broken."""
+    if json:
+        said = asdict(found) | {"holds": found.holds, "declared": declared, "notes": [_PRIVATE]}
+        out.emit(out.json_text(said) + "\n")
+    else:
+        table = Table.grid(Column(), Column(justify="right"), Column(justify="right"), padding=(0, 2))
+        table.add_row(*map(out.heading, ("", "declared", "largest change")))
+        for name, value in declared.items():
+            table.add_row(name, "any" if value is None else f"{value:.6g}", f"{getattr(found, name):.6g}")
+        heading = f"Replayed {found.users:,} {'users' if relation == 'add_remove' else 'pairs of users'} ({relation})"
+        who = f"the first who breaks it is the user with the salted name {found.offender}."
+        verdict = "The declaration holds for all of them." if found.holds else f"Broken in {', '.join(found.broken)}; {who}"
+        note = Text.assemble(("Note: ", "bold yellow"), _PRIVATE)
+        out.emit(Group(out.heading(heading), Text(), table, Text(), Text(verdict), note))
+    if not found.holds:
+        raise Exit(FAILED)
 
 
 def _horizon_declared(mechanism: dps.ContinualTopK) -> dict[str, float | None]:

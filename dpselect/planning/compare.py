@@ -26,8 +26,6 @@ from dpselect.planning.score_levels import Bounding
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Criterion, Part, Task
 
-Cost = Callable[[tuple[Mechanism, ...]], float]
-
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon.
 _SHARES = (0.99, 0.75, 0.5)
 _COARSE, _FINE = 0.02, 1e-4  # of the logarithm of the parameter
@@ -180,13 +178,13 @@ class _Search:
 
     def run(self) -> float | None:
         """The largest admitted x to one part in 10^4, or None."""
-        at = {self._low: self._excess(self._low, self._quick)}
+        at = {self._low: self._excess(self._low, thorough=False)}
         if at[self._low] > 0:
             return None
-        at[self._high] = self._excess(self._high, self._quick)
+        at[self._high] = self._excess(self._high, thorough=False)
         if at[self._high] <= 0:
             return self._high
-        start = self._closed(at, self._quick, _COARSE if self.thorough else _FINE)
+        start = self._closed(at, _COARSE if self.thorough else _FINE, thorough=False)
         return self._refined(start) if self.thorough else start
 
     def settled(self, x: float) -> float | None:
@@ -196,7 +194,7 @@ class _Search:
             knob = float(round_to_safety.create_decimal(Decimal(repr(math.exp(self._sign * (x - nudge * 1e-6))))))
             mechanisms = _built(self._family, self._task, knob, self._failure)
             budget = self._task.budget
-            if admitted(self._task, mechanisms) if self.thorough else budget.covers(self._quick(mechanisms)):
+            if admitted(self._task, mechanisms) if self.thorough else budget.covers(self._cost(mechanisms, thorough=False)):
                 return knob
         return None
 
@@ -207,19 +205,19 @@ class _Search:
 
     def _refined(self, start: float) -> float | None:
         """From a start near the goal: step until the limit lies between two costs, then close in."""
-        at = {start: self._excess(start, self._full)}
+        at = {start: self._excess(start, thorough=True)}
         up, step, x = at[start] <= 0, _STEP, start
         for _ in range(_MOST_STEPS):
             x = min(self._high, x + step) if up else max(self._low, x - step)
-            at[x] = self._excess(x, self._full)
+            at[x] = self._excess(x, thorough=True)
             if (at[x] <= 0) != up or x in (self._low, self._high):
                 break
             step *= 2
         if all(excess > 0 for excess in at.values()) or all(excess <= 0 for excess in at.values()):
             return max((x for x, excess in at.items() if excess <= 0), default=None)
-        return self._closed(at, self._full, _FINE)
+        return self._closed(at, _FINE, thorough=True)
 
-    def _closed(self, at: dict[float, float], cost: Cost, within: float) -> float:
+    def _closed(self, at: dict[float, float], within: float, *, thorough: bool) -> float:
         """An admitted x, its cost next to the limit or the x `within` below a refused one; `at`: the costs known so far."""
         safe, unsafe = max(x for x in at if at[x] <= 0), min(x for x in at if at[x] > 0)
         guessing = True
@@ -227,7 +225,7 @@ class _Search:
             best = min(map(abs, at.values()))
             x = self._guess(at, within) if guessing else math.nan
             x = x if safe < x < unsafe else (safe + unsafe) / 2
-            at[x] = self._excess(x, cost)
+            at[x] = self._excess(x, thorough=thorough)
             guessing = abs(at[x]) < _SHRUNK * best or not guessing
             safe, unsafe = (x, unsafe) if at[x] <= 0 else (safe, x)
         return safe
@@ -239,19 +237,16 @@ class _Search:
         several = len({excess for excess, _ in points}) == len(points) > 1
         return where_zero(points) - _SHORT * within if several else math.nan
 
-    def _excess(self, x: float, cost: Cost) -> float:
+    def _excess(self, x: float, *, thorough: bool) -> float:
         """ln(cost / limit); inf where such a mechanism does not exist."""
         try:
             mechanisms = _built(self._family, self._task, math.exp(self._sign * x), self._failure)
         except AccountingError:
             return math.inf
-        spent = cost(mechanisms)
+        spent = self._cost(mechanisms, thorough=thorough)
         return math.log(spent / self._task.budget.limit) if spent > 0 else _FREE
 
-    def _quick(self, mechanisms: tuple[Mechanism, ...]) -> float:
-        return self._full(mechanisms, thorough=False)
-
-    def _full(self, mechanisms: tuple[Mechanism, ...], *, thorough: bool = True) -> float:
+    def _cost(self, mechanisms: tuple[Mechanism, ...], *, thorough: bool) -> float:
         if self._task.charged == "separately":
             # The sum of what the filter adds up, over its capacity.
             task = self._task

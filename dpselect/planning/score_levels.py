@@ -165,16 +165,9 @@ class Levels:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def first(self, count: int) -> Levels:
-        """The levels of the first `count` ranks. What is right stays what it was: the caller keeps the whole ranking for that."""
-        return self._cut(0, min(count, self.size))
-
-    def after(self, count: int) -> Levels:
-        """The levels without the first `count` ranks."""
-        return self._cut(min(count, self.size), self.size)
-
-    def _cut(self, start: int, stop: int) -> Levels:
-        upto = np.clip(self.ends, start, stop)
+    def cut(self, start: int, stop: int | None = None) -> Levels:
+        """The levels of the ranks after `start` up to `stop`. What is right stays what it was: that of the whole ranking."""
+        upto = np.clip(self.ends, start, self.size if stop is None else stop)
         left = np.diff(np.concatenate([[start], upto]))
         kept = left > 0
         truth = self.values[kept] if self.truth is self.values else self.truth[kept]

@@ -17,7 +17,7 @@ from accounting.budget.budget import NOTHING, Budget
 from accounting.budget.price import unit_in_words
 from accounting.budget.remaining import affordable, equivalent
 from accounting.curves import Curve
-from accounting.ledger import Dataset, Entry, Heads, Ledger, Quota, Standing, Total, Trust, Verification
+from accounting.ledger import Dataset, Entry, Heads, Ledger, Total, Trust, Verification
 from accounting.ledger.item import MOST_RUNS
 from accounting.ledger.model import package_version
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
@@ -111,7 +111,17 @@ def as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
         "budget": dataset.budget.model_dump(),
         "capacity": dataset.budget.capacity._asdict(),
         "periods": [_total(total) for total in _totals(ledger, name)],
-        "quotas": [_quota(quota, ledger.quotas(name).standing()) for quota in ledger.quotas(name).all()],
+        "quotas": [
+            {
+                **quota.model_dump(mode="json"),
+                "accounts": [
+                    {"account": one.account, "spent": one.spent._asdict(), "remaining": one.remaining._asdict()}
+                    for one in ledger.quotas(name).standing()
+                    if one.quota == quota
+                ],
+            }
+            for quota in ledger.quotas(name).all()
+        ],
         "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
     }
 
@@ -120,15 +130,6 @@ def findings(found: Verification) -> dict[str, Any]:
     """What verify found as plain data."""
     problems = [{"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message} for p in found.problems]
     return {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "covered": found.covered, "problems": problems}
-
-
-def _quota(quota: Quota, standing: Iterable[Standing]) -> dict[str, Any]:
-    accounts = [
-        {"account": one.account, "spent": one.spent._asdict(), "remaining": one.remaining._asdict()}
-        for one in standing
-        if one.quota == quota
-    ]
-    return {**quota.model_dump(mode="json"), "accounts": accounts}
 
 
 def _quotas(ledger: Ledger, name: str, *, details: bool) -> Iterator[Text]:

@@ -333,13 +333,9 @@ def _show_next_step(
     if asked.config.ledger is not None:
         console.print(Text(f"  dpselect ledger init --config {name}      (once)", style="green"), soft_wrap=True)
     console.print(Text(f"  dpselect topk --config {name} EVENTS", style="green"), soft_wrap=True)
-    _show_shortfall(plan, planned, asked, console)
-
-
-def _show_shortfall(plan: ReleasePlan, planned: PlannedMechanism, asked: PlanQuestion, console: Console) -> None:
-    """A plan that is charged as a whole is dearer one by one, which is how topk charges a ledger."""
     if asked.config.ledger is None or plan.charged == "separately":
         return
+    # A plan that is charged as a whole is dearer one by one, which is how topk charges a ledger.
     paid = min(plan.budget.how_many(planned.mechanisms[0].curve), plan.parts[0].releases)
     if paid < plan.parts[0].releases:
         words = f"Planned together, {plan.parts[0].releases:,} releases fit; charged one by one, the ledger pays for {paid:,}: "

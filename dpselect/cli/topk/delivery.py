@@ -8,11 +8,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -99,17 +99,12 @@ def _items(answer: Answer, notes: Mapping[Label, str] | None, around: Interval |
     for place, (label, rank) in enumerate(zip(labels, selection.columns()["rank"], strict=True)):
         value, between = ("", "") if values is None else _value(values[place], around, whole=whole)
         note = Text((notes or {}).get(label, ""), style="dim")
-        row = (Text("-" if rank is None else str(rank)), Text(printable(label)), Text(value), Text(between), note)
-        table.add_row(*_beside(selection, place), *row)
+        row = [Text("-" if rank is None else str(rank)), Text(printable(label)), Text(value), Text(between), note]
+        if selection.groups is not None:  # the name of a group stands beside its first item
+            again = place > 0 and selection.groups[place - 1] == selection.groups[place]
+            row.insert(0, Text("" if again else printable(selection.groups[place])))
+        table.add_row(*row)
     return Padding(table, (0, 0, 0, 2))
-
-
-def _beside(selection: Selection, place: int) -> list[Text]:
-    """The name of a group beside its first item."""
-    if selection.groups is None:
-        return []
-    again = place > 0 and selection.groups[place - 1] == selection.groups[place]
-    return [Text("" if again else printable(selection.groups[place]))]
 
 
 def _value(value: float, around: Interval | None, *, whole: bool) -> tuple[str, str]:
@@ -195,7 +190,11 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         ]
         yield "events", f"{' '.join(ends)} by {_column(question.reading.time)}, in {question.reading.time_zone}"
     if answer.salt is not None:
-        bound = f"at most {_bounds(answer)} of each user, chosen with salt {printable(answer.salt)!r}"
+        items, groups = answer.choice.max_items_per_user, question.reading.max_groups_per_user
+        most = "" if items is None else f"{items:,} items"
+        if groups is not None:
+            most = f"{groups:,} groups" + (most and f", and in each of these {most},")
+        bound = f"at most {most} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"
     if (priced := more_noise(answer)) is not None:
         yield "more noise", priced
@@ -220,13 +219,6 @@ def more_noise(answer: Answer) -> str | None:
     if release.budget.cost(answer.paid.curve) >= _ALL * release.budget.limit:
         return None
     return "than the stated budget alone asks for: the release takes no more of the dataset's budget than the part it states"
-
-
-def _bounds(answer: Answer) -> str:
-    items, groups = answer.choice.max_items_per_user, answer.question.reading.max_groups_per_user
-    if groups is None:
-        return f"{items:,} items"
-    return f"{groups:,} groups" + ("" if items is None else f", and in each of these {items:,} items,")
 
 
 def noise_in_words(mechanism: Mechanism, scores: str) -> str:
@@ -284,12 +276,14 @@ TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _
 
 @dataclass
 class Delivery:
-    """Where one answer goes; `failure` says why the file is missing."""
+    """Where one answer goes, and in which forms; `failure` says why the file is missing."""
 
     output: Path | None
     json: bool
     defused: bool = False
     failure: OutputError | None = None
+    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: ANSWERS)
+    shown: Callable[[Any], RenderableType] = lambda answer: as_text(answer)
 
     def require(self, question: Question) -> None:
         """Check, before anything is read or charged, that the answer will have a place."""
@@ -330,7 +324,7 @@ class Delivery:
         with new_file(self.output, "--output", mode=PRIVATE) as file:
             file.write(TABLES[self.output.suffix.lower()](selection, margin, defused=self.defused))
 
-    def keep(self, answer: Answer) -> str | None:
+    def keep(self, answer: Any) -> str | None:
         """Write the file, before the ledger is told that the answer was released; its hash is told as well.
 
         A failure waits until the answer is on the screen.
@@ -338,7 +332,7 @@ class Delivery:
         if self.output is None or self.record is None:
             return None
         try:
-            written = write_private(self.record, ANSWERS[self.record.suffix.lower()](answer))
+            written = write_private(self.record, self.texts[self.record.suffix.lower()](answer))
             if self.record != self.output:
                 self._table(answer.selection, answer.mechanism)
         except OutputError as error:
@@ -346,15 +340,16 @@ class Delivery:
             return None
         return written
 
-    def show(self, answer: Answer) -> None:
+    def show(self, answer: Any) -> None:
         """Print the answer. If that fails, it lies in a file, and the error says where."""
         try:
-            out.emit(as_json(answer) if self.json else as_text(answer))
+            out.emit(self.texts[".json"](answer) if self.json else self.shown(answer))
         except out.NotShown as error:
             lies = f"the answer lies in {str(self.output)!r}"
             if self.output is None or self.failure is not None:
-                paid = answer.charge  # what was paid for gets a place
-                lies = "the answer is lost; name a file with --output" if paid is None else rescued(as_json(answer), paid.entry)
+                lies = "the answer is lost; name a file with --output"
+                if answer.charge is not None:  # what was paid for gets a place
+                    lies = rescued(self.texts[".json"](answer), answer.charge.entry)
             raise out.NotShown(f"{error}; {lies}. {_paid(answer)}") from None
         except BaseException as error:
             lies = f"the answer lies in {str(self.output)!r}" if self.output is not None and self.failure is None else ""
@@ -364,7 +359,7 @@ class Delivery:
             raise OutputError(f"{self.failure}. The answer is printed, and nowhere else: copy it. {_paid(answer)}")
 
 
-def _paid(answer: Answer) -> str:
+def _paid(answer: Any) -> str:
     if (charge := answer.charge) is None:
         return "no ledger was charged"
     return f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"

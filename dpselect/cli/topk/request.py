@@ -151,11 +151,6 @@ def _planned(stated: Stated, base: config.Config) -> Mechanism | None:
     """The file's mechanism, unless the command line states a budget or a number of releases; then the noise is chosen anew."""
     if any(name in stated for name in (*_AMOUNTS, "releases")):
         return None
-    _require_no_change(stated, base)
-    return base.release.mechanism
-
-
-def _require_no_change(stated: Stated, base: config.Config) -> None:
     mechanism = base.release.mechanism
     if mechanism is None and base.releases > 1:
         raise InvalidRequest(
@@ -171,3 +166,4 @@ def _require_no_change(stated: Stated, base: config.Config) -> None:
             f"{changed[0]}= contradicts the mechanism in the file, which was planned with its own: plan again, or state this "
             "release's own budget (--epsilon, --rho) as well"
         )
+    return mechanism

@@ -77,7 +77,7 @@ def peeling(mechanism: mechanisms.PeelingTopK, levels: Levels, runs: Runs) -> Ou
 
 def limited_domain(mechanism: mechanisms.LimitedDomain, levels: Levels, runs: Runs) -> Outcomes:
     """The noisy top kbar, cut off by a noisy threshold."""
-    first, bar = levels.first(mechanism.kbar), float(levels.value(mechanism.kbar + 1)) + mechanism.margin
+    first, bar = levels.cut(0, mechanism.kbar), float(levels.value(mechanism.kbar + 1)) + mechanism.margin
     scale, gumbel = 1 / mechanism.epsilon, by_name("gumbel")
 
     def gate(x: Floats) -> Floats:
@@ -153,7 +153,7 @@ def _contest(levels: Levels, noise: NoiseName, scale: float) -> Contest:
 
 def _competing(levels: Levels, noise: Noise, scale: float) -> Levels:
     count = _relevant(levels, noise, scale, min(levels.k, levels.size))
-    return levels.first(int(levels.ends[min(count, len(levels.ends)) - 1])).thinned(_GRAIN * scale)
+    return levels.cut(0, int(levels.ends[min(count, len(levels.ends)) - 1])).thinned(_GRAIN * scale)
 
 
 @final

@@ -72,7 +72,7 @@ def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, 
     held = np.searchsorted(levels.ends, np.arange(1, size + 1)) if size <= k else np.empty(0, dtype=np.int64)
     items = np.tile(np.pad(held, (0, k - len(held))), (rounds, 1))
     if (wanted := k - len(held)) > 0:
-        pool = levels.first(size) if size > k else levels.after(size)
+        pool = levels.cut(0, size) if size > k else levels.cut(size)
         skipped = 0 if size > k else int(np.searchsorted(levels.ends, size + 1))
         race = Race(replace(pool, k=wanted), by_name("gumbel"), mechanism.pick_scale(wanted), rng, picks=wanted)
         items[:, len(held) :] = skipped + race.one_shot(rounds)

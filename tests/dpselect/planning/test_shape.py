@@ -102,8 +102,8 @@ def test_levels_answer_for_ranks() -> None:
     assert levels.sums(np.arange(9)).tolist() == [*np.concatenate([[0], np.cumsum(dense)]).tolist(), dense.sum()]
     assert levels.gaps(8).tolist() == [2, 0, 0, 5, 0, 2, 0, 0]
     assert (levels.bar, levels.rights.sum(), levels.best) == (7, 4, 23)
-    assert levels.after(2).multiplicities.tolist() == [2, 2, 1]
-    assert levels.first(3).multiplicities.tolist() == [1, 2]
+    assert levels.cut(2).multiplicities.tolist() == [2, 2, 1]
+    assert levels.cut(0, 3).multiplicities.tolist() == [1, 2]
 
 
 def test_a_file_without_a_header_is_refused(tmp_path: Path) -> None:
