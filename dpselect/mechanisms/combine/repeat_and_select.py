@@ -191,13 +191,14 @@ def _made(function: Run[Any]) -> Best[Any] | None:
 
 def number_of_runs(distribution: NumberOfRuns, source: Sampler) -> int:
     """A draw of the number of runs. Private."""
+    return LazyUniform(source.words, word=int(source.words(1)[0])).decide(lambda cell: _place(cell, _chances(distribution)))
 
-    def chances() -> Iterator[tuple[int, arb]]:
-        if isinstance(distribution, TruncatedNegativeBinomial):
-            return _negative_binomial(distribution)
-        return _poisson(distribution.mean)
 
-    return LazyUniform(source.words, word=int(source.words(1)[0])).decide(lambda cell: _place(cell, chances()))
+def _chances(distribution: NumberOfRuns) -> Iterator[tuple[int, arb]]:
+    """Every possible number of runs and its chance, at Arb's working precision."""
+    if isinstance(distribution, TruncatedNegativeBinomial):
+        return _negative_binomial(distribution)
+    return _poisson(distribution.mean)
 
 
 def _place(cell: arb, chances: Iterator[tuple[int, arb]]) -> int | None:
