@@ -113,5 +113,8 @@ def weighted(columns: Floats, rows: Floats) -> Floats:
 def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """(items,) estimates in weights at the end of a period, by a column of B, and how far the floats may be off."""
     grid, column = public_grid(mechanism.scale), column[len(rows) - 1 :: -1]
-    off = np.abs(rows).max(axis=0, initial=0) * (np.abs(column).sum() * (len(column) + 2) * _ERROR * grid)
+    largest = np.zeros(rows.shape[1])
+    for row in rows:  # one at a time: all sizes at once are as large as the measurements
+        np.maximum(largest, np.abs(row), out=largest)
+    off = largest * (np.abs(column).sum() * (len(column) + 2) * _ERROR * grid)
     return weighted(column[None], rows)[0] * grid, off

@@ -122,8 +122,7 @@ def _most_passed(tails: NDArray[np.float64], squares: NDArray[np.float64], cells
     def bound(multiplier: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """At these l, and its slope there."""
         gains = tails - multiplier[:, None] * squares
-        best = gains.argmax(axis=1)
-        return multiplier + cells * np.take_along_axis(gains, best[:, None], axis=1)[:, 0], 1 - cells * squares[best]
+        return multiplier + cells * gains.max(axis=1), 1 - cells * squares[gains.argmax(axis=1)]
 
     # Convex in l, and no l above that of a single weight at the lower end of the last interval helps.
     low, high = np.zeros(len(tails)), tails[:, -1] / squares[-1]

@@ -139,7 +139,8 @@ def next_gap(patch: Patch) -> None:
 
 def whole_gap(patch: Patch) -> None:
     """The gap itself is tested, not the gap minus 1: a tie that a user can break may pass as stable."""
-    patch.setattr(TopStable, "_margins", lambda self, gaps: gaps[:, ::-1] - self.rule.threshold)
+    in_order = TopStable._ordered
+    patch.setattr(TopStable, "_ordered", lambda self, gaps: in_order(self, gaps) + 1.0)
 
 
 @pytest.mark.parametrize("plant", [None, next_gap, whole_gap, no_union_bound, delta_of_one_tail_only])
