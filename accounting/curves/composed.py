@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Annotated, Any, Literal, cast, final
 
 import numpy as np
@@ -38,7 +39,10 @@ def _normal_form(data: Any) -> tuple[Part, ...]:
             counts[part] = counts.get(part, 0) + repeated * inner
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
-    return tuple((counts[curve], curve) for curve in sorted(counts, key=_sort_key))
+    keys: list[tuple[Any, ...]] = list(map(_short_key, counts))
+    if len(set(keys)) < len(keys):  # JSON tells apart what differs in nothing else; to write it takes long
+        keys = list(map(_sort_key, counts))
+    return tuple((count, curve) for _, (curve, count) in sorted(zip(keys, counts.items(), strict=True), key=itemgetter(0)))
 
 
 def _parts(curve: Curve) -> tuple[Part, ...]:
@@ -46,7 +50,11 @@ def _parts(curve: Curve) -> tuple[Part, ...]:
 
 
 def _sort_key(curve: Curve) -> tuple[str, float, str]:
-    return (type(curve).__name__, curve.parameter if isinstance(curve, OneParameter) else 0.0, curve.to_json())
+    return (*_short_key(curve), curve.to_json())
+
+
+def _short_key(curve: Curve) -> tuple[str, float]:
+    return type(curve).__name__, curve.parameter if isinstance(curve, OneParameter) else 0.0
 
 
 def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
@@ -96,14 +104,25 @@ class Composed(Curve):
         return cast(Composed, BaseModel.model_construct.__func__(cls, {"parts"}, parts=parts))  # type: ignore[attr-defined]
 
     def _rdp(self, orders: Floats) -> Floats:
-        families, others = _by_family(self.parts)
+        families, others = self._by_family
         total = np.zeros_like(orders)
-        for family, members in families.items():
-            parameters, counts = np.array(members, dtype=np.float64).T
+        for family, (parameters, counts) in families.items():
             total += family.sum_rdp(parameters, counts, orders)
         counts = counts_up(np.array([count for count, _ in others], dtype=np.float64)).tolist()
         rest = (count * curve._rdp(orders) for count, (_, curve) in zip(counts, others, strict=True))
         return total + sum(rest, np.zeros_like(orders))
+
+    @cached_property
+    def _by_family(self) -> tuple[dict[type[OneParameter], Floats], list[Part]]:
+        """(2, n) parameters and counts of curves with one parameter, by class, and the other parts."""
+        families: dict[type[OneParameter], list[tuple[float, int]]] = defaultdict(list)
+        others: list[Part] = []
+        for count, curve in self.parts:
+            if isinstance(curve, OneParameter):
+                families[type(curve)].append((curve.parameter, count))
+            else:
+                others.append((count, curve))
+        return {family: np.array(members, dtype=np.float64).T for family, members in families.items()}, others
 
     @property
     def rho(self) -> float:
@@ -152,8 +171,10 @@ class Composed(Curve):
         known = [(count, losses) for count, _, losses in found if losses is not None]
         if len(known) == len(found):
             return _joined(known)
+        if not known:
+            return None
         rest = Composed.of([(count, curve) for count, curve, losses in found if losses is None])
-        loss = RenyiLoss.of(rest._rdp, rest.table_orders) if known else None
+        loss = RenyiLoss.of(rest._rdp, rest.table_orders)
         return None if loss is None else _joined([*known, (1, Losses(((1, loss),), rest.delta0))])
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
@@ -178,17 +199,6 @@ def _is_gaussian(curve: Curve) -> bool:
 def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:
     steps = tuple((count * n, loss) for count, losses in parts for n, loss in losses.steps)
     return Losses(steps, decimal_sum((count, losses.added) for count, losses in parts))
-
-
-def _by_family(parts: Sequence[Part]) -> tuple[dict[type[OneParameter], list[tuple[float, int]]], list[Part]]:
-    families: dict[type[OneParameter], list[tuple[float, int]]] = defaultdict(list)
-    others: list[Part] = []
-    for count, curve in parts:
-        if isinstance(curve, OneParameter):
-            families[type(curve)].append((curve.parameter, count))
-        else:
-            others.append((count, curve))
-    return families, others
 
 
 def zero() -> Composed:

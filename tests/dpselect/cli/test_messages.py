@@ -22,8 +22,8 @@ LOGS = ("events.csv", "last_year.csv", "monday.csv")
 # In place of the example of their help: what is a bad value to one option is a whole run without another.
 SHORT = {
     "plan": "plan --k 2 --epsilon 1 --shape zipf:1 --items 9 --users 30",
-    "verify horizon": "verify horizon events.csv --user who --item shop --time at --every day --since 2026-03-01 --until 2026-03-02 "
-    "--n-users 3 --cells 2",
+    "verify horizon": "verify horizon events.csv --user who --item shop --time at --every day --since 2026-03-01 "
+    "--until 2026-03-02 --n-users 3 --cells 2",
 }
 # An option, a command, the help that tells more, or the file that is named in front.
 REMEDY = re.compile(r"--[a-z]|`dpselect |See 'dpselect |^error: [A-Z]+ '")
