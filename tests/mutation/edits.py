@@ -42,6 +42,12 @@ HORIZON_NORM, LONE = (
 )
 EDITS = [
     Edit(
+        "dpselect/sampling/exact.py",
+        ">> np.uint64(64 - level)) == 0 if level else True",
+        ">> np.uint64(64 - level)) != 0 if level else True",
+        "tests/dpselect/sampling/test_refinement.py::test_a_candidate_that_is_revealed_twice_has_the_law_of_one_draw",
+    ),
+    Edit(
         "accounting/curves/repeat_and_select.py",
         "self.distribution.mean * base * _UP",
         "0.95 * self.distribution.mean * base",
