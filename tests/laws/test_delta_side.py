@@ -152,6 +152,8 @@ def test_delta_is_that_of_a_pair_or_its_closed_form(case: Case) -> None:
     """Equal to a divergence that is computed from the laws themselves, or to the theorem's formula: 5 % less is seen."""
     for epsilon in case.epsilons:
         assert case.curve.delta(epsilon) == pytest.approx(case.exact(epsilon), rel=1e-6)
+        profile = case.curve.profile(epsilon)  # what other curves are made of
+        assert profile is None or profile >= case.exact(epsilon) * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES.values() if case.attained], ids=lambda case: case.curve.kind)

@@ -40,7 +40,20 @@ HORIZON_NORM, LONE = (
     f"{HORIZON}::test_the_curve_is_that_of_the_norm",
     f"{HORIZON}::test_lone_items_pass_with_the_chance_that_is_charged",
 )
+BREAKS_OFF = f"{KILLED}/test_export.py::test_a_line_that_is_missing_is_found"
+EPSILON_SO_FAR = f"{KILLED}/test_report.py::test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down"
+REPLAYED_CHOICES = "tests/dpselect/continual/test_horizon.py::test_the_choices_of_a_replay_follow_its_salt_and_the_period"
 EDITS = [
+    Edit(
+        "accounting/curves/profile_table.py",
+        "            return self.delta0\n        place",
+        "            return 0.0\n        place",
+        f"{DELTAS}::{OF_A_PAIR}",
+    ),
+    Edit("accounting/ledger/export.py", 'if self._stage != "end":', 'if self._stage == "":', BREAKS_OFF),
+    Edit("accounting/page/dataset.py", "≤ {rounded_up(also.epsilon)}", "≤ {rounded_down(also.epsilon)}", EPSILON_SO_FAR),
+    Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{period}"', REPLAYED_CHOICES),
+    Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{salt}"', REPLAYED_CHOICES),
     Edit(
         "dpselect/sampling/exact.py",
         ">> np.uint64(64 - level)) == 0 if level else True",

@@ -14,9 +14,10 @@ from typing import get_args
 import pytest
 
 import accounting as acc
+from accounting.budget.remaining import equivalent
 from accounting.conversion.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey, Trust
-from accounting.page.dataset import ROUTES, whole_epsilon
+from accounting.page.dataset import ROUTES, _equivalents, whole_epsilon
 from accounting.page.proofs import curve_proofs, theorems_of
 from accounting.page.wording import in_words, rounded_down, rounded_up
 from accounting.report import write_report
@@ -206,6 +207,18 @@ def test_nats_and_orders_are_for_auditors(filled: Ledger) -> None:
     assert "Rényi" not in top
     assert "nats of" not in top
     assert "Used of \N{GREEK SMALL LETTER RHO}" in top
+
+
+def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) -> None:
+    """The page never says that less was spent, or that more is left, than the accountant knows."""
+    budget, total = filled.dataset("check-ins").budget, filled.total("check-ins")
+    also = equivalent(budget, total.spent)
+    so_far, left, *_ = (gauge["value"] for gauge in _equivalents(budget, total))
+    assert also.epsilon is not None
+    assert also.epsilon_left is not None
+    assert also.epsilon <= float(so_far.removeprefix("≤ ")) <= also.epsilon * 1.001
+    assert also.epsilon_left * 0.999 <= float(left) <= also.epsilon_left
+    assert so_far in page(filled)
 
 
 def _colours(css: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.continual import Horizon, horizon
 from dpselect.continual import state as states
+from dpselect.continual.declared import _coins
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
 DAYS = [pd.DataFrame({"u": range(start, start + 200), "i": [start] * 200}) for start in (0, 1000, 2000, 3000)]
@@ -38,6 +39,14 @@ def start(ledger: acc.Ledger, tmp_path: Path) -> Callable[..., Horizon]:
         return dps.Session(ledger, "films").continual(mechanism, state=tmp_path / path, **{"key": "films", **more})
 
     return opened
+
+
+def test_the_choices_of_a_replay_follow_its_salt_and_the_period() -> None:
+    """The same ones again for the same salt, others for another or in another period."""
+    users, items = np.arange(4), np.arange(4) + 7
+    choices = [_coins(salt, period)(users, items).tolist() for salt, period in (("a", 1), ("a", 1), ("b", 1), ("a", 2))]
+    assert choices[0] == choices[1]
+    assert len({str(one) for one in choices}) == 3
 
 
 def test_a_horizon_is_charged_once(start: Any, ledger: acc.Ledger) -> None:
