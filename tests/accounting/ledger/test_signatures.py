@@ -94,6 +94,7 @@ def test_a_key_is_followed_by_another() -> None:
     assert believed(NEXT.sign(HEADS), KEY, rotations=(first,))
     assert not believed(NEXT.sign(HEADS), KEY)
     assert not believed(SIGNED, KEY, rotations=(first,))
+    assert not believed(SIGNED, KEY, rotations=(KEY.hand_over(NEXT.public, HEADS.at),))  # from that moment on
     assert believed(SIGNED, KEY, rotations=(KEY.hand_over(NEXT.public, LATER),))
     assert believed(THIEF.sign(HEADS), KEY, rotations=(second, first))
 
