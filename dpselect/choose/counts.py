@@ -60,8 +60,9 @@ class CountNoise:
         """For the releases of a request, and its share of the budget."""
         assert request.counts is not None
         parts, share, sensitivity, one = [(request.releases, request.k)], request.share, request.sensitivity, None
-        if request.recounted:
-            norm = "l1" if budget.measure == "epsilon" else "l2"
+        if request.recounted:  # laplace noise needs the l1 norm, whichever of the two budgets asks for it
+            pure = "epsilon" in (budget.measure, None if share is None else share.budget.measure)
+            norm: Norm = "l1" if pure else "l2"
             sensitivity = one = Sensitivity.of_clipped(1.0, norm, sensitivity.relation)
         found = cls.within(budget, request.counts, parts, sensitivity, separately=request.releases > 1)
         if share is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from test_filter_laws import Small, exponential_mechanism, hockey_stick, leaky, randomised_response, rounded_laplace, worst
 
 import accounting as acc
@@ -236,6 +236,25 @@ def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(order: An
         ledger.create_dataset("visits", budget, "add_remove")
         ledger.charge("visits", plan, relation="add_remove")
         assert ledger.total("visits").equivalent.epsilon is None
+
+
+@pytest.mark.parametrize(("count", "epsilon"), [(8, 0.0189), (5, 0.0405), (1, 0.03)])
+def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(count: int, epsilon: float) -> None:
+    """Randomised response attains its curve: the exact tail of so many losses is at most delta, and up to .42 of it; all of them
+    as one plan that another route admits state no epsilon."""
+    budget = acc.Budget(epsilon=1.0, delta=0.01, order=200.0)
+    spent = budget.price(count * acc.PureDP(epsilon=epsilon))
+    stated = equivalent(budget, spent)
+    assert spent != budget.capacity
+    assert stated.epsilon is not None
+    heads = np.arange(count + 1)
+    losses, chances = (2 * heads - count) * epsilon, binom.pmf(heads, count, 1 / (1 + math.exp(-epsilon)))
+    passed = float(chances[losses > stated.epsilon].sum())
+    assert passed <= stated.delta
+    if count == 8:
+        assert passed > 0.4 * stated.delta
+    plan = 120 * acc.PureDP(epsilon=0.04)
+    assert equivalent(budget, budget.price(plan)).epsilon is None
 
 
 def test_a_choice_costs_its_first_answer_and_the_dearest_option() -> None:

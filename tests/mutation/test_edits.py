@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from door_edits import DOOR_EDITS
 from edits import EDITS, Edit
 from noise_edits import NOISE_EDITS
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL = [*EDITS, *NOISE_EDITS]
+ALL = [*EDITS, *NOISE_EDITS, *DOOR_EDITS]
 
 
 @pytest.mark.parametrize("edit", ALL, ids=str)

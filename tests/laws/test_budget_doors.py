@@ -1,0 +1,345 @@
+"""What each door of this package takes from a budget: its whole price where it charges, and no more than is stated where it fits.
+
+Doors are listed by the public names and the commands, so that a new one without a case fails.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
+from accounting.decimal_sum import float_up, of_unit
+from accounting.ledger import Ledger
+from dpselect import pate
+from dpselect.cli.app import app
+from dpselect.continual import Arrivals, Horizon, plan_horizon
+from dpselect.pate.labelling import Job, Labelling, Payer, Spool
+from dpselect.planning import Groups, Shape, plan_runs
+from dpselect.session import Schedule
+
+# -- doors that charge a ledger -----------------------------------------------------------------------------------------------
+
+COUNTS = dps.Scores([900, 500, 20, 3], sensitivity=dps.Sensitivity())
+FEW = dps.Sensitivity.of_counts(items_per_user=3)
+STABLE = dps.StableTopK(kbar=3, rho=0.01, failure_delta=1e-7)
+HISTOGRAM = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=FEW)  # gaussian: half of its delta is for means
+OBSERVED = dps.Scores([9000, 5000], labels=["zoo", "park"], sensitivity=FEW, domain="observed")
+QUANTILES = dps.JointQuantiles(quantiles=(0.5,), low=0, high=10, step=1, epsilon=0.3)
+RUNS = dps.RepeatAndSelect(
+    base=acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-7), distribution=acc.PoissonRuns(mean=2.0), relation="add_remove"
+)
+HORIZON = dps.ContinualTopK(k=2, periods=2, scale=20.0, delta=1e-6)
+VOTES = pate.data_dependent([[100, 0, 0], [90, 8, 2]], pate.GNMax(sigma=12.0, labels=3), teachers=100)
+ONE_BATCH = pate.StableVoting(rho=0.01, failure_delta=1e-7, labels=3)
+LOG = pd.DataFrame({"who": range(600), "where": ["zoo"] * 500 + ["park"] * 100, "paid": [1.0] * 600})
+
+
+class Charged(NamedTuple):
+    """A door that charges a session; what one passage costs, as it is charged, and under which relation."""
+
+    charge: Callable[[dps.Session, Path], object]
+    curves: list[acc.Curve]
+    relation: acc.Relation = "add_remove"
+
+
+def _schedule(session: dps.Session, _: Path) -> None:
+    kept = session.schedule([(2, STABLE), (1, QUANTILES)])
+    kept.select(STABLE, COUNTS)
+    kept.select(STABLE, COUNTS)
+    with pytest.raises(dps.InvalidRequest, match="no run"):
+        kept.select(STABLE, COUNTS)
+
+
+def _labelled(session: dps.Session, folder: Path) -> None:
+    """Five rounds in batches of two."""
+    payer = Payer(session.ledger, session.dataset.name)
+    names = {"ledger": payer.identity, "dataset": payer.dataset}
+    job = Job.model_validate({"key": folder.name, "mechanism": ONE_BATCH, "rounds": 5, "batch_size": 2, **names})
+    with Spool.held(folder):
+        done = Labelling(Spool.begin(folder, job, "votes"), payer, pate.Ballots(np.full((5, 3), 10), teachers=10)).run()
+    assert done.rounds == 5
+
+
+def _quantile(_: dps.Session, folder: Path) -> None:
+    """The command, at the ledger beside the folder."""
+    LOG.to_csv(folder.with_suffix(".csv"), index=False)
+    asked = {"user": "who", "value": "paid", "quantiles": ".5", "low": "0", "high": "10", "step": "1", "epsilon": "0.3"}
+    asked |= {"ledger": f"sqlite:///{folder.parent}/privacy.db", "dataset": folder.name.removesuffix("-again")}
+    words = (word for name, value in asked.items() for word in (f"--{name}", value))
+    ended = CliRunner().invoke(app, ["quantile", str(folder.with_suffix(".csv")), *words])
+    if ended.exit_code:
+        assert "do not fit into what is left" in ended.output, ended.output
+        raise acc.BudgetExceeded(ended.output)
+
+
+CHARGED: dict[str, Charged] = {
+    "Session.select": Charged(lambda session, _: session.select(STABLE, COUNTS), [STABLE.curve]),
+    "Session.select_many": Charged(
+        lambda session, _: session.select_many(STABLE, np.array([[9.0, 5, 2, 1]] * 3)), [3 * STABLE.curve]
+    ),
+    "Session.publish": Charged(lambda session, _: session.publish(STABLE, lambda: "drawn"), [STABLE.curve]),
+    "Session.best_of": Charged(lambda session, _: session.best_of(RUNS, lambda: (1.0, "run")), [RUNS.curve]),
+    "Session.schedule": Charged(_schedule, [2 * STABLE.curve + QUANTILES.curve]),
+    "Session.continual": Charged(
+        lambda session, folder: session.continual(HORIZON, state=folder, key=folder.name), [HORIZON.curve]
+    ),
+    "Memory.release": Charged(
+        lambda session, _: dps.Memory(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
+    ),
+    "pate.UnsanitisedPrivacy.sanitised": Charged(
+        lambda session, _: VOTES.sanitised(delta=1e-3, order=8.0, session=session),
+        [pate.SmoothRelease(order=8.0, failure=1e-5).curve],  # type: ignore[call-arg]
+        "replace_one",
+    ),
+    "dpselect pate": Charged(_labelled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"),
+    "dpselect quantile": Charged(_quantile, [QUANTILES.curve]),
+}
+ORDER = 8.0
+EARLIER = acc.ApproxDP(epsilon=1.0, delta=1e-9)
+
+
+def priced(*curves: acc.Curve) -> acc.Price:
+    """What charges cost at the order."""
+    ample = acc.Budget(epsilon=1e3, delta=0.5, order=ORDER, failure=0.25)
+    return reduce(acc.Price.plus, map(ample.price, curves))
+
+
+def paid_by(ledger: Ledger, name: str, price: acc.Price, relation: acc.Relation, main: float, failure: float) -> dps.Session:
+    """A session on a new dataset of which these shares of the two parts of a price are left, after an earlier charge: the first
+    one of a budget may be a plan, which is priced by the best accounting."""
+    spent = priced(EARLIER)
+    chance = float_up(int(price.failure * failure) + spent.failure, FAILURE_UNIT)
+    terms: Any = {"delta": chance + 0.1, "order": ORDER, "failure": chance}
+    waiting = 100 - of_unit(acc.Budget(epsilon=100.0, **terms).capacity.main, MAIN_UNIT)
+    epsilon = waiting + of_unit(int(price.main * main) + spent.main, MAIN_UNIT)
+    ledger.create_dataset(name, acc.Budget(epsilon=float(epsilon), **terms), relation)
+    ledger.charge(name, EARLIER, relation=relation)
+    return dps.Session(ledger, name)
+
+
+@pytest.mark.parametrize("door", CHARGED)
+def test_a_door_takes_its_price_and_a_thousandth_less_does_not_pay(door: str, tmp_path: Path) -> None:
+    """Of divergence and of failure: the ledger has the price to the unit, a second passage is refused, and so is either part a
+    thousandth too small, before anything is charged."""
+    charge, curves, relation = CHARGED[door]
+    price = priced(*curves)
+    with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
+
+        def left(name: str, main: float = 1 + 1e-9, failure: float = 1 + 1e-9) -> dps.Session:
+            return paid_by(ledger, name, price, relation, main, failure)
+
+        def refused(session: dps.Session) -> None:
+            before = len(list(ledger.entries(session.dataset.name)))
+            with pytest.raises(acc.BudgetExceeded):
+                charge(session, tmp_path / f"{session.dataset.name}-again")
+            assert len(list(ledger.entries(session.dataset.name))) == before
+
+        exact = left("exact")
+        charge(exact, tmp_path / "exact")
+        assert ledger.total("exact").spent.minus(priced(EARLIER)) == price
+        refused(exact)
+        refused(left("narrow", main=0.999))
+        if price.failure:
+            refused(left("certain", failure=0.999))
+
+
+@pytest.mark.parametrize("part", ["main", "failure"])
+def test_what_is_asked_beforehand_is_what_a_charge_takes(part: str, tmp_path: Path) -> None:
+    """`require` and `affordable`, both ways: five fifths of either part fit, and no sixth."""
+    with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
+        session = paid_by(ledger, "visits", priced(STABLE.curve), "add_remove", **{"main": 7.0, "failure": 7.0, part: 5 + 1e-6})
+        session.require(STABLE, count=5)
+        with pytest.raises(acc.BudgetExceeded):
+            session.require(STABLE, count=6)
+        assert session.affordable(STABLE) == session.affordable(STABLE, one_by_one=True) == 5
+        session.select_many(STABLE, np.array([[9.0, 5, 2, 1]] * 4))
+        assert session.affordable(STABLE) == session.affordable(STABLE, one_by_one=True) == 1
+
+
+STATED: dict[str, tuple[acc.Budget, dict[str, Any]]] = {
+    "order": (acc.Budget(epsilon=1.0, delta=1e-6), {"epsilon": 0.25, "delta": 2.5e-7}),
+    "inf": (acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), {"epsilon": 0.25, "delta": 2.5e-7}),
+    "gaussian": (acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), {"epsilon": 0.25, "delta": 2.5e-7}),
+    "rho": (acc.Budget(rho=0.1, delta=1e-6), {"rho": 0.025, "delta": 2.5e-7}),
+}
+
+
+@pytest.mark.parametrize("form", STATED)
+def test_topk_takes_the_share_that_it_states_of_both_parts(form: str, tmp_path: Path) -> None:
+    """A quarter of divergence and of failure, of every form of budget; with learning a little less, and not more."""
+    budget, stated = STATED[form]
+    with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
+        ledger.create_dataset("visits", budget, "add_remove")
+        learn = 0.03 if form == "rho" else 0
+        dps.topk(LOG, user="who", item="where", k=1, ledger=ledger, dataset="visits", learn=learn, **stated)
+        shares = [part / of for part, of in zip(ledger.total("visits").spent, budget.capacity, strict=True)]
+        assert max(shares) <= 0.25
+        assert min(shares) > (0.24 if learn else 0.2499)
+
+
+# -- doors that find what a budget pays for -----------------------------------------------------------------------------------
+
+REQUEST = dps.TopKRequest(k=3)
+LOOK = Shape.zipf(1.0, items=200, users=5000)
+MODEL = pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8)
+ARRIVALS = Arrivals.made_up(exponent=1.0, items=20, users=100, periods=2)
+Curves = list[acc.Curve]
+
+
+def _planned(budget: acc.Budget, **more: Any) -> Curves:
+    found = dps.plan(budget, 3, 4, shape=LOOK, mechanisms=["canonical_top_k"], rounds=100, **more)
+    return [4 * found.ranked[0].mechanisms[0].curve]
+
+
+def _asked(budget: acc.Budget, **more: Any) -> Curves:
+    return [dps.topk(LOG, user="who", item="where", k=1, epsilon=budget.epsilon, delta=budget.delta, **more).paid.curve]
+
+
+def _stable(budget: acc.Budget) -> Callable[[float], dps.Mechanism]:
+    return lambda rho: dps.StableTopK(kbar=3, rho=rho, failure_delta=budget.delta / 2)
+
+
+def _rounds(budget: acc.Budget) -> Curves:
+    vote = pate.GNMax(sigma=20.0, labels=3)
+    most = pate.rounds_for(vote, budget)
+    assert not budget.admits((most + 1) * vote.curve)
+    return [most * vote.curve]
+
+
+FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
+    "calibrated": lambda budget: [dps.calibrated(_stable(budget), budget).curve],
+    "fitted": lambda budget: [dps.fitted("limited_domain", budget, REQUEST).curve],
+    "default_mechanism": lambda budget: [dps.default_mechanism(budget, REQUEST).curve],
+    "default_choice": lambda budget: [dps.default_choice(budget, REQUEST).mechanism.curve],
+    "default_groups": lambda budget: [dps.default_groups(budget, REQUEST, 2, kind="limited_domain", discover=True).curve],
+    "default_group_choice": lambda budget: [dps.default_group_choice(budget, REQUEST, 2, discover=True).mechanism.curve],
+    "plan": _planned,
+    "plan of groups": partial(_planned, groups=Groups(count=3, max_groups_per_user=2)),
+    "planning.plan_runs": lambda budget: [
+        one.mechanism.curve
+        for one in plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), budget, best=0.3, relation="add_remove")
+    ],
+    "continual.plan_horizon": lambda budget: [
+        plan_horizon(budget, 2, ARRIVALS, clips=[dps.HorizonClip(cells=10)]).mechanism.curve
+    ],
+    "ContinualTopK.fitted": lambda budget: [dps.ContinualTopK.fitted(budget, k=2, periods=3).curve],
+    "pate.calibrated": lambda budget: [
+        20 * pate.calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, rounds=20).curve
+    ],
+    "pate.fitted": lambda budget: [20 * pate.fitted("stable_voting", budget, rounds=20, labels=3).curve],
+    "pate.plan_votes": lambda budget: [10 * one.mechanism.curve for one in pate.plan_votes(MODEL, budget, rounds=10).ranked],
+    "pate.rounds_for": _rounds,
+    "topk": _asked,
+    "topk with counts": partial(_asked, with_counts=True, learn=0),
+}
+
+
+_LONG = {"default_groups", "plan of groups", "pate.plan_votes", "topk with counts"}
+
+
+@pytest.mark.parametrize("door", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED])
+def test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more(door: str) -> None:
+    """All of it is admitted; with a twentieth less of epsilon, or of delta, not all."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    curves = FITTED[door](budget)
+    assert all(map(budget.admits, curves))
+    assert not all(map(acc.Budget(epsilon=0.95, delta=1e-6).admits, curves))
+    less = 0.5 if door in ("plan of groups", "pate.rounds_for") else 0.95  # rho adds up, or a round is much of the budget
+    assert not all(map(acc.Budget(epsilon=1.0, delta=less * 1e-6).admits, curves))
+
+
+# -- all doors ----------------------------------------------------------------------------------------------------------------
+
+# What commands charge and fit by: the doors above. The others spend nothing, or what the package of accounts holds to.
+COMMANDS: dict[str, set[str]] = {
+    "topk": {"topk"},
+    "quantile": {"dpselect quantile"},
+    "continual start": {"ContinualTopK.fitted", "Session.continual"},
+    "continual run": {"ContinualTopK.fitted", "Session.continual"},
+    "plan": {"plan", "planning.plan_runs", "continual.plan_horizon", "pate.plan_votes"},
+    "demo": {"topk"},
+    "pate": {"pate.fitted", "dpselect pate"},
+    "ledger affordable": {"Session.affordable"},
+    **{f"continual {verb}": set() for verb in ("close", "show")},  # of a horizon that is paid for
+    **{f"ledger {verb}": set() for verb in ("init", "charge", "quota", "commit", "release", "void", "show", "report")},
+}
+_ASKED = {"Session.require", "Session.affordable"}
+# They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon in test_horizon.py.
+_NO_DOOR = {
+    *("ReleasePlan", "TopKRequest", "Shape.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
+    *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "pate.VotingPlan", "pate.SmoothRelease"),
+    "pate.UnsanitisedPrivacy.expose_private_epsilon",
+    *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.totals", "continual.Horizon"),
+    *(f"continual.Horizon.{name}" for name in ("key", "close", "released", "periods_left")),
+    *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
+}
+_WORDS = {"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "learn", "charge", "failure", "price"}
+
+
+def _public() -> Iterator[tuple[str, object]]:
+    """Public functions and classes, and what these define; a mechanism's own epsilon is the matter of other laws."""
+    seen = set[object]()
+    for package in ("dpselect", *(f"dpselect.{part}" for part in ("continual", "events", "pate", "planning", "ranking"))):
+        module, start = import_module(package), package.removeprefix("dpselect").removeprefix(".")
+        for name in module.__all__:
+            made: Any = getattr(module, name)
+            if not (inspect.isclass(made) or inspect.isfunction(made)) or made in seen:
+                continue
+            seen.add(made)
+            label = f"{start}.{name}".removeprefix(".")
+            if not isinstance(made, type):
+                yield label, made
+                continue
+            if not issubclass(made, dps.Mechanism):
+                yield label, made
+            yield from _members(label, made)
+
+
+def _members(label: str, kind: type) -> Iterator[tuple[str, object]]:
+    return ((f"{label}.{name}", member) for name, member in vars(kind).items() if not name.startswith("_"))
+
+
+def _takes_a_budget(member: Any) -> bool:
+    if not callable(getattr(member, "__func__", member)):
+        return False
+    try:
+        told = inspect.signature(getattr(member, "__func__", member)).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(one.name in _WORDS or any(kind in str(one.annotation) for kind in ("Budget", "Ledger", "Session")) for one in told)
+
+
+def test_every_door_has_a_case() -> None:
+    """All that a session, a schedule and a horizon do, and every public function and method that takes what could be spent."""
+    found = {label for label, member in _public() if _takes_a_budget(member)}
+    for label, kind in {"Session": dps.Session, "Schedule": Schedule, "continual.Horizon": Horizon}.items():
+        found |= {name for name, _ in _members(label, kind)}
+    doors = {name.split(" ")[0] for name in (*CHARGED, *FITTED) if not name.startswith("dpselect ")} | _ASKED
+    assert found == doors | _NO_DOOR
+
+
+def test_every_command_that_takes_a_budget_has_a_case() -> None:
+    found = set()
+
+    def walk(command: Any, name: str) -> None:
+        for verb in command.list_commands(None) if hasattr(command, "list_commands") else ():
+            walk(command.get_command(None, verb), f"{name} {verb}".strip())
+        if _WORDS & {option.name for option in command.params}:
+            found.add(name)
+
+    walk(typer.main.get_command(app), "")
+    assert found == set(COMMANDS)
+    assert set().union(*COMMANDS.values()) <= {*CHARGED, *FITTED, *_ASKED}

@@ -1,0 +1,67 @@
+"""Planted edits of doors of a budget: they charge a twentieth or one run too little, or let the share that is stated grow."""
+
+from __future__ import annotations
+
+from edits import Edit
+
+DOORS = "tests/laws/test_budget_doors.py"
+TAKEN = f"{DOORS}::test_a_door_takes_its_price_and_a_thousandth_less_does_not_pay"
+BEFOREHAND = f"{DOORS}::test_what_is_asked_beforehand_is_what_a_charge_takes"
+SHARE = f"{DOORS}::test_topk_takes_the_share_that_it_states_of_both_parts"
+SPENT = f"{DOORS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
+SESSION, CALIBRATION = "dpselect/session.py", "dpselect/choose/calibration.py"
+
+DOOR_EDITS = [
+    Edit(SESSION, "(name, item, **self._terms(count, notes))", "(name, item, **self._terms(max(1, count - 1), notes))", TAKEN),
+    Edit(SESSION, "item = Guarantee.of(parts)", "item = Guarantee.of(parts[:1])", TAKEN),
+    Edit(
+        SESSION,
+        "self._release(mechanism, 1, notes, lambda: (mechanism.run(",
+        "self._release(mechanism.base, 1, notes, lambda: (mechanism.run(",
+        TAKEN,
+    ),
+    Edit(SESSION, "(total.spent, middle * curve)", "(total.spent, (middle - 1) * curve)", BEFOREHAND),
+    Edit(SESSION, '{**self._behalf, "count": count}', '{**self._behalf, "count": count - 1}', BEFOREHAND),
+    Edit(
+        "dpselect/continual/memory.py",
+        "        return self._histogram.curve",
+        "        return self._single.curve",
+        TAKEN,
+    ),
+    Edit("dpselect/pate/labelling.py", "count=job.size(batch),", "count=max(1, job.size(batch) - 1),", TAKEN),
+    Edit(
+        "dpselect/pate/unsanitised.py",
+        "session.publish(release, ",
+        "session.publish(release.model_copy(update={'sigma': 1.05 * release.sigma}), ",
+        TAKEN,
+    ),
+    Edit("dpselect/cli/quantile.py", "epsilon=epsilon, relation", "epsilon=0.95 * epsilon, relation", TAKEN),
+    Edit("dpselect/choose/request.py", "return 1 / self.part", "return Fraction(95, 100) / self.part", SHARE),
+    Edit(CALIBRATION, "bracket, charges=share.charges)", "bracket)", SHARE),
+    Edit(
+        CALIBRATION,
+        "share.charges) > share.budget.limit",
+        "share.charges) > 1.05 * share.budget.limit",
+        SHARE,
+    ),
+    Edit(
+        CALIBRATION,
+        "request.share.budget.failure_of_each(",
+        "1.05 * request.share.budget.failure_of_each(",
+        SHARE,
+    ),
+    Edit("dpselect/pate/voting_plan.py", "(1e-6, 1e6)) ** 2 / 2", "(1e-6, 1e6)) ** 2 / 1.9", SPENT),
+    Edit(
+        "dpselect/pate/budgets.py",
+        "return acc.calibrate_count(_curve(mechanism), budget)",
+        "return acc.calibrate_count(_curve(mechanism), budget) + 1",
+        SPENT,
+    ),
+    Edit("dpselect/answers/topk.py", "epsilon=epsilon, delta=delta, rho", "epsilon=epsilon, delta=1.05 * delta, rho", SPENT),
+    Edit(
+        "dpselect/choose/counts.py",
+        '"epsilon" in (budget.measure, None if share is None else share.budget.measure)',
+        'budget.measure == "epsilon"',
+        "tests/laws/test_ledger_shares.py::test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons",
+    ),
+]
