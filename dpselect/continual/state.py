@@ -221,6 +221,7 @@ class State(NotPickled):
                 self._run("DELETE FROM pairs WHERE period <= ?", [since + 1])
             self._given({"uid": users, "iid": items}, "INSERT INTO pairs SELECT uid, iid, ? FROM given", [period])
         used += np.bincount(users, minlength=len(used)).astype(used.dtype)
+        self._forget_pairs(used)
         self._run("DELETE FROM positions")
         self._run("INSERT INTO positions VALUES (?, ?)", [used.tobytes(), filters.tobytes()])
         return Increment(period, numbers, sums[touched])
@@ -255,6 +256,14 @@ class State(NotPickled):
         counted = np.zeros(len(cells), dtype=np.bool_)
         counted[found["place"]] = True
         return counted
+
+    def _forget_pairs(self, used: NDArray[np.int16]) -> None:
+        """Drop the pairs of users who have no cell left, which nobody looks up again, once they are most of all pairs."""
+        open_to_more = np.flatnonzero(used < self.meta.mechanism.users.cells)
+        if self._run("SELECT count(*) FROM pairs")[0][0] > 2 * int(used[open_to_more].sum()):
+            self._given(
+                {"uid": open_to_more}, "CREATE OR REPLACE TABLE pairs AS SELECT pairs.* FROM pairs SEMI JOIN given USING (uid)"
+            )
 
     def number_users(self, users: Sequence[Label]) -> None:
         """Give users their numbers before they come, in order: for a replay."""

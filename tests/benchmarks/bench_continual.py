@@ -188,7 +188,7 @@ def scale(asked: argparse.Namespace) -> Iterator[str]:
             if at % -(-last // 30) and at != last:
                 continue
             with states.opened(Path(folder) / "state") as state:
-                rows = state.number_of_items() + state._run("SELECT count(*) FROM pairs")[0][0]
+                rows = state.number_of_items() + int(state._positions()[0].sum())
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             held = (Path(folder) / "state").stat().st_size
             cost = f"{closed / read:5.1f} x reading ({closed:.2f} s of CPU), {peak:.2f} GiB"

@@ -17,6 +17,7 @@ from dpselect.continual import closing, smoothing
 from dpselect.continual import memory as memories
 from dpselect.continual import state as states
 from dpselect.continual.averages import Means
+from dpselect.continual.declared import _coins
 from dpselect.continual.horizon_clip import UNIT
 from dpselect.continual.measurements import Increment, estimate, measure, true_measurements, weighted
 from dpselect.continual.strategy import strategy, thresholds
@@ -447,6 +448,34 @@ def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | N
         found = state.take(period)
         names = [str(label) for label in state.labels(found.items)]
         assert dict(zip(names, (found.weights / each).round().astype(int).tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(("count", "window"), COUNTS[1:])
+def test_pairs_of_users_who_have_used_their_cells_are_forgotten(
+    count: str, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count for nothing again: with them or without, all increments are the same, and few pairs of such users stay."""
+    mechanism = of(count, window, periods=8, users=dps.HorizonClip(cells=4))
+
+    def increments() -> tuple[list[list[int]], int, int]:
+        state, rng, found = states.in_memory(mechanism, range(9)), np.random.default_rng(3), []
+        state.number_users(range(60))
+        for period in range(1, 9):
+            # Half of the users come once in a while, each the more often the higher its number.
+            users = np.flatnonzero(rng.random(60) < np.arange(60) / 90)
+            state._connection.register("events", {"u": users, "i": rng.integers(0, 9, len(users))})
+            state.load(["events"], KINDS)
+            one = state.take(period, _coins("salt", period))
+            found.append(np.bincount(one.items, one.weights, minlength=9).astype(int).tolist())
+        used = state._positions()[0]
+        return found, state._run("SELECT count(*) FROM pairs")[0][0], int(used[used < 4].sum())
+
+    found, stored, still_open = increments()
+    monkeypatch.setattr(states.State, "_forget_pairs", lambda *_: None)
+    kept, everything, _ = increments()
+    assert found == kept
+    assert stored <= 2 * still_open
+    assert count != "running" or stored < everything
 
 
 def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> None:
