@@ -96,8 +96,12 @@ def test_sums_cut_to_one_are_no_whole_counts(ledger: Ledger, held: bool) -> None
 
 
 def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
-    """A schedule that was reserved for whole counts draws from no others."""
+    """A schedule that was reserved for whole counts draws from no others; one of bounded users is not reserved."""
     mechanism = dps.ExponentialMechanism(epsilon=1.0)
+    bounded = dps.OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=BOUNDED)
+    with pytest.raises(dps.SensitivityMismatch):
+        Session(ledger, "log", period=BOTH).schedule([(2, mechanism), (1, bounded)])
+    assert list(ledger.entries("log")) == []
     plan = Session(ledger, "log", period=BOTH).schedule([(2, mechanism)])
     plan.select(mechanism, dps.Scores([3, 2], sensitivity=dps.Sensitivity()))
     with pytest.raises(dps.SensitivityMismatch):
@@ -132,5 +136,7 @@ def test_what_states_no_sensitivity_does_not_count_as_whole(ledger: Ledger) -> N
         session.select_many(mechanism, [[3, 2], [2, 3]])
     with pytest.raises(dps.SensitivityMismatch):
         session.publish(mechanism, lambda: pytest.fail("drawn"))
+    with pytest.raises(dps.SensitivityMismatch):
+        session.best_of(dps.RepeatAndSelect(base=mechanism, distribution=acc.PoissonRuns(mean=2.0)), lambda: pytest.fail("run"))
     assert list(ledger.entries("log")) == []
     Session(ledger, "log", period=BOTH[0]).select_many(mechanism, [[3, 2], [2, 3]])

@@ -9,6 +9,7 @@ TAKEN = f"{DOORS}::test_a_door_takes_its_price_and_a_thousandth_less_does_not_pa
 BEFOREHAND = f"{DOORS}::test_what_is_asked_beforehand_is_what_a_charge_takes"
 SHARE = f"{DOORS}::test_topk_takes_the_share_that_it_states_of_both_parts"
 SPENT = f"{DOORS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
+BEYOND = "tests/accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found"
 SESSION, CALIBRATION = "dpselect/session.py", "dpselect/choose/calibration.py"
 
 DOOR_EDITS = [
@@ -63,5 +64,29 @@ DOOR_EDITS = [
         '"epsilon" in (budget.measure, None if share is None else share.budget.measure)',
         'budget.measure == "epsilon"',
         "tests/laws/test_ledger_shares.py::test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons",
+    ),
+    Edit(
+        SESSION,
+        "        self._require_covered(mechanism)\n        return self._release(mechanism, 1",
+        "        return self._release(mechanism, 1",
+        "tests/dpselect/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole",
+    ),
+    Edit(
+        SESSION,
+        "            self._require_covered(mechanism, _LATER)\n        receipt",
+        "            pass\n        receipt",
+        "tests/dpselect/test_session_periods.py::test_a_plan_over_several_periods_checks_every_draw",
+    ),
+    Edit(
+        "accounting/ledger/quota.py",
+        "Price(*(max(0, part - self.doubt) for part in self.spent))",
+        "Price(max(0, self.spent.main - self.doubt), 0)",
+        BEYOND,
+    ),
+    Edit(
+        "accounting/ledger/verification.py",
+        "self.dataset.budget.fits(NOTHING, entry.spent)",
+        "self.dataset.budget.fits(NOTHING, Price(entry.spent.main, 0))",
+        BEYOND,
     ),
 ]

@@ -96,4 +96,22 @@ NOISE_EDITS = [
     cut("dpselect/sampling/plain.py", "reshape(block.shape)\n        noisy *= @scale", PLAIN),
     cut("dpselect/sampling/plain.py", "values + @scale * draw(", PLAIN),
     cut("dpselect/sampling/exact.py", "keepdims=True), @problem.scale)", ROWS),
+    Edit(
+        "dpselect/sampling/heights.py",
+        "best - margin - _OF_HEIGHT",
+        "best - _OF_HEIGHT",
+        "tests/dpselect/sampling/test_refinement.py::test_estimates_in_the_wrong_order_do_not_decide",
+    ),
+    Edit(
+        "dpselect/sampling/contest.py",
+        "joined = reach[1:] >= low[:-1]",
+        "joined = high[1:] >= low[:-1]",
+        "tests/dpselect/sampling/test_refinement.py::test_one_wide_interval_reaches_beyond_its_neighbours",
+    ),
+    Edit(
+        "dpselect/sampling/discrete.py",
+        "np.flatnonzero(table[np.maximum(counts - 1, 0)] == uniform).tolist():",
+        "():",
+        "tests/dpselect/sampling/test_discrete.py::test_an_undecided_word_is_decided_by_the_bits_that_follow",
+    ),
 ]

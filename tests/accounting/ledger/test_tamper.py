@@ -272,6 +272,27 @@ def test_a_charge_beyond_the_budget_is_found(kept: Ledger, action: Opening) -> N
     assert kinds(kept) == {"overspent"}
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.6, 1e-9), (0.01, 6e-7)])
+def test_a_charge_beyond_either_part_of_a_limit_is_found(
+    sqlite_url: str, epsilon: float, delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that looks at no limit charges six tenths twice, of divergence or of failure: to a budget, and to a quota."""
+    monkeypatch.setattr("accounting.ledger.ledger._require_fit", lambda *_: None)
+    limit = acc.Budget(epsilon=1.0, delta=1e-6, order="inf")
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("budget", limit, "add_remove")
+        ledger.create_dataset("quota", acc.Budget(epsilon=10.0, delta=1e-5, order="inf"), "add_remove")
+        ledger.quotas("quota").declare(Quota(name="all", limit=limit))
+        for number in range(2):
+            assert ledger.verify().ok
+            for name in ("budget", "quota"):
+                ledger.charge(name, acc.ApproxDP(epsilon=epsilon, delta=delta), relation="add_remove", key=f"{name}{number}")
+        assert [(problem.dataset, problem.kind) for problem in ledger.verify().problems] == [
+            ("budget", "overspent"),
+            ("quota", "quota"),
+        ]
+
+
 @pytest.mark.parametrize(
     "edit",
     [

@@ -44,6 +44,8 @@ def test_an_undecided_word_is_decided_by_the_bits_that_follow() -> None:
     for follow, expected in ((0, 12), (2**64 - 1, 13)):
         draw = LazyUniform(lambda n, follow=follow: np.full(n, follow, dtype=np.uint64), word=entry)
         assert refined_count(8, draw) == expected
+        words = iter([np.array([entry], dtype=np.uint64), np.array([follow], dtype=np.uint64)])
+        assert binomial_counts(1, 8, lambda _, words=words: next(words)).tolist() == [expected]
 
 
 def test_words_of_ones_end() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ from flint import arb, ctx, fmpq
 from slow_reference import inverse, order, widened
 
 from dpselect.noise import by_name
+from dpselect.noise.base import Noise
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Contenders, Entries, RankingProblem
 from dpselect.sampling.exact import HIGHEST_LEVEL, UNKNOWN, Sweep, drawn_all, top_k_rows, units
-from dpselect.sampling.heights import MARGIN, contest_bounds, estimates
+from dpselect.sampling.heights import MARGIN, Floats, Indices, Words, contest_bounds, estimates
 from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_total
 
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
@@ -86,6 +88,24 @@ def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) ->
             assert contest.ranked().index.tolist() == expected
 
 
+def test_one_wide_interval_reaches_beyond_its_neighbours() -> None:
+    """Half of the entries are known to a few units only: each is compared with all whose intervals it meets; 200 cases."""
+    noise, rng = by_name("gumbel"), np.random.default_rng(8)
+    for _ in range(200):
+        values, words = rng.normal(size=6), rng.integers(0, 2**64, 6, dtype=np.uint64)
+        unknown = dict(zip(words.tolist(), rng.integers(0, 2, 6).tolist(), strict=True))
+
+        def bounds(noise: Noise, height: Floats, level: Indices, words: Words, unknown: dict[int, int] = unknown) -> Any:
+            low, high = contest_bounds(noise, height, level, words)
+            by = 3.0 * np.array([unknown[word] for word in words.tolist()])
+            return low - by, high + by
+
+        asked = RankingProblem(values, noise, 0.8, 4, ExactSampler(rng).words, bounds).against(values.max())
+        contest = Contenders(asked)
+        contest.offer(Entries.at(np.arange(6), words))
+        assert contest.ranked().index.tolist() == order(noise, values.tolist(), 0.8, words.tolist(), 4)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_levels_promise_no_more_than_the_tail(name: str) -> None:
     """A candidate with V >= 2^-level stays below the threshold, few bits are given away, and large heights do not matter."""
@@ -138,6 +158,23 @@ def test_estimates_are_as_near_as_they_promise(name: str) -> None:
         for i in sorted(set(range(len(words))) - set(wide.tolist())):
             ends = [inverse(noise, arb((int(words[i]) + step, -64))) for step in (0, 1)]
             assert all(abs(found[i] - end) < 2.0**-22 for end in ends)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_estimates_in_the_wrong_order_do_not_decide(name: str) -> None:
+    """Two words at the ends of one cell of 2^-52, high up the tail: the estimate puts the one with the greater score first, and
+    its noise is smaller by more than that."""
+    noise, words = by_name(name), np.array([(2**24 + 9) << 12, ((2**24 + 9) << 12) + 4095], dtype=np.uint64)  # type: ignore[arg-type]
+    values = np.array([0.0, 2.0**-29])
+    found, wide = estimates(noise, words)
+    assert len(wide) == 0
+    assert found[0] == found[1]
+    assert order(noise, values.tolist(), 1.0, words.tolist(), 2) == [0, 1]
+    for k in (1, 2):
+        asked = RankingProblem(values, noise, 1.0, k, _words_then_zeros(words))
+        assert drawn_all(asked).index.tolist() == [0, 1][:k]
+        rows = replace(asked, values=values[None], words=_words_then_zeros(words))
+        assert top_k_rows(rows)[0].tolist() == [0, 1][:k]
 
 
 def test_candidates_whose_cell_is_wide_are_never_dropped() -> None:
