@@ -9,7 +9,9 @@ TAKEN = f"{DOORS}::test_a_door_takes_its_price_and_a_thousandth_less_does_not_pa
 BEFOREHAND = f"{DOORS}::test_what_is_asked_beforehand_is_what_a_charge_takes"
 SHARE = f"{DOORS}::test_topk_takes_the_share_that_it_states_of_both_parts"
 SPENT = f"{DOORS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
-BEYOND = "tests/accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found"
+TAMPER = "tests/accounting/ledger/test_tamper.py"
+USED = "tests/dpselect/answers/test_topk.py::test_what_a_release_used_is_the_greater_share_of_both_parts"
+BEYOND = f"{TAMPER}::test_a_charge_beyond_either_part_of_a_limit_is_found"
 SESSION, CALIBRATION = "dpselect/session.py", "dpselect/choose/calibration.py"
 
 DOOR_EDITS = [
@@ -89,4 +91,30 @@ DOOR_EDITS = [
         "self.dataset.budget.fits(NOTHING, Price(entry.spent.main, 0))",
         BEYOND,
     ),
+    Edit(
+        "accounting/ledger/verification.py",
+        "        if total != entry.spent:",
+        "        if total.main != entry.spent.main:",
+        f"{TAMPER}::test_a_forged_running_total_is_found_even_with_every_hash_recomputed",
+    ),
+    Edit(
+        "accounting/ledger/statements.py",
+        "read_price(row.spent_main, row.spent_failure)) != spent:",
+        "read_price(row.spent_main, row.spent_failure)).main != spent.main:",
+        f"{TAMPER}::test_an_edited_total_stops_the_next_charge",
+    ),
+    Edit(
+        "accounting/ledger/ledger.py",
+        "(amount / of if of else 0.0 for amount, of in zip(part, whole, strict=True))",
+        "(part.main / of if of else 0.0 for of in whole)",
+        "tests/accounting/ledger/test_several_periods.py::test_usage_says_what_is_left_and_how_many_more_fit",
+    ),
+    Edit(
+        "dpselect/pate/labelling.py",
+        "delta=float_up(price.failure, FAILURE_UNIT))",
+        "delta=1.05 * float_up(price.failure, FAILURE_UNIT))",
+        "tests/dpselect/pate/test_labelling.py::test_its_own_ledger_has_the_budget_of_the_job",
+    ),
+    Edit("dpselect/answers/answer.py", "zip(part, capacity, strict=True) if most)", "zip(part[:1], capacity[:1]) if most)", USED),
+    Edit("dpselect/answers/answer.py", "session.require(choice.mechanism, pay=question.release.pay, key=key)", "pass", USED),
 ]

@@ -208,15 +208,16 @@ def test_a_rewritten_history_is_found_against_an_exported_head(kept: Ledger, url
     assert kinds(kept, heads) == {"head"}
 
 
-def test_a_forged_running_total_is_found_even_with_every_hash_recomputed(kept: Ledger, url: str) -> None:
-    """The running total of every entry is the sum of the entries before it."""
+@pytest.mark.parametrize("part", ["main", "failure"])
+def test_a_forged_running_total_is_found_even_with_every_hash_recomputed(kept: Ledger, url: str, part: str) -> None:
+    """Both parts of the running total of every entry are the sums of the entries before it."""
     with intruder(url) as connection:
         rows = [read_entry("clicks", row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
-        last = replace(rows[-1], spent_main=1)
+        last = replace(rows[-1], **{f"spent_{part}": 1})
         last = replace(last, hash=last.expected_hash())
-        connection.execute(update(entries).where(entries.c.seq == last.seq).values(spent_main=1, hash=last.hash))
+        connection.execute(update(entries).where(entries.c.seq == last.seq).values(**{f"spent_{part}": 1}, hash=last.hash))
         connection.execute(update(datasets).values(head=last.hash))
-        connection.execute(update(totals).values(main=1))
+        connection.execute(update(totals).values(**{part: 1}))
     assert kinds(kept) == {"total"}
 
 
@@ -403,10 +404,11 @@ def test_edited_claims_are_found(url: str, edit: Executable) -> None:
         assert {problem.kind for problem in ledger.verify().problems} == {"rows"}
 
 
-def test_an_edited_total_stops_the_next_charge(kept: Ledger, url: str) -> None:
+@pytest.mark.parametrize(("part", "amount"), [("main", 0), ("failure", 1)])
+def test_an_edited_total_stops_the_next_charge(kept: Ledger, url: str, part: str, amount: int) -> None:
     """A total that is not that of its period's last entry is no basis for a charge: nothing is charged, and verify is named."""
     with intruder(url) as connection:
-        connection.execute(totals.update().values(main=0))
+        connection.execute(totals.update().values(**{part: amount}))
     before = kept.heads().datasets
     with pytest.raises(LedgerCorrupt, match="run `dpselect ledger verify`"):
         kept.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")

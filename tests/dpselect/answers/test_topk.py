@@ -43,6 +43,19 @@ def test_an_answer_has_items_values_and_a_guarantee() -> None:
     assert counted.to_arrow().num_rows == 2
 
 
+def test_what_a_release_used_is_the_greater_share_of_both_parts(tmp_path: Path) -> None:
+    """A tenth of epsilon and a quarter of delta: a quarter is used, three more fit, a fifth is refused before a log is read."""
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=10.0, delta=4e-6, order="inf"), "add_remove")
+        ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": 1e-6, "use_everything": True, "learn": 0}
+        first = dps.topk(LOG, **ask, ledger=ledger, dataset="log")
+        assert first.left == "this release used 25 % of the budget of log; 75 % is left, enough for 3 more like it"
+        for _ in range(3):
+            dps.topk(LOG, **ask, ledger=ledger, dataset="log")
+        with pytest.raises(acc.BudgetExceeded):
+            dps.topk("no such log", **ask, ledger=ledger, dataset="log")
+
+
 def test_a_repr_is_escaped() -> None:
     """An item's name is text: neither a terminal nor a notebook obeys it."""
     hostile = LOG.replace({"a": "<b>\x1b[31m"})

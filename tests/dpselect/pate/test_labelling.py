@@ -305,6 +305,7 @@ def test_its_own_ledger_has_the_budget_of_the_job(tmp_path: Path, mechanism: pat
     _run(tmp_path / "job", payer, mechanism=mechanism)
     assert payer.buys(mechanism) == 0
     assert payer.total.remaining.main <= 1e-11
+    assert payer.total.remaining.failure <= 1e-17  # units of 10^-18, each rounded up
     with pytest.raises(acc.BudgetExceeded):
         payer.ledger.charge("votes", mechanism)
 

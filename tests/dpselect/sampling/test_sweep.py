@@ -158,7 +158,7 @@ def _kinds(rng: np.random.Generator, size: int) -> list[Numbers]:
     ]
 
 
-@pytest.mark.parametrize("size", [8193, 9001, 16_384])
+@pytest.mark.parametrize("size", [pytest.param(8193, marks=pytest.mark.slow), 9001, pytest.param(16_384, marks=pytest.mark.slow)])
 def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) -> None:
     """At a negligible scale any kind of number, negative ones and denormals included, comes back sorted."""
     rng = np.random.default_rng(size)
