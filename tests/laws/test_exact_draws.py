@@ -312,6 +312,26 @@ def test_thresholds_that_floats_never_decide_give_the_same_answers(mechanism: dp
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_threshold_known_from_one_side_decides_nothing_too_early(side: int, monkeypatch: Patch) -> None:
+    """Bounds on thresholds that are a few units too wide below, or above, leave the answers as they are: 300 draws."""
+
+    def answers() -> list[bool]:
+        source = sampler(7)
+        kept = [thresholds.LazyThresholds(by_name("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)]
+        return [bool(level.passes(np.array([[0.3]]), 0.8)[0, 0]) for level in kept]
+
+    def widened(noise: Any, scale: float, words: Any, level: Any = None) -> Any:
+        bounds = list(plain(noise, scale, words, level))
+        if words.ndim == 1:  # of thresholds, one for each row
+            bounds[side] = bounds[side] + (3.0 if side else -3.0)
+        return tuple(bounds)
+
+    before, plain = answers(), thresholds.scaled
+    monkeypatch.setattr(thresholds, "scaled", widened)
+    assert answers() == before  # the 64 bits that were drawn decide: no more are taken from the source
+
+
 def test_a_shared_threshold_is_one_number() -> None:
     """Bits of a threshold drawn for one query are known to the next: equal queries within the error of the floats agree."""
     source = sampler(4)

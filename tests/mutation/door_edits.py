@@ -11,6 +11,7 @@ SHARE = f"{DOORS}::test_topk_takes_the_share_that_it_states_of_both_parts"
 SPENT = f"{DOORS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
 TAMPER = "tests/accounting/ledger/test_tamper.py"
 USED = "tests/dpselect/answers/test_topk.py::test_what_a_release_used_is_the_greater_share_of_both_parts"
+GAUGE = "tests/accounting/ledger/test_report.py::test_one_gauge_says_how_much_is_used_and_what_runs_out"
 BEYOND = f"{TAMPER}::test_a_charge_beyond_either_part_of_a_limit_is_found"
 SESSION, CALIBRATION = "dpselect/session.py", "dpselect/choose/calibration.py"
 
@@ -117,4 +118,8 @@ DOOR_EDITS = [
     ),
     Edit("dpselect/answers/answer.py", "zip(part, capacity, strict=True) if most)", "zip(part[:1], capacity[:1]) if most)", USED),
     Edit("dpselect/answers/answer.py", "session.require(choice.mechanism, pay=question.release.pay, key=key)", "pass", USED),
+    Edit("accounting/page/dataset.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
+    Edit(
+        "accounting/page/dataset.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE
+    ),
 ]

@@ -114,4 +114,22 @@ NOISE_EDITS = [
         "():",
         "tests/dpselect/sampling/test_discrete.py::test_an_undecided_word_is_decided_by_the_bits_that_follow",
     ),
+    Edit(
+        "dpselect/sampling/lazy.py",
+        "return fmpq(-(1 << _BEYOND))",
+        "return fmpq(-(1 << 40))",
+        "tests/dpselect/sampling/test_refinement.py::test_what_is_left_out_is_below_every_number",
+    ),
+    Edit(
+        "dpselect/sampling/thresholds.py",
+        "low += middle - self._high[:, None]",
+        "low += middle - self._low[:, None]",
+        "tests/laws/test_exact_draws.py::test_a_threshold_known_from_one_side_decides_nothing_too_early",
+    ),
+    Edit(
+        "dpselect/sampling/thresholds.py",
+        "high += middle - self._low[:, None]",
+        "high += middle - self._high[:, None]",
+        "tests/laws/test_exact_draws.py::test_a_threshold_known_from_one_side_decides_nothing_too_early",
+    ),
 ]

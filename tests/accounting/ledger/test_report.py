@@ -193,6 +193,13 @@ def test_one_gauge_says_how_much_is_used_and_what_runs_out(sqlite_url: str, curv
         text = page(ledger)
         assert text.count('class="gauge"') == 1
         assert words in text
+        for part, used in (("ε", 2 * curve.core_epsilon), ("failure probability", 2e6 * curve.delta0)):
+            card = re.search(rf"Used of {part}</\w+>\s*<[^>]*>\s*([\d.]+) %", text)
+            assert card is not None
+            assert float(card[1]) == pytest.approx(100 * used, abs=0.11)
+        lost = re.search(r"Failure probability\s+([\d.e-]+)", re.sub(r"<[^>]+>", " ", text))
+        assert lost is not None
+        assert float(lost[1]) == pytest.approx(2 * curve.delta0, rel=1e-6)
         stated = re.search(r"about (\d+) more", words)
         for _ in range(int(stated[1]) if stated else 0):
             ledger.charge("clicks", curve, relation="add_remove")

@@ -88,6 +88,15 @@ def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) ->
             assert contest.ranked().index.tolist() == expected
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_left_out_is_below_every_number(name: str) -> None:
+    """Minus infinity stands for a candidate that is left out: it comes after the least float, whatever the noise."""
+    values = np.array([-np.inf, 0.0, -1.7e308])
+    for seed in range(20):
+        asked = RankingProblem(values, by_name(name), 1.0, 3, ExactSampler(np.random.default_rng(seed)).words)  # type: ignore[arg-type]
+        assert drawn_all(asked).index.tolist() == [1, 2, 0]
+
+
 def test_one_wide_interval_reaches_beyond_its_neighbours() -> None:
     """Half of the entries are known to a few units only: each is compared with all whose intervals it meets; 200 cases."""
     noise, rng = by_name("gumbel"), np.random.default_rng(8)
