@@ -199,8 +199,8 @@ class PlannedMechanism(Stated):
             per user, and another sample of users on average); None for mechanisms that are not within .01 of the best.
         fresh_recall: the recall on data whose counts vary around the shape (Poisson), as another sample of users would; None if
             the mechanism is not within .01 of the best, or no sample drawn has k items.
-        forecast: least and greatest recall over shapes whose counts scatter around a made-up one, with a flatter head, as in
-            public logs; there `fresh_recall` is their mean. None where the shape was not made up.
+        forecast: least and greatest recall over shapes whose counts scatter around a made-up one, with a flatter head or a
+            smaller exponent, as in public logs; there `fresh_recall` is their mean. None where the shape was not made up.
     """
 
     name: str = Field(description="a kind, and perhaps a noise")

@@ -286,6 +286,12 @@ class Shape:
         factor = float(self.values @ self.multiplicities) / total if total > 0 else 1.0
         return self._of(np.minimum(tilted * factor, self._most), f"exponent {exponent:+g}: {self.description}")
 
+    def tempered(self, power: float) -> Shape:
+        """Another law: counts to this power, with the same sum. Zipf's law with an exponent has `power` times that exponent."""
+        flat = self.values**power
+        factor = float(self.values @ self.multiplicities) / max(float(flat @ self.multiplicities), 1e-300)
+        return self._of(np.minimum(flat * factor, self._most), f"to the power {power:g}: {self.description}")
+
     def thinned(self, factor: float) -> Shape:
         """The same with `factor` times the users."""
         return self._of(self.values * factor, f"{factor:g} times the users: {self.description}", users=factor)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import accounting as acc
-from dpselect.planning import ReleasePlan, Shape, plan
+from dpselect.planning import ReleasePlan, Shape, compare, plan
 from dpselect.planning.phrases import recommendation_in_words
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -87,3 +87,24 @@ def test_uneven_shapes_keep_their_items_and_nearly_their_users() -> None:
     flat = SMOOTH.flattened(30.0)
     assert flat.dense().sum() == pytest.approx(SMOOTH.dense().sum(), rel=1e-9)
     assert flat.values[0] / flat.values[19] < 0.5 * SMOOTH.values[0] / SMOOTH.values[19]
+
+
+def test_a_law_to_a_power_has_that_share_of_its_exponent() -> None:
+    """With the same sum; items that are all alike stay so."""
+    steep = Shape.zipf(1.0, 1000, 10**9)
+    flat = steep.tempered(0.6)
+    assert flat.dense().sum() == pytest.approx(steep.dense().sum(), rel=1e-9)
+    assert np.log(flat.values[0] / flat.values[99]) == pytest.approx(0.6 * np.log(100), rel=1e-6)
+    assert Shape.uniform(50, 1000).tempered(0.6).dense().tolist() == pytest.approx(Shape.uniform(50, 1000).dense().tolist())
+
+
+def test_a_stated_exponent_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forecast begins at what is found where counts fall more slowly than somebody guessed."""
+    shape, budget = Shape.zipf(1.0, 2000, 5000, items_per_user=3.0), acc.Budget(epsilon=0.2, delta=1e-6)
+    lowest = []
+    for share in (compare._FLATTER, 1.0):
+        monkeypatch.setattr(compare, "_FLATTER", share)
+        forecast = plan(budget, 50, shape=shape, domain="public", rounds=100, mechanisms=["oneshot_top_k"]).recommended.forecast
+        assert forecast is not None
+        lowest.append(forecast[0])
+    assert lowest[0] < lowest[1] - 0.1
