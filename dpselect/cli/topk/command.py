@@ -294,7 +294,7 @@ def _released_every(
     """
     todo = _periods(question, every, output, defused=defused)
     assert question.payment is not None
-    dataset, states, shown = _standing(todo, question.payment)
+    dataset, states, shown = _standing(todo, every, question.payment)
     pending = [period for period in todo if period.name not in states]
     for period in pending:
         period.delivery.require(period.question)
@@ -375,16 +375,21 @@ def _of(
     return replace(question, reading=reading, payment=payment), Delivery(place, json=True, defused=defused)
 
 
-def _standing(todo: Sequence[_Period], payment: Payment) -> tuple[acc.ledger.Dataset, dict[str, State], list[Selection]]:
+def _standing(
+    todo: Sequence[_Period], every: Every, payment: Payment
+) -> tuple[acc.ledger.Dataset, dict[str, State], list[Selection]]:
     """The dataset that pays, the periods that were charged before, released or lost, and all that histograms showed then."""
-    from accounting.ledger.periods import checked_periods  # a release without a ledger does without a database
-
     assert isinstance(payment.ledger, str)
     states: dict[str, State] = {}
     shown = []
     with acc.Ledger.open(payment.ledger, create=False) as ledger:
         dataset = ledger.dataset(payment.dataset)
-        checked_periods(dataset.window, [period.name for period in todo])
+        if dataset.window != every:
+            has = "one budget for all rows" if dataset.window == "whole" else f"a budget for each {dataset.window}"
+            raise InvalidRequest(
+                f"--every {every} charges each {every} to its own budget, and --dataset {dataset.name} has {has}: declare one "
+                f"with `dpselect ledger init --window {every}`, or add --horizon STATE, one price for all of them"
+            )
         for period in todo:
             key = period.question.payment and period.question.payment.key
             if ledger.find(payment.dataset, str(key)) is not None:

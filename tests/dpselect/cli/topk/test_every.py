@@ -202,7 +202,10 @@ def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
         ({"output": "top-{period}.txt"}, "--every needs --output"),
         ({"period": "2024-05-01"}, "leave it out"),
         ({"engine": "duckdb"}, "leave out --engine duckdb"),
-        ({"dataset": "whole"}, "period must be left out"),
+        (
+            {"dataset": "whole"},
+            "has one budget for all rows: declare one with `dpselect ledger init --window day`, or add --horizon",
+        ),
         ({"every": "month"}, "not where a month starts"),
         ({"since": "2024-05-01T12:00"}, "not where a day starts"),
         ({"ledger": "", "dataset": ""}, "--ledger and --dataset go together"),
