@@ -27,7 +27,7 @@ SHORT = {
 }
 # An option, a command, the help that tells more, or the file that is named in front.
 REMEDY = re.compile(r"--[a-z]|`dpselect |See 'dpselect |^error: [A-Z]+ '")
-LONG = ("topk", "plan", "verify")
+LONG = ("topk", "plan", "verify", "ledger")
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
