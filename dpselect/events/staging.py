@@ -87,7 +87,7 @@ def prepared(
     number = number_of_buckets(reading.buckets, log.size)
     told(progress, 0, 1)
     table = _grouped(engine, log, reading, counted=counted)
-    figures = _Figures(engine, table, asked, log.what, refuses=asked.value is not None or asked.time is not None)
+    figures = _Figures(engine, table, log, asked)
     refuse_malformed(figures.refused, asked, log.what)
     if not callable(log.kinds):
         kinds = log.kinds
@@ -105,10 +105,17 @@ def prepared(
 def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
     """The table of the groups, with how many events each has (m), and what they lack (apart; 0 for those to count).
 
-    Events that are not counted have no labels there, so that they are a handful of groups.
+    Events that are not counted have no labels there, so that they are a handful of groups. A log whose figures are known is not
+    counted by events: that takes a third of the time, and of the memory.
     """
     asked, apart = reading.asked, _apart(log, reading.asked)
     labels = [SHORT[role] for role in asked.roles if role not in ("value", "time")]
+    if log.complete is not None:
+        whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)
+        sql = f"SELECT DISTINCT {', '.join(labels)} FROM ({log.sql}) WHERE {whole}"
+        table, shown, by = ("totals", "i, count(*) AS n", " GROUP BY i") if counted else ("grouped", "*", "")
+        engine.run(f"CREATE TABLE {table} AS SELECT {shown}, CAST(0 AS TINYINT) AS apart FROM ({sql}){by}", what=log.what)
+        return table
     others = [f"{SHORT[role]}k" for role in asked.columns if role != "time"] if callable(log.kinds) else []
     if asked.value is not None or asked.time is not None:
         others.append(REFUSED)
@@ -155,9 +162,12 @@ class _Figures:
         refused: roles in which some event is malformed.
     """
 
-    def __init__(self, engine: Engine, table: str, asked: Asked, what: str, *, refuses: bool) -> None:
-        refused = REFUSED if refuses else "NULL"
-        found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=what)
+    def __init__(self, engine: Engine, table: str, log: Rows, asked: Asked) -> None:
+        if log.complete is not None:
+            found = [(0, None, log.complete)] if log.complete else []
+        else:
+            refused = "NULL" if asked.value is None and asked.time is None else REFUSED
+            found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=log.what)
         inside = [(apart, count) for apart, _, count in found if apart < _OUTSIDE]
         bits = {role: 1 << place for place, role in enumerate(asked.roles)}
         self.rows = sum(count for _, count in inside)
@@ -223,7 +233,11 @@ def shaped(log: Rows, asked: Asked, amount: Amount | None, window: Window | None
     refused = f", CASE {bad}END AS {REFUSED}" if bad else ""
     outside = "" if window is None else f"beyond AND {REFUSED} IS NULL"
     return replace(
-        log, sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})", kinds=_labels(log, asked), outside=outside
+        log,
+        sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})",
+        kinds=_labels(log, asked),
+        complete=None,
+        outside=outside,
     )
 
 

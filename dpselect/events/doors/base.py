@@ -165,6 +165,8 @@ class Rows:
         what: how messages name the source.
         kinds: what users, items and groups are, or what tells once every value can be looked at.
         may_be_empty: whether there may be no event to count: a period in which nobody did anything is released like any other.
+        complete: how many events there are, where the source says so and that each has every role; None where it does not. What
+            is counted does not rest on it, only what is reported about the log.
         outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
     """
 
@@ -173,6 +175,7 @@ class Rows:
     what: str
     kinds: Kinds | Settle
     may_be_empty: bool = False
+    complete: int | None = None
     outside: str = ""
 
 

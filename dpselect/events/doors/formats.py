@@ -112,7 +112,9 @@ def _several(engine: Engine, given: Given) -> Rows:
     columns = ", ".join(SHORT[role] for role in given.asked.columns)
     whole = "*" if callable(parts[0].kinds) else columns
     sql = " UNION ALL BY NAME ".join(f"SELECT {whole} FROM ({part.sql})" for part in parts)
-    return Rows(sql=sql, size=sum(part.size for part in parts), what=what, kinds=_agreed(parts))
+    known = [part.complete for part in parts if part.complete is not None]
+    complete = sum(known) if len(known) == len(parts) else None
+    return Rows(sql=sql, size=sum(part.size for part in parts), what=what, kinds=_agreed(parts), complete=complete)
 
 
 def _is_pattern(source: str | os.PathLike[str]) -> bool:
@@ -161,7 +163,8 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
     texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
     kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
-    return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=kinds)
+    complete = None if None in held.values() else part.complete
+    return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=kinds, complete=complete)
 
 
 def _opened(engine: Engine, given: Given, shown: str) -> Rows:

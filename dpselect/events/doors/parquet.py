@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import final
 
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import BYTES_PER_ROW, Given, Rows, by_name, described, located, quoted, selected
+from dpselect.events.doors.base import BYTES_PER_ROW, Given, Rows, by_name, described, literal, located, quoted, selected
 from dpselect.events.doors.paths import checked, plain
 from dpselect.events.engine import Engine
 
@@ -35,12 +35,13 @@ class Parquet:
                 raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
         relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
         names = names_in(engine, path, what)
-        known = _known_as(engine, relation, names, by_name(given.asked, names, what), what)
+        places = by_name(given.asked, names, what)
+        known = _known_as(engine, relation, names, places, what)
         types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, known.values()))} FROM {relation}", what=what)
         kinds = described(types, given.asked, what)
-        count = engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0]
-        sql = selected(relation, known, kinds)
-        return Rows(sql=sql, size=int(count) * BYTES_PER_ROW, what=what, kinds=kinds)
+        count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0])
+        complete = count if _without_nulls(engine, path, [names[place] for place in places.values()], what) else None
+        return Rows(sql=selected(relation, known, kinds), size=count * BYTES_PER_ROW, what=what, kinds=kinds, complete=complete)
 
 
 PARQUET = Parquet()
@@ -55,6 +56,17 @@ def names_in(engine: Engine, path: Path, what: str) -> list[str]:
             names.append(name)
         inside += int(children or 0) - (inside > 0)
     return names
+
+
+def _without_nulls(engine: Engine, path: Path, names: Sequence[str], what: str) -> bool:
+    """Whether the file says of all these columns, and of every part of them, that they hold no null."""
+    columns = ", ".join(literal(name) for name in names)
+    found = engine.run(
+        f"SELECT path_in_schema FROM parquet_metadata({located(path)}) WHERE path_in_schema IN ({columns}) "
+        "GROUP BY ALL HAVING count(*) = count(stats_null_count) AND sum(stats_null_count) = 0",
+        what=what,
+    )
+    return len(found) == len(set(names))
 
 
 def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str) -> dict[str, str]:
