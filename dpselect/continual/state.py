@@ -350,7 +350,7 @@ def _bits(items: Integers) -> NDArray[np.uint64]:
 
 
 def _integers(kind: Kind) -> bool:
-    return kind != "str"
+    return kind not in ("str", "numeral")
 
 
 def _made(connection: Any, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:

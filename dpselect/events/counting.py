@@ -91,13 +91,15 @@ def held(engine: Engine, staged: Staged, allowed: Contributions, progress: Progr
     """The same counts, which stay in the engine, under a name with this number."""
     what, kinds, table, listed = staged.what, staged.kinds, f"counted_{number}", list[str]()
     pairs = _tally(engine, staged, allowed, progress)
-    engine.run(f"CREATE TABLE {table} AS SELECT i, {_summed(allowed)} FROM totals GROUP BY i HAVING sum(n) > 0", what=what)
+    summed = f"SELECT i, {_summed(allowed)} FROM totals GROUP BY i HAVING sum(n) > 0"
+    label = _label("i", kinds["item"])
+    engine.run(f"CREATE TABLE {table} AS SELECT * REPLACE ({label} AS i) FROM ({summed})", what=what)
     engine.run("DROP TABLE totals", what=what)
     kept = _number(engine, f"SELECT sum(n) FROM {table}", what)
 
     def listing(labels: Sequence[Label]) -> str:
         listed.append(f"listed_{number}_{len(listed)}")
-        _list(engine, listed[-1], "i", labels, _stored(kinds["item"]), what)
+        _list(engine, listed[-1], "i", labels, "VARCHAR" if _is_text(kinds["item"]) else "HUGEINT", what)
         return listed[-1]
 
     def drop() -> None:
@@ -109,7 +111,7 @@ def held(engine: Engine, staged: Staged, allowed: Contributions, progress: Progr
         listing=listing,
         bucket="CAST(hash(i) % 4096 AS BIGINT)",  # the engine's own hash: where an item is looked for decides nothing
         relation=table,
-        integers=kinds["item"] != "str",
+        integers=not _is_text(kinds["item"]),
         typed=kinds["item"] == "int",
         report=staged.report(pairs, kept),
         drop=drop,
@@ -150,6 +152,16 @@ def _prepare(engine: Engine, kinds: Kinds, allowed: Contributions, what: str) ->
 
 def _stored(kind: Kind) -> str:
     return "VARCHAR" if kind == "str" else "HUGEINT"
+
+
+def _is_text(kind: Kind) -> bool:
+    """Whether labels are released as text, whatever they are stored as."""
+    return kind in ("str", "numeral")
+
+
+def _label(column: str, kind: Kind) -> str:
+    """SQL of a column of labels, in whose order they are released."""
+    return f"CAST({column} AS VARCHAR)" if kind == "numeral" else column
 
 
 def _list(engine: Engine, name: str, column: str, labels: Sequence[Label], kind: str, what: str) -> None:
@@ -243,30 +255,28 @@ def _totals(engine: Engine, totals: str, allowed: Contributions, staged: Staged)
     """Items and their (1 + clips, m) sums."""
     # In order of the label, numbers as numbers and text by code point, so that positions do not tell the order of the log.
     grouped = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
-    digits = staged.kinds["item"] == "digits"  # wider than 64 bits, which arrays do not hold
-    found = engine.columns(
-        f"SELECT * {'REPLACE (CAST(i AS VARCHAR) AS i) ' if digits else ''}FROM ({grouped}) AS g ORDER BY g.i", what=staged.what
-    )
+    kind = staged.kinds["item"]
+    digits = kind == "digits"  # wider than 64 bits, which arrays do not hold
+    shown = "REPLACE (CAST(i AS VARCHAR) AS i) " if digits or kind == "numeral" else ""
+    found = engine.columns(f"SELECT * {shown}FROM ({grouped}) AS g ORDER BY {_label('g.i', kind)}", what=staged.what)
     labels = found.pop("i").tolist()
     return [int(label) for label in labels] if digits else labels, np.array(list(found.values()), dtype=np.int64)
 
 
 def _cells(engine: Engine, allowed: Contributions, pairs: int, staged: Staged) -> CountedGroups:
     """All cells, in columns: a log has many more of them than it has labels."""
-    what = staged.what
-    for table, column in (("groups", "g"), ("items", "i")):
-        ranked = (
-            f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place FROM (SELECT DISTINCT {column} FROM totals)"
-        )
+    what, group, item = staged.what, _label("g", staged.kinds["group"]), _label("i", staged.kinds["item"])
+    for table, column, label in (("groups", "g", group), ("items", "i", item)):
+        ranked = f"SELECT {column}, row_number() OVER (ORDER BY {label}) - 1 AS place FROM (SELECT DISTINCT {column} FROM totals)"
         engine.run(f"CREATE OR REPLACE TABLE {table} AS {ranked}", what=what)
     summed = f"SELECT g, i, {_summed(allowed)} FROM totals GROUP BY g, i"
     places = f"SELECT groups.place AS g, items.place AS i, sums.* EXCLUDE (g, i) FROM ({summed}) AS sums"
     found = engine.columns(f"{places} JOIN groups USING (g) JOIN items USING (i) ORDER BY 1, 2", what=what)
     groups, items = (
-        [row[0] for row in engine.run(f"SELECT {column} FROM {table} ORDER BY place", what=what)]
-        for table, column in (("groups", "g"), ("items", "i"))
+        [row[0] for row in engine.run(f"SELECT {label} FROM {table} ORDER BY place", what=what)]
+        for table, label in (("groups", group), ("items", item))
     )
-    present = engine.columns("SELECT CAST(sum(w) AS BIGINT) AS w FROM presence GROUP BY g ORDER BY g", what=what)["w"]
+    present = engine.columns(f"SELECT CAST(sum(w) AS BIGINT) AS w FROM presence GROUP BY g ORDER BY {group}", what=what)["w"]
     starts = np.searchsorted(found["g"], np.arange(len(groups) + 1))
     sums = np.array([found[name] for name in ("n", *allowed.sums)], dtype=np.int64)
     return CountedGroups(groups, items, starts, found["i"], sums[0], sums[1:], present, pairs)

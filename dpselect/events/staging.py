@@ -23,7 +23,10 @@ SOURCES: Final[tuple[Source, ...]] = (parts, tables, postgresql, formats)
 REFUSED = "refused"  # a column: the role whose value is malformed, for events that refuse the log
 _BYTES_PER_BUCKET = 64 * 2**20
 _MOST_CHOSEN = 256
-_OUTSIDE = 64  # the bit of events outside the window, above those of the roles that an event lacks
+# The bits of events with other text than integers, and of those outside the window, above those of the roles that an event lacks.
+_TEXT, _OUTSIDE = 32, 64
+_WRITTEN = "CAST(TRY_CAST({0} AS BIGINT) AS VARCHAR) = {0}"  # SQL: false or NULL of any other text
+_LOOKED_AT = 1000  # events, before a log's text is taken for written integers
 
 
 def rows(engine: Engine, given: Given) -> Rows:
@@ -86,11 +89,17 @@ def prepared(
     log = shaped(rows(engine, given), asked, given.amount, given.window)
     number = number_of_buckets(reading.buckets, log.size)
     told(progress, 0, 1)
-    table = _grouped(engine, log, reading, counted=counted)
+    numerals = _numerals(engine, log, asked)
+    table = _grouped(engine, log, reading, numerals, counted=counted)
     figures = _Figures(engine, table, log, asked)
+    if figures.text:  # after the events that were looked at: all of it is text
+        numerals = frozenset()
+        engine.run(f"DROP TABLE {table}", what=log.what)
+        table = _grouped(engine, log, reading, numerals, counted=counted)
+        figures = _Figures(engine, table, log, asked)
     refuse_malformed(figures.refused, asked, log.what)
     if not callable(log.kinds):
-        kinds = log.kinds
+        kinds: Kinds = {**log.kinds, **dict.fromkeys(numerals, "numeral")}
     elif figures.scanned:
         kinds = log.kinds(engine, table, figures.missing)
     else:
@@ -102,13 +111,23 @@ def prepared(
     return Staged(log.what, kinds, number, reading.buckets is not None, figures.rows, figures.without, figures.left_out)
 
 
-def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
+def _numerals(engine: Engine, log: Rows, asked: Asked) -> frozenset[str]:
+    """The roles whose text seems to be integers, each written as the engine writes it: half as long, and no text to compare."""
+    roles = [role for role in asked.roles if role not in ("value", "time")]
+    if not log.untyped:
+        return frozenset()
+    looks = ", ".join(f"bool_and({SHORT[role]} IS NULL OR coalesce({_WRITTEN.format(SHORT[role])}, false))" for role in roles)
+    found = engine.run(f"SELECT {looks} FROM (SELECT * FROM ({log.sql}) LIMIT {_LOOKED_AT})", what=log.what)[0]
+    return frozenset(role for role, written in zip(roles, found, strict=True) if written)
+
+
+def _grouped(engine: Engine, log: Rows, reading: Reading, numerals: Collection[str], *, counted: bool) -> str:
     """The table of the groups, with how many events each has (m), and what they lack (apart; 0 for those to count).
 
-    Events that are not counted have no labels there, so that they are a handful of groups. A log whose figures are known is not
+    Events outside a window have no labels there, so that they are a handful of groups. A log whose figures are known is not
     counted by events: that takes a third of the time, and of the memory.
     """
-    asked, apart = reading.asked, _apart(log, reading.asked)
+    asked, apart = reading.asked, _apart(log, reading.asked, numerals)
     labels = [SHORT[role] for role in asked.roles if role not in ("value", "time")]
     if log.complete is not None:
         whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)
@@ -121,9 +140,14 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
         others.append(REFUSED)
     amount = summed(reading.measures)
     total = "" if amount is None else f", sum({amount.fine()}) FILTER (apart = 0) AS s"
-    blanked = ", ".join(f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels)
-    shown = ", ".join([blanked, "apart", *others])
-    sql = f"SELECT {shown}, count(*) AS m{total} FROM (SELECT *, {apart} AS apart FROM ({log.sql})) GROUP BY ALL"
+    blanked = [f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels] if log.outside else labels
+    shown = ", ".join([*blanked, "apart", *others])
+    if numerals:
+        stored = ", ".join(f"TRY_CAST({SHORT[role]} AS BIGINT) AS {SHORT[role]}" for role in numerals)
+        source = f"SELECT * REPLACE ({stored}), {apart} AS apart FROM ({log.sql})"
+    else:
+        source = f"SELECT *, {apart} AS apart FROM ({log.sql})"
+    sql = f"SELECT {shown}, count(*) AS m{total} FROM ({source}) GROUP BY ALL"
     if not counted:
         engine.run(f"CREATE TABLE grouped AS {sql}", what=log.what)
         return "grouped"
@@ -132,12 +156,16 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
     return "totals"
 
 
-def _apart(log: Rows, asked: Asked) -> str:
-    """SQL of what keeps an event from being counted: a bit for each role that it lacks, and one for outside the window."""
-    bits = [f"CASE WHEN {SHORT[role]} IS NULL THEN {1 << place} ELSE 0 END" for place, role in enumerate(asked.roles)]
+def _apart(log: Rows, asked: Asked, numerals: Collection[str]) -> str:
+    """SQL of what keeps an event from being counted: a bit for each role that it lacks, and those of `_TEXT` and `_OUTSIDE`."""
+    names = {role: SHORT[role] for role in asked.roles}
+    fine = [_WRITTEN.format(name) if role in numerals else f"{name} IS NOT NULL" for role, name in names.items()]
+    bits = [f"CASE WHEN {name} IS NULL THEN {1 << place} ELSE 0 END" for place, name in enumerate(names.values())]
+    bits += [f"CASE WHEN {names[role]} IS NULL OR {_WRITTEN.format(names[role])} THEN 0 ELSE {_TEXT} END" for role in numerals]
     if log.outside:
+        fine.append(f"NOT coalesce({log.outside}, false)")
         bits.append(f"CASE WHEN {log.outside} THEN {_OUTSIDE} ELSE 0 END")
-    return f"CAST({' + '.join(bits)} AS TINYINT)"
+    return f"CAST(CASE WHEN {' AND '.join(fine)} THEN 0 ELSE {' + '.join(bits)} END AS TINYINT)"
 
 
 def _pairs(log: Rows, reading: Reading, kinds: Kinds) -> str:
@@ -160,6 +188,7 @@ class _Figures:
         scanned, missing, complete: of the whole log, also outside a window: events, roles in which none has a value, and whether
             some event has all of them. What is refused may depend on these, and not on the window.
         refused: roles in which some event is malformed.
+        text: whether some event has text where integers were expected.
     """
 
     def __init__(self, engine: Engine, table: str, log: Rows, asked: Asked) -> None:
@@ -177,6 +206,7 @@ class _Figures:
         self.missing = frozenset(role for role, bit in bits.items() if all(apart & bit for apart, *_ in found))
         self.complete = any(apart % _OUTSIDE == 0 for apart, *_ in found)
         self.refused = {role for _, role, _ in found}
+        self.text = any(apart & _TEXT for apart, *_ in found)
 
 
 @contextmanager

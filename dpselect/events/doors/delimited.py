@@ -58,6 +58,7 @@ class Delimited:
             size=path.stat().st_size,
             what=what,
             kinds=dict.fromkeys(places, "str"),
+            untyped=True,
         )
 
 

@@ -114,7 +114,14 @@ def _several(engine: Engine, given: Given) -> Rows:
     sql = " UNION ALL BY NAME ".join(f"SELECT {whole} FROM ({part.sql})" for part in parts)
     known = [part.complete for part in parts if part.complete is not None]
     complete = sum(known) if len(known) == len(parts) else None
-    return Rows(sql=sql, size=sum(part.size for part in parts), what=what, kinds=_agreed(parts), complete=complete)
+    return Rows(
+        sql=sql,
+        size=sum(part.size for part in parts),
+        what=what,
+        kinds=_agreed(parts),
+        complete=complete,
+        untyped=parts[0].untyped,
+    )
 
 
 def _is_pattern(source: str | os.PathLike[str]) -> bool:

@@ -20,6 +20,7 @@ import dpselect as dps
 from dpselect.continual import Horizon, horizon
 from dpselect.continual import state as states
 from dpselect.continual.declared import _coins
+from dpselect.errors import EventLogError
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
 DAYS = [pd.DataFrame({"u": range(start, start + 200), "i": [start] * 200}) for start in (0, 1000, 2000, 3000)]
@@ -137,6 +138,20 @@ def test_a_column_keeps_its_type(start: Any) -> None:
     with pytest.raises(dps.EventLogError, match="integers"):
         made.close(2, DAYS[1].astype({"i": str}), **COLUMNS)
     assert made.periods_left == 3
+
+
+def test_text_that_writes_integers_is_text_in_every_period(start: Any, tmp_path: Path) -> None:
+    """A CSV of integers, which reading stores as such, goes with one in which some labels are words."""
+    made = start()
+    for number, items in enumerate((["10", "2"], ["10", "zoo"]), start=1):
+        rows = "".join(f"{user},{items[user % 2]}\n" for user in range(1000 * number, 1000 * number + 400))
+        (tmp_path / f"{number}.csv").write_text("u,i\n" + rows)
+        answer = made.close(number, tmp_path / f"{number}.csv", **COLUMNS)
+        assert set(answer.labels or ()) <= {"10", "2", "zoo"}
+        assert "10" in (answer.labels or ())
+    assert made.close(1, tmp_path / "1.csv", **COLUMNS).labels == made.released()[0].selection.labels
+    with pytest.raises(EventLogError, match="held text in earlier periods and holds integers now"):
+        made.close(3, DAYS[2], **COLUMNS)
 
 
 def test_a_public_domain(start: Any) -> None:

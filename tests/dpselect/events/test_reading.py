@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import random
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,8 @@ import pytest
 
 from dpselect import events
 from dpselect.errors import EventLogError
-from dpselect.events import Reading
+from dpselect.events import Reading, engine, staging
+from dpselect.events.private import ReadReport
 from dpselect.events.reading import Options
 
 PLACES = {"user", "item", "group", "groups", "max_groups_per_user"}  # what decides which class `read` returns, beside `Options`
@@ -89,3 +94,91 @@ def test_a_notebook_without_widgets_reads() -> None:
 
     without_progress_bar(Notebook())  # type: ignore[arg-type]
     assert asked == ["SET enable_progress_bar = false"]
+
+
+# -- text that is written integers -----------------------------------------------------------------------------------------------
+
+_WRITTEN = [str(number) for number in (*range(12), -3, 2**63 - 1, -(2**63), 10**17)]
+_OTHER = ["007", "-0", "+7", " 7", "7 ", "7.0", "1e2", "1_0", str(2**63), "٣", "seven"]
+
+
+def _read_both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Any]) -> tuple[Any, Any]:
+    """What is found with integers stored for text that writes them, and with the text itself."""
+    found = ask()
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "_numerals", lambda *_: frozenset())
+        return found, ask()
+
+
+def _same(one: Any, other: Any) -> None:
+    for name in ("labels", "counts", "clipped", "groups", "items", "spans", "present", "public", "integers"):
+        if hasattr(one, name):
+            assert np.array_equal(np.array(getattr(one, name), dtype=object), np.array(getattr(other, name), dtype=object)), name
+    assert all(getattr(one.report, name) == getattr(other.report, name) for name in ReadReport.__annotations__)
+
+
+def _csv_log(path: Path, items: list[str], *, last: tuple[str, str] | None = None) -> None:
+    random_ = random.Random(5)
+    rows = [(random_.choice(_WRITTEN), random_.choice(items), f"2026-01-0{1 + number % 4}") for number in range(1500)]
+    rows += [("", "7", "2026-01-01"), ("5", "", "2026-01-02"), ("", "", "2026-01-02")]
+    rows += [(*last, "2026-01-03")] if last else []
+    path.write_text("u,i,t\n" + "".join(f'"{user}",{item},{day}\n' for user, item, day in rows), encoding="utf-8")
+
+
+@pytest.mark.parametrize("last", [None, *((word, "7") for word in _OTHER), ("7", "007")])
+def test_written_integers_are_counted_as_the_text_that_they_are(
+    last: tuple[str, str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.csv"
+    _csv_log(path, _WRITTEN, last=last)
+    looks: list[dict[str, Any]] = (
+        [{}]
+        if last
+        else [
+            {},
+            {"clip": 1.0},
+            {"max_items_per_user": 3, "salt": "s", "clip": [0.5, 2.0]},
+            {"within": ["7", "007", 2, "10", "zoo", str(2**63), -3]},
+            {"time": "t", "since": "2026-01-02", "until": "2026-01-03", "time_zone": "UTC"},
+            {"group": "t", "max_groups_per_user": 2, "salt": "s"},
+            {"group": "i", "item": "t", "max_groups_per_user": 3, "salt": "s", "clip": 1.0, "groups": ["10", "2", "x"]},
+        ]
+    )
+    for look in looks:
+        columns = {"user": "u", "item": "i", **look}
+        found, expected = _read_both_ways(path, monkeypatch, lambda columns=columns: events.read(path, **columns))
+        _same(found, expected)
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    pairs = {(row["u"], row["i"]) for row in rows if row["u"] and row["i"]}
+    counts = events.read(path, user="u", item="i")
+    assert counts.labels == tuple(sorted({item for _, item in pairs}))
+    assert dict(zip(counts.labels, counts.counts.tolist(), strict=True)) == Counter(item for _, item in pairs)
+
+
+def test_integers_are_stored_where_all_text_writes_them(tmp_path: Path) -> None:
+    for items, last, stored in (
+        (_WRITTEN, None, "BIGINT"),
+        (_WRITTEN, ("7", "007"), "VARCHAR"),
+        ([*_WRITTEN, *_OTHER], None, "VARCHAR"),
+    ):
+        _csv_log(tmp_path / "log.csv", items, last=last)
+        reading = Reading(user="u", item="i")
+        with engine.opened() as opened:
+            staged = staging.prepared(opened, tmp_path / "log.csv", reading, None)
+            types = opened.run("SELECT typeof(u), typeof(i) FROM pairs LIMIT 1", what="test")[0]
+            assert types == ("VARCHAR" if last else "BIGINT", stored)
+            assert staged.kinds["item"] == ("numeral" if stored == "BIGINT" else "str")
+
+
+def test_held_counts_of_written_integers_are_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.csv"
+    _csv_log(path, _WRITTEN)
+
+    def ask() -> Any:
+        with events.hold(path, user="u", item="i", clip=1.0) as held:
+            table = held.scores(clip=1.0)._table
+            labels, values = table.highest(5)
+            return labels, values.tolist(), table.scores_of(["7", "007"]).tolist(), table.tally.integers, table.tally.typed
+
+    found, expected = _read_both_ways(path, monkeypatch, ask)
+    assert found == expected
