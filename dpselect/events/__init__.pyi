@@ -5,8 +5,8 @@ from .held import HeldScores as HeldScores
 from .held import hold as hold
 from .pairs import Pairs as Pairs
 from .pairs import pairs as pairs
+from .pairs import read as read
 from .private import ReadReport as ReadReport
-from .reader import read as read
 from .reading import ProgressCallback as ProgressCallback
 from .reading import Reading as Reading
 from .user_counts import EventCounts as EventCounts

@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import located, place_of, quoted, require_label
-from dpselect.events.doors.delimited import CSV, TSV, Delimited, first_record
-from dpselect.events.doors.parquet import PARQUET, names_in
-from dpselect.events.doors.paths import checked, plain, temporary_folder
-from dpselect.events.engine import opened
+from dpselect.events.doors.formats import CSV, PARQUET, TSV, Delimited, first_record, names_in
+from dpselect.events.engine import checked, opened, plain, temporary_folder
 from dpselect.selection import Label
 
 _DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 # First lines of a one-column file that name the column rather than an item.
 _HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})
-Names = str | Sequence[str]
+_Names = str | Sequence[str]
 Labels = Sequence[Label] | NDArray[np.generic]
 """Public labels of items or groups: a list, a range or an array of them."""
 
@@ -40,7 +38,7 @@ def named(catalogue: Labels, *, integers: bool, what: str = "catalogue") -> list
     if integers:
         for name in names:
             _require_integer(name, what)
-    require_distinct([str(name) for name in names], what)
+    _require_distinct([str(name) for name in names], what)
     return names
 
 
@@ -50,7 +48,7 @@ def typed(names: Sequence[Label], *, integers: bool) -> list[Label]:
     return [int(text) for text in texts if _DECIMAL.fullmatch(text)] if integers else list(texts)
 
 
-def joined(parts: tuple[object, ...]) -> str:
+def _joined(parts: tuple[object, ...]) -> str:
     """One label of several: a record of CSV, quoted where it has to be, so that no two are written alike."""
     return ",".join(_quoted(str(part)) for part in parts)
 
@@ -73,7 +71,7 @@ def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]
     return np.fromiter((place.get(str(name), -1) for name in names), dtype=np.int64, count=len(names))
 
 
-def require_distinct(names: Sequence[Label], what: str) -> None:
+def _require_distinct(names: Sequence[Label], what: str) -> None:
     """Refuse a catalogue that names an item twice: it could be selected twice."""
     seen: set[Label] = set()
     for name in names:
@@ -98,7 +96,7 @@ def listed(catalogue: Labels, what: str) -> list[Label]:
 def _plain(name: object, what: str) -> Label:
     value = name.item() if isinstance(name, np.generic) else name
     if isinstance(value, tuple):
-        return joined(tuple(_plain(part, what) for part in value))
+        return _joined(tuple(_plain(part, what) for part in value))
     if type(value) not in (int, str):
         raise EventLogError(f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str")
     return value  # type: ignore[return-value]
@@ -114,7 +112,7 @@ def _require_integer(name: Label, what: str) -> None:
         raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
 
 
-def read_catalogue(path: str | os.PathLike[str], column: Names | None = None, *, item: Names | None = None) -> list[Label]:
+def read_catalogue(path: str | os.PathLike[str], column: _Names | None = None, *, item: _Names | None = None) -> list[Label]:
     """Public item labels from a file, as text, in the file's order. Text in UTF-8, perhaps gzipped; or Parquet.
 
     A file named .csv or .tsv (or so with .gz) with several columns has a header line, and the labels are in `column`, or else
@@ -141,7 +139,7 @@ def read_catalogue(path: str | os.PathLike[str], column: Names | None = None, *,
             labels = _lines(copy, column, what) if kind is None else _read(copy, kind, column, item, what)
     if not labels:
         raise EventLogError(f"{what} holds no item: it must name at least one")
-    require_distinct(labels, what)
+    _require_distinct(labels, what)
     return labels
 
 
@@ -150,18 +148,18 @@ def _kind(path: Path) -> Delimited | None:
     return next((kind for kind in (CSV, TSV) if suffix == f".{kind.name}"), None)
 
 
-def _read(path: Path, kind: Delimited, column: Names | None, item: Names | None, what: str) -> list[Label]:
+def _read(path: Path, kind: Delimited, column: _Names | None, item: _Names | None, what: str) -> list[Label]:
     names = first_record(path, kind, what)
     asked = item if column is None else column
     if asked is not None and not isinstance(asked, str):
         parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in asked]
-        return [joined(line) for line in zip(*parts, strict=True)]
+        return [_joined(line) for line in zip(*parts, strict=True)]
     stated = asked if column is not None or (len(names) > 1 and asked in names) else None
     labels = _records(path, kind, _place(names, stated, what), len(names), what)
     return labels if stated is not None or _is_header(names[0], labels, asked) else [*names, *labels]
 
 
-def _columns(path: Path, column: Names | None, item: Names | None, what: str) -> list[Label]:
+def _columns(path: Path, column: _Names | None, item: _Names | None, what: str) -> list[Label]:
     """The labels of a Parquet file."""
     with opened() as engine:
         names = names_in(engine, path, what)
@@ -175,10 +173,10 @@ def _columns(path: Path, column: Names | None, item: Names | None, what: str) ->
         rows = engine.run(f"SELECT {texts} FROM {relation} ORDER BY file_row_number", what=what)
     if any(part is None or part == "" for row in rows for part in row):
         raise EventLogError(f"{what} has an empty label: give the item a name or remove the row")
-    return [row[0] if len(parts) == 1 else joined(row) for row in rows]
+    return [row[0] if len(parts) == 1 else _joined(row) for row in rows]
 
 
-def _lines(path: Path, column: Names | None, what: str) -> list[Label]:
+def _lines(path: Path, column: _Names | None, what: str) -> list[Label]:
     if column is not None:
         raise EventLogError(f"column={column!r} needs a file with a header, and {what} is not named .csv or .tsv: rename it")
     try:

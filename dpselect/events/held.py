@@ -18,11 +18,11 @@ from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClo
 from dpselect.events import counting, spark, staging
 from dpselect.events.catalogue import Labels, named
 from dpselect.events.contributions import Contributions, Measure, summed
+from dpselect.events.counting import Listed, Table, Tally
 from dpselect.events.doors.base import Column
 from dpselect.events.engine import opened
 from dpselect.events.private import ReadReport
 from dpselect.events.reading import Options, ProgressCallback, Reading, reading_of, require_items
-from dpselect.events.tally import Listed, Table, Tally
 from dpselect.events.user_counts import Measured, signed
 from dpselect.mechanisms.base import Rounds
 from dpselect.sampling import Sampler

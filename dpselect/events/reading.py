@@ -154,7 +154,7 @@ class Reading(Frozen):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        require_buckets(self.buckets)
+        _require_buckets(self.buckets)
         require_memory(self.memory_limit)
         if self.item is None:
             self._require_for_users()
@@ -213,7 +213,7 @@ class Reading(Frozen):
         return Given(source, self.asked, *said, amount=amount, window=self.window)
 
 
-def require_buckets(asked: object) -> None:
+def _require_buckets(asked: object) -> None:
     """Refuse a number of buckets that is not one."""
     if asked is not None and (type(asked) is not int or not 1 <= asked <= _MOST_BUCKETS):
         raise EventLogError(f"buckets={asked!r} must be a whole number from 1 to {_MOST_BUCKETS}, or None to choose by size")

@@ -23,7 +23,7 @@ from dpselect.sensitivity import Sensitivity
 # touched is never released.
 NOTHING: Label = ""
 
-Build = Callable[[slice], Scores]
+_Build = Callable[[slice], Scores]
 
 
 class Measured(NotPickled):
@@ -111,7 +111,7 @@ class EventCounts(Measured):
             values = aligned(self.labels, values, names)
         domain: Domain = "public" if self.public or catalogue is not None else "observed"
         if domain == "observed":
-            require_from_zero(self.clips)
+            _require_from_zero(self.clips)
         kind: Kind = "utilities" if signed(self.clips) else "counts"
         sums = summed(self.clips) is not None
         return Scores(values, sensitivity=sensitivity, labels=names, domain=domain, kind=kind, sums=sums)
@@ -179,13 +179,13 @@ class GroupCounts(Measured):
             names = self.items if catalogue is None else tuple(named(catalogue, integers=self.integers))
             build = self._of_all(values, sensitivity, names)
         else:
-            require_from_zero(self.clips)
+            _require_from_zero(self.clips)
             build = self._seen(values, sensitivity)
         presence = None if self.listed else self._presence(relation)
         spans = self.spans or {NOTHING: slice(0, 0)}
         return GroupedScores(_Cells(spans, build), max_groups_per_user=self.max_groups_per_user, presence=presence)
 
-    def _seen(self, values: NDArray[Any], sensitivity: Sensitivity) -> Build:
+    def _seen(self, values: NDArray[Any], sensitivity: Sensitivity) -> _Build:
         def build(span: slice) -> Scores:
             labels = [self.items[place] for place in self.place[span].tolist()]
             counts = values[span] if labels else np.zeros(1, dtype=values.dtype)
@@ -193,7 +193,7 @@ class GroupCounts(Measured):
 
         return build
 
-    def _of_all(self, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...]) -> Build:
+    def _of_all(self, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...]) -> _Build:
         """Of the same public items in every group."""
         zeros = np.zeros(len(names), dtype=values.dtype)
         nobody = Scores(zeros, sensitivity=sensitivity, labels=names, kind="utilities" if signed(self.clips) else "counts")
@@ -222,7 +222,7 @@ class GroupCounts(Measured):
 class _Cells(Mapping[Label, Scores]):
     """Scores by group, of which one at a time is in memory."""
 
-    def __init__(self, spans: Mapping[Label, slice], build: Build) -> None:
+    def __init__(self, spans: Mapping[Label, slice], build: _Build) -> None:
         self._spans, self._build = spans, build
 
     def __getitem__(self, group: Label) -> Scores:
@@ -241,7 +241,7 @@ def signed(clips: tuple[Measure, ...]) -> bool:
     return amount is not None and amount.low < 0
 
 
-def require_from_zero(clips: tuple[Measure, ...]) -> None:
+def _require_from_zero(clips: tuple[Measure, ...]) -> None:
     """Refuse what may be negative, where the items are not public."""
     if signed(clips):
         raise EventLogError("sums that may be negative need a public catalogue: what hides a user's own item counts from 0 up")

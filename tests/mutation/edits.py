@@ -361,7 +361,7 @@ EDITS = [
         "tests/dpselect/events/test_clipping.py::test_weights_of_any_number_of_items_stay_within_the_clip",
     ),
     Edit(
-        "dpselect/events/tally.py",
+        "dpselect/events/counting.py",
         " AND (i - {low}) % {step} = 0",
         "",
         "tests/dpselect/events/test_held.py::test_untouched_candidates_are_drawn_uniformly",
@@ -1030,7 +1030,7 @@ EDITS = [
         f"{DELTAS}::test_certain_failure_leaves_no_gap",
     ),
     Edit(
-        "dpselect/events/doors/delimited.py",
+        "dpselect/events/doors/formats.py",
         """delimiter=",", quote='"')""",
         'delimiter=",", quote="")',
         "tests/dpselect/events/test_errors.py::test_quotes_are_quotes_in_csv_alone",
@@ -1157,7 +1157,7 @@ EDITS = [
         f"{CONSTANTS}::test_what_another_version_may_have_moved_is_in_doubt",
     ),
     Edit(
-        "dpselect/events/doors/delimited.py",
+        "dpselect/events/doors/formats.py",
         "for place in (block.find(end), block.rfind(end)) if place",
         "for place in (block.find(end),) if place",
         "tests/dpselect/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read",
@@ -1187,7 +1187,7 @@ EDITS = [
         "tests/dpselect/events/test_doors.py::test_a_file_that_is_wrong_about_its_nulls_is_counted_right",
     ),
     Edit(
-        "dpselect/events/doors/parquet.py",
+        "dpselect/events/doors/formats.py",
         "sum(stats_null_count) = 0",
         "min(stats_null_count) = 0",
         "tests/dpselect/events/test_doors.py::test_what_a_file_says_of_its_nulls_changes_no_count",

@@ -1,30 +1,320 @@
-"""Files: one, several (a list of paths, a pattern, a folder), or what is on standard input. Names of folders may hold columns
-(day=2024-07-14).
+"""Files of events: one, several (a list of paths, a pattern, a folder), or standard input; and how each format is read.
+
+Names of folders may hold columns (day=2024-07-14).
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
 import glob
+import itertools
+import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
 from urllib.parse import unquote
 
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import SHORT, FileFormat, Given, Kinds, Rows, literal
-from dpselect.events.doors.delimited import CSV, TSV
-from dpselect.events.doors.jsonl import JsonLines
-from dpselect.events.doors.parquet import PARQUET
-from dpselect.events.doors.paths import checked
+from dpselect.events.doors.base import (
+    BYTES_PER_ROW,
+    SHORT,
+    Asked,
+    FileFormat,
+    Given,
+    Kind,
+    Kinds,
+    Rows,
+    by_name,
+    by_position,
+    described,
+    literal,
+    located,
+    no_column,
+    quoted,
+    selected,
+)
+from dpselect.events.engine import Engine, checked, plain
 
-if TYPE_CHECKING:
-    from dpselect.events.engine import Engine
+_MOST_COLUMNS = 10_000  # three seconds of the engine
+_LONGEST_LINE = 2_000_000  # bytes, as the engine has it
+_BLOCK = 1 << 20
 
-FORMATS: Final[tuple[FileFormat, ...]] = (CSV, TSV, JsonLines(), PARQUET)
+
+@final
+@dataclass(frozen=True, slots=True)
+class Delimited:
+    """Fields between delimiters. Without a `quote` a double quote is a character: read otherwise, one in a label could swallow
+    the rows after it.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    delimiter: str
+    quote: str
+
+    @property
+    def quoting(self) -> Literal[0, 3]:
+        """The same for Python's reader."""
+        return csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
+        source, asked, header = checked(given.source), given.asked, given.header
+        what = given.called(self.name)
+        path = plain(source, engine.unused("source"))
+        require_lines(path, what)
+        first = first_record(path, self, what)
+        if len(first) > _MOST_COLUMNS:
+            raise EventLogError(
+                f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write those needed to another file"
+            )
+        has_header = not asked.by_position() if header is None else header
+        # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
+        listed = header is True or not set(asked.columns.values()).isdisjoint(first)
+        places = by_name(asked, first, what, listed=listed) if has_header else by_position(asked, len(first), what)
+        return Rows(
+            sql=_sql(path, self, len(first), places, has_header=has_header),
+            size=path.stat().st_size,
+            what=what,
+            kinds=dict.fromkeys(places, "str"),
+            untyped=True,
+        )
+
+
+CSV = Delimited("csv", (".csv",), delimiter=",", quote='"')
+TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
+
+
+def require_lines(path: Path, what: str) -> None:
+    """Refuse what is not UTF-8, or has a line that the engine would drop without a word if it is the last one.
+
+    The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
+    """
+    decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                if decoder.getstate()[0] or not block.isascii():
+                    decoder.decode(block)
+                ends = [place for end in (b"\n", b"\r") for place in (block.find(end), block.rfind(end)) if place >= 0]
+                if begun + min(ends, default=len(block)) > _LONGEST_LINE:
+                    failure = "has a line longer than 2 MB, the most that is read: leave its long column out"
+                    break
+                begun = len(block) - 1 - max(ends) if ends else begun + len(block)
+            else:
+                decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        failure = "is not valid UTF-8: convert it to UTF-8 first"
+    if failure:
+        raise EventLogError(f"{what} {failure}")
+
+
+def first_record(path: Path, kind: Delimited, what: str) -> list[str]:
+    failure = "has an empty first line: remove it"
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            record = next(csv.reader(stream, delimiter=kind.delimiter, quoting=kind.quoting, strict=True), None)
+    except UnicodeDecodeError:
+        record, failure = [], "is not valid UTF-8: convert it to UTF-8 first"
+    except csv.Error:
+        record, failure = [], f"has a malformed first line: it is not {kind.name.upper()}; say what it is with format="
+    if record is None:
+        raise EventLogError(f"{what} is empty: it needs at least one event")
+    if not record:
+        raise EventLogError(f"{what} {failure}")
+    return record
+
+
+def _sql(path: Path, kind: Delimited, count: int, places: Mapping[str, int], *, has_header: bool) -> str:
+    types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(count))
+    columns = ", ".join(f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items())
+    # Everything is stated and nothing detected: detection may skip lines, split on another character or type a column.
+    return (
+        f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
+        f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(kind.delimiter)}, "
+        f"quote = {literal(kind.quote)}, escape = {literal(kind.quote)}, nullstr = '', compression = 'none', "
+        "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"
+    )
+
+
+_KINDS: dict[str, Kind] = {"UBIGINT": "digits", "BIGINT": "digits", "VARCHAR": "str"}
+_VALUES: dict[str, Kind] = dict.fromkeys((*_KINDS, "DOUBLE", "HUGEINT", "UHUGEINT"), "str")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _JsonLines:
+    """One JSON object on each line."""
+
+    name: str = "jsonl"
+    suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The fields as text, beside the JSON type of each value (uk, ik, ...)."""
+        original, asked = checked(given.source), given.asked
+        what = given.called("jsonl")
+        given.require_no_header("jsonl")
+        path = plain(original, engine.unused("source"))
+        names = {role: _name(role, column, what) for role, column in asked.columns.items()}
+        _require_told_apart(names, what)
+        if path.stat().st_size == 0:
+            raise EventLogError(f"{what} is empty: it needs at least one event")
+        fields = ", ".join(f"{literal(name)}: 'JSON'" for name in names.values())
+        short = [SHORT[role] for role in names]
+        source = (
+            f"read_json({located(path)}, columns = {{{fields}}}, format = 'newline_delimited', records = true, "
+            f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(short)})"
+        )
+        columns = ", ".join(f"{name} ->> '$' AS {name}, json_type({name}) AS {name}k" for name in short)
+
+        labels = [role for role in names if role != "time"]
+
+        def settle(engine: Engine, relation: str, missing: frozenset[str]) -> Kinds:
+            _require_fields(path, asked, missing, what)
+            kinds = [f"{SHORT[role]}k" for role in labels]
+            distinct = ", ".join(f"list(DISTINCT {kind}) FILTER (WHERE {kind} IS NOT NULL)" for kind in kinds)
+            found = engine.run(f"SELECT {distinct} FROM {relation}", what=what)[0]
+            return {role: _kind_of(role, names[role], types, what) for role, types in zip(labels, found, strict=True)}
+
+        return Rows(sql=f"SELECT {columns} FROM {source}", size=path.stat().st_size, what=what, kinds=settle)
+
+
+def _require_told_apart(names: dict[str, str], what: str) -> None:
+    for one, other in itertools.combinations(names, 2):
+        if names[one].lower() == names[other].lower():
+            raise EventLogError(
+                f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case only, which the engine does "
+                "not tell apart: rename one of them"
+            )
+
+
+def _kind_of(field: str, column: object, types: Iterable[str] | None, what: str) -> Kind:
+    """The one kind that all values of a column have, from the JSON types that occur in it (None: every value is null)."""
+    found = {(_VALUES if field == "value" else _KINDS).get(name) for name in types or ()}
+    if None in found and field == "value":
+        raise EventLogError(f"{field}={column!r} of {what} holds booleans, lists or objects where numbers belong")
+    if None in found:
+        raise EventLogError(
+            f"{field}={column!r} of {what} holds values that are neither text nor whole numbers of at most 64 bits "
+            "(fractions, booleans, lists or objects): write them as text"
+        )
+    if len(found) > 1:
+        raise EventLogError(
+            f'{field}={column!r} of {what} holds numbers and text: 7 and "7" would be counted apart; write all of them as one'
+        )
+    return "digits" if "digits" in found else "str"
+
+
+def _require_fields(path: Path, asked: Asked, missing: frozenset[str], what: str) -> None:
+    """Refuse a column in which no row had a value, unless the first object has it (then it is null, not missing)."""
+    names = _first_names(path) if missing else []
+    for role, column in asked.columns.items():
+        if role in missing and names and column not in names:
+            # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
+            if not set(asked.columns.values()).isdisjoint(names):
+                raise no_column(role, column, names, what)
+            raise EventLogError(
+                f"{role}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
+            )
+
+
+def _name(field: str, column: str | int, what: str) -> str:
+    if isinstance(column, int):
+        raise EventLogError(f"{field}={column!r} is a position, and {what} has names: give the name of a field")
+    return column
+
+
+def _first_names(path: Path) -> list[str]:
+    """The names in the first object; none if it cannot be read here, though the engine, which looks at two fields only, can."""
+    with path.open(encoding="utf-8") as stream:
+        for line in stream:
+            try:
+                value: Any = json.loads(line) if line.strip() else None
+            except (ValueError, RecursionError):
+                return []
+            if isinstance(value, dict):
+                return list(value)
+    return []
+
+
+_MAGIC = b"PAR1"
+_MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Parquet:
+    """A file of columns that have types."""
+
+    name: str = "parquet"
+    suffixes: tuple[str, ...] = (".parquet", ".pq")
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns of a Parquet file, by their names or positions."""
+        source = checked(given.source)
+        what = given.called("parquet")
+        given.require_no_header("parquet")
+        path = plain(source, engine.unused("source"))
+        with path.open("rb") as stream:
+            if stream.read(len(_MAGIC)) != _MAGIC:
+                raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
+        relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
+        names = names_in(engine, path, what)
+        places = by_name(given.asked, names, what)
+        known = _known_as(engine, relation, names, places, what)
+        types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, known.values()))} FROM {relation}", what=what)
+        kinds = described(types, given.asked, what)
+        count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0])
+        complete = count if _without_nulls(engine, path, [names[place] for place in places.values()], what) else None
+        return Rows(sql=selected(relation, known, kinds), size=count * BYTES_PER_ROW, what=what, kinds=kinds, complete=complete)
+
+
+PARQUET = _Parquet()
+
+
+def names_in(engine: Engine, path: Path, what: str) -> list[str]:
+    """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
+    nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
+    names, inside = list[str](), 0
+    for name, children in nodes[1:]:
+        if inside == 0:
+            names.append(name)
+        inside += int(children or 0) - (inside > 0)
+    return names
+
+
+def _without_nulls(engine: Engine, path: Path, names: Sequence[str], what: str) -> bool:
+    """Whether the file says of all these columns, and of every part of them, that they hold no null."""
+    columns = ", ".join(literal(name) for name in names)
+    found = engine.run(
+        f"SELECT path_in_schema FROM parquet_metadata({located(path)}) WHERE path_in_schema IN ({columns}) "
+        "GROUP BY ALL HAVING count(*) = count(stats_null_count) AND sum(stats_null_count) = 0",
+        what=what,
+    )
+    return len(found) == len(set(names))
+
+
+def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str) -> dict[str, str]:
+    """What the engine calls these columns. It does not tell letter case apart, and renames all but the first of such names."""
+    known = list(names)
+    if len({name.lower() for name in names}) < len(names):
+        if len(names) > _MOST_RENAMED:
+            raise EventLogError(
+                f"{what} has {len(names):,} columns, and names that differ in letter case only: write the few columns to a file "
+                "of their own"
+            )
+        known = [column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
+        if len(known) != len(names):
+            raise EventLogError(f"{what} has columns whose names the engine cannot tell apart: rename them")
+    return {role: known[place] for role, place in places.items()}
+
+
+FORMATS: Final[tuple[FileFormat, ...]] = (CSV, TSV, _JsonLines(), PARQUET)
 
 if TYPE_CHECKING:
     Format = str
@@ -32,7 +322,8 @@ else:
     Format = Literal["auto", *(known.name for known in FORMATS)]
     """What `format=` may say: a format by its name, or "auto" for the one that the name of the file tells."""
 
-STANDARD_INPUT = "-"
+
+_STANDARD_INPUT = "-"
 _MOST_FILES = 10_000
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -49,8 +340,8 @@ def rows(engine: Engine, given: Given) -> Rows:
     """All rows of all files."""
     source = given.source
     given.require_no_query()
-    if source == STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
-        copied = spooled(engine.path("standard input"), given.format)
+    if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
+        copied = _spooled(engine.path("standard input"), given.format)
         given = replace(given, source=copied, name=f"{given.format} on standard input")
     elif _is_several(source):
         return _several(engine, given)
@@ -61,13 +352,13 @@ def _is_several(source: Any) -> bool:
     return isinstance(source, list | tuple) or ("\0" not in str(source) and (Path(source).is_dir() or _is_pattern(source)))
 
 
-def suffix_format(path: Path) -> FileFormat | None:
+def _suffix_format(path: Path) -> FileFormat | None:
     """The format that a name tells; None if it tells none."""
     suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
     return next((known for known in FORMATS if suffix in known.suffixes), None)
 
 
-def spooled(target: Path, format: Format) -> Path:
+def _spooled(target: Path, format: Format) -> Path:
     """`target`, with what standard input holds; it is read to its end: to tell malformed rows, and to be looked at twice."""
     if format == "auto":
         names = ", ".join(f"'{known.name}'" for known in FORMATS)
@@ -86,7 +377,7 @@ def _format_of(given: Given) -> FileFormat:
     names = {known.name: known for known in FORMATS}
     if given.format != "auto" and given.format not in names:
         raise EventLogError(f"format={given.format!r} is unknown: it must be one of auto, {', '.join(names)}")
-    known = suffix_format(path) if given.format == "auto" else names[given.format]
+    known = _suffix_format(path) if given.format == "auto" else names[given.format]
     if known is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
@@ -140,7 +431,7 @@ def _found(given: Given) -> list[tuple[Path, dict[str, str | None]]]:
     root = Path(cast(str, source))
     if root.is_dir():
         kind = PARQUET.name if given.format == "auto" else given.format
-        found = (path for path in root.rglob("*") if (known := suffix_format(path)) is not None and known.name == kind)
+        found = (path for path in root.rglob("*") if (known := _suffix_format(path)) is not None and known.name == kind)
         files = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)]
     else:
         pattern, fixed = root, next(at for at, part in enumerate(root.parts) if glob.has_magic(part))

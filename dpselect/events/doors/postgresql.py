@@ -14,7 +14,7 @@ from typing import Any
 from accounting import AccountingError, MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, literal, located, selected
-from dpselect.events.doors.delimited import require_lines
+from dpselect.events.doors.formats import require_lines
 from dpselect.events.engine import Engine
 
 _SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")

@@ -28,7 +28,7 @@ from dpselect.events import engine as engines
 from dpselect.events import staging
 from dpselect.events.doors import formats
 from dpselect.events.doors.base import Given, Rows
-from dpselect.events.doors.delimited import CSV, Delimited
+from dpselect.events.doors.formats import CSV, Delimited
 from dpselect.events.engine import Engine, guarded
 
 SECRET = "SECRET42"
@@ -361,7 +361,7 @@ def test_quotes_are_quotes_in_csv_alone(tmp_path: Path) -> None:
 def test_a_signal_leaves_no_rows_behind(tmp_path: Path, number: str) -> None:
     """What is on disk goes with a process that is told to end, which ends as that signal ends one."""
     program = (
-        "import signal, time\nfrom dpselect.events.doors.paths import temporary_folder\n"
+        "import signal, time\nfrom dpselect.events.engine import temporary_folder\n"
         f"signal.signal(signal.{number}, signal.SIG_DFL)\n"  # whoever runs the tests may ignore it, as nohup does
         f"with temporary_folder() as folder:\n    (folder / 'rows').write_text({SECRET!r})\n    print('ready', flush=True)\n"
         "    time.sleep(60)\n"

@@ -24,7 +24,7 @@ from dpselect.cli import app
 from dpselect.events import hold
 from dpselect.events.contributions import Amount
 from dpselect.events.doors.base import SHORT, Given, Rows, asked_for
-from dpselect.events.spark_log import SparkLog
+from dpselect.events.spark import SparkLog
 from dpselect.events.staging import shaped
 from dpselect.events.time_window import window
 from dpselect.sampling import ExactSampler
