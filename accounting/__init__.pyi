@@ -4,6 +4,7 @@ from . import ledger as ledger
 from .accountant import Accountant as Accountant
 from .accountant import Breakdown as Breakdown
 from .accountant import Share as Share
+from .arguments import Relation as Relation
 from .budget.budget import Budget as Budget
 from .budget.budget import Price as Price
 from .budget.budget import Remaining as Remaining
@@ -61,10 +62,9 @@ from .errors import Unaffordable as Unaffordable
 from .group import group_privacy as group_privacy
 from .guarantee import Guarantee as Guarantee
 from .interop import from_dp_event as from_dp_event
+from .interop import poisson_sampled as poisson_sampled
 from .interop import to_dp_event as to_dp_event
 from .ledger import Ledger as Ledger
 from .ledger import LedgerError as LedgerError
-from .relation import Relation as Relation
-from .subsampling import poisson_sampled as poisson_sampled
 
 DISTRIBUTION: str

@@ -14,7 +14,7 @@ from typing import Any, Self, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arguments import checked_integer
+from accounting.arguments import Relation, checked_integer, same_relation
 from accounting.conversion import bounds
 from accounting.conversion.adaptive_composition import AdaptiveBound, adaptive_composition
 from accounting.conversion.bounds import Bound, Bounded, Route
@@ -22,7 +22,6 @@ from accounting.curves import Composed, Curve, GaussianDP
 from accounting.curves.base import Floats, OneParameter
 from accounting.decimal_sum import decimal_sum
 from accounting.guarantee import Priced, common_relation, read_item
-from accounting.relation import Relation, same_relation
 
 _MOST_LABELS = 20  # in a notebook
 _FEW = 4096  # distinct curves: beyond, building them one by one would dominate

@@ -65,9 +65,9 @@ def calibrate(
     checked = charges if charges is None or (isinstance(charges, Fraction) and charges >= 1) else _checked_charges(charges)
     probes = _Probes(_checked_family(family, "parameter"), checked_budget(budget), checked)
     if bracket is None:
-        outward(probes)
+        _outward(probes)
     else:
-        spread(probes, *checked_bracket(bracket))
+        _spread(probes, *checked_bracket(bracket))
     return _thorough_end(probes, _safe_end(probes))
 
 
@@ -196,7 +196,7 @@ class _Probes:
         return next((pair for pair in pairs if self.admits(pair[0])), None)
 
 
-class Bracket(NamedTuple):
+class _Bracket(NamedTuple):
     """An admitted parameter, and one on the costlier side of it that is refused."""
 
     safe: float
@@ -206,23 +206,23 @@ class Bracket(NamedTuple):
         """The parameter at a share of the way to `unsafe`."""
         return self.safe ** (1 - share) * self.unsafe**share
 
-    def narrowed(self, probes: _Probes, points: list[float]) -> Bracket:
+    def narrowed(self, probes: _Probes, points: list[float]) -> _Bracket:
         """What is left of it after a try at each of the points that still lies inside."""
         left = self
         for point in points:
             if min(left) < point < max(left):
-                left = Bracket(point, left.unsafe) if probes.admits(point) else Bracket(left.safe, point)
+                left = _Bracket(point, left.unsafe) if probes.admits(point) else _Bracket(left.safe, point)
         return left
 
 
 # -- where to look: until an admitted parameter lies beside a refused one ---------------------------------------------
-def spread(probes: _Probes, low: float, high: float) -> None:
+def _spread(probes: _Probes, low: float, high: float) -> None:
     """Probe a given bracket at both ends and between."""
     ratio = min(high / low, 1e308)  # the quotient may overflow
     probes.add(low, *(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)), high)
 
 
-def outward(probes: _Probes) -> None:
+def _outward(probes: _Probes) -> None:
     """Probe ever more distant decades around 1, on the sides that may matter; in pairs while the direction is unknown."""
     probes.add(1.0, _NUDGE)
     for decade in range(1, _DECADES + 1):
@@ -272,10 +272,10 @@ def _safe_end(probes: _Probes) -> float:
     if ends is None:
         raise _in_vain(probes, _TOO_COSTLY, cheapest_of(probes.costs))
     safe, unsafe = ends
-    return safe if unsafe is None else _close(probes, Bracket(safe, unsafe))
+    return safe if unsafe is None else _close(probes, _Bracket(safe, unsafe))
 
 
-def _close(probes: _Probes, bracket: Bracket) -> float:
+def _close(probes: _Probes, bracket: _Bracket) -> float:
     """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above the limit nearby."""
     bracket = _shrunk(probes, bracket)
     step = math.copysign(_BEYOND, bracket.unsafe - bracket.safe)
@@ -285,16 +285,16 @@ def _close(probes: _Probes, bracket: Bracket) -> float:
     return bracket.narrowed(probes, [float(f"{bracket.safe:.{digits}g}") for digits in (9, 6)]).safe
 
 
-def _stride(probes: _Probes, safe: float, step: float) -> Bracket:
+def _stride(probes: _Probes, safe: float, step: float) -> _Bracket:
     """Double the step until it leads out of the budget."""
     while probes.admits(further := safe * math.exp(step)):
         if not (abs(step) <= _FARTHEST and sys.float_info.min <= further * math.exp(2 * step) < math.inf):
             raise _in_vain(probes, _NOT_MONOTONE)
         safe, step = further, 2 * step
-    return Bracket(safe, further)
+    return _Bracket(safe, further)
 
 
-def _shrunk(probes: _Probes, bracket: Bracket) -> Bracket:
+def _shrunk(probes: _Probes, bracket: _Bracket) -> _Bracket:
     """Bring the two ends together; every round at least halves the logarithm of their ratio."""
     while not _near_enough(*bracket):
         left = bracket.narrowed(probes, _guesses(probes, bracket))
@@ -313,7 +313,7 @@ def _apart(one: float, other: float) -> float:
     return abs(math.log(other) - math.log(one))
 
 
-def _guesses(probes: _Probes, bracket: Bracket) -> list[float]:
+def _guesses(probes: _Probes, bracket: _Bracket) -> list[float]:
     """Short of and past where the costs nearest to the limit, as a smooth curve, reach it; the middle if they do not form one."""
     limit = math.log(probes.budget.limit)
     over = [(math.log(cost) - limit, math.log(parameter)) for parameter, cost in probes.costs.items() if 0 < cost < math.inf]

@@ -15,13 +15,12 @@ from typing import Any, cast, overload
 import numpy as np
 
 from accounting import curves
-from accounting.arguments import checked_integer
+from accounting.arguments import Relation, checked_integer
 from accounting.curves.base import Curve, Floats
 from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
-from accounting.relation import Relation
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
 _OUTWARD = 1 + 1e-12

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast, final
 
-from accounting.arguments import checked_integer
+from accounting.arguments import Relation, checked_integer, same_relation
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, RelationMismatch
-from accounting.relation import Relation, same_relation
 
 
 class Priced(Protocol):

@@ -1,20 +1,22 @@
 """To and from dp-accounting's `DpEvent`s: what has an exact counterpart is converted, all else is refused with a reason.
 
-Events are read by their class, never by a name in a text: nothing is imported or called because a file says so.
+Events are read by their class, never by a name in a text: nothing is imported or called because a file says so. Poisson sampling
+amplifies where a proof covers it: one application, add_remove, the sample kept secret.
 """
 
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-from accounting.arguments import checked_integer
+from accounting.arguments import Relation, checked_integer, same_relation
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -28,11 +30,77 @@ from accounting.curves import (
     SampledGaussianDP,
     zero,
 )
-from accounting.curves.profile_table import ProfileTable
+from accounting.curves.profile_table import ProfileTable, as_table, sampled_profile
 from accounting.curves.repeat_and_select import PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
-from accounting.relation import Relation, same_relation
-from accounting.subsampling import poisson_sampled
+from accounting.guarantee import Guarantee, Priced, read_item
+
+
+@overload
+def poisson_sampled(curve: Curve, rate: float, *, relation: Relation) -> Curve: ...
+@overload
+def poisson_sampled(curve: Priced, rate: float, *, relation: Relation | None = None) -> Guarantee: ...
+def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | None = None) -> Curve | Guarantee:
+    """`curve`'s mechanism run once on a secret sample that takes each user independently with probability `rate`. Theorem G5.
+
+    Compose the result for several runs on fresh samples: `n * poisson_sampled(curve, rate)`. A composition as argument means
+    that all of its parts see the same sample.
+
+    Args:
+        curve: the guarantee of the mechanism on the sample. Of Gaussian mechanisms the result is exact.
+        rate: sampling probability, in (0, 1].
+            Given a mechanism, the result is a `Guarantee`, under the mechanism's relation.
+        relation: of a bare curve; must be add_remove: replacing a user of a Poisson sample is not covered.
+
+    Raises:
+        NoEquivalent: the relation is replace_one.
+        InvalidArgument: rate is outside (0, 1].
+    """
+    if not isinstance(curve, Curve):
+        priced, relation = read_item(curve, relation)
+        return Guarantee(poisson_sampled(priced, rate, relation=cast(Relation, relation)), cast(Relation, relation))
+    if relation != "add_remove":
+        raise NoEquivalent(
+            f"relation={relation!r}: amplification by Poisson sampling is proved here for add_remove only. Configure the "
+            "mechanism under add_remove, or use the curve without amplification"
+        )
+    if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate <= 1:
+        raise InvalidArgument(f"rate={str(rate)[:30]} must lie in (0, 1]: the probability with which a user is sampled")
+    return curve if rate == 1 else _amplified(curve, float(rate))
+
+
+def _amplified(curve: Curve, rate: float) -> Curve:
+    if isinstance(curve, PureDP | ApproxDP):
+        return _one_point(curve.core_epsilon, curve.delta0, rate)
+    if (mu := _gaussian(curve)) is not None:
+        return SampledGaussianDP(mu=mu, rate=rate)
+    points = [(_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)]
+    return as_table(points, type(curve).__name__)
+
+
+def _one_point(epsilon: float, delta: float, rate: float) -> Curve:
+    amplified = _less(epsilon, rate)
+    return PureDP(epsilon=amplified) if delta == 0 else ApproxDP(epsilon=amplified, delta=_times(rate, delta))
+
+
+def _times(rate: float, delta: float) -> float:
+    return math.nextafter(rate * delta, 1.0) if delta > 0 else 0.0
+
+
+def _less(epsilon: float, rate: float) -> float:
+    """ln(1 + rate (e^epsilon - 1)), rounded up."""
+    if epsilon > 700:
+        return epsilon
+    return min(epsilon, math.log1p(rate * math.expm1(epsilon)) * (1 + 1e-14))
+
+
+def _gaussian(curve: Curve) -> float | None:
+    """The mu of a composition of Gaussian mechanisms, rounded up."""
+    parts = curve.parts if isinstance(curve, Composed) else ((1, curve),)
+    if not all(isinstance(part, GaussianDP) for _, part in parts) or curve.core_epsilon == 0:
+        return None
+    return GaussianDP.of_rho(curve.rho).mu
+
 
 _RELATION: Relation = "add_remove"  # what dp-accounting assumes unless told otherwise
 _ORDERS = tuple(sorted({float(a) for a in DEFAULT_RDP_ORDERS} | {float(f"{1 + a:.6g}") for a in np.geomspace(1e-2, 1e5, 141)}))
@@ -102,7 +170,7 @@ def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Re
 def _zcdp(event: dp_event.ZCDpEvent, _: Relation) -> Curve:
     if event.xi == 0:
         return ZCDP(rho=event.rho)
-    return RenyiTable(orders=_ORDERS, values=[up(event.xi + event.rho * order) for order in _ORDERS])
+    return RenyiTable(orders=_ORDERS, values=[_up(event.xi + event.rho * order) for order in _ORDERS])
 
 
 def _epsilon_delta(event: Any) -> Curve:
@@ -112,7 +180,7 @@ def _epsilon_delta(event: Any) -> Curve:
 def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
     """Integer vectors: zCDP of half the squared shift over sigma, in any dimension."""
     shift = _shift(event.sigma / event.sensitivity if event.sensitivity > 0 else math.nan, relation)
-    return ZCDP(rho=up(shift * shift / 2 * _OUTWARD))
+    return ZCDP(rho=_up(shift * shift / 2 * _OUTWARD))
 
 
 def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
@@ -140,7 +208,7 @@ def _shift(noise_multiplier: float, relation: Relation) -> float:
     """Shift of the answer over the scale of its noise, rounded up."""
     if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
         raise InvalidCurve(f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise nothing is guaranteed")
-    return 0.0 if math.isinf(noise_multiplier) else up(_moves(relation) / noise_multiplier)
+    return 0.0 if math.isinf(noise_multiplier) else _up(_moves(relation) / noise_multiplier)
 
 
 def _moves(relation: Relation) -> int:
@@ -152,7 +220,7 @@ def _moves(relation: Relation) -> int:
 
 
 def _noisy(event: Callable[[float], dp_event.DpEvent], shift: float, relation: Relation) -> dp_event.DpEvent:
-    return event(down(_moves(relation) / shift)) if shift > 0 else dp_event.NoOpDpEvent()
+    return event(_down(_moves(relation) / shift)) if shift > 0 else dp_event.NoOpDpEvent()
 
 
 def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
@@ -160,7 +228,7 @@ def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
         return dp_event.NoOpDpEvent()
     if relation == "add_remove":
         return dp_event.DiscreteLaplaceDpEvent(curve.epsilon0, 1)
-    return dp_event.RandomizedResponseDpEvent(down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2)
+    return dp_event.RandomizedResponseDpEvent(_down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2)
 
 
 def _from_sampled(curve: SampledGaussianDP, relation: Relation) -> dp_event.DpEvent:
@@ -168,7 +236,7 @@ def _from_sampled(curve: SampledGaussianDP, relation: Relation) -> dp_event.DpEv
         raise NoEquivalent(
             "SampledGaussianDP has an event under add_remove only: a user's replacement is not covered by its proof"
         )
-    return dp_event.PoissonSampledDpEvent(curve.rate, dp_event.GaussianDpEvent(down(1 / curve.mu)))
+    return dp_event.PoissonSampledDpEvent(curve.rate, dp_event.GaussianDpEvent(_down(1 / curve.mu)))
 
 
 def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_event.DpEvent:
@@ -176,7 +244,7 @@ def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_
     shape = math.inf if isinstance(law, PoissonRuns) else law.eta
     if shape < 0 or law.mean < 1:
         raise NoEquivalent("RepeatAndSelectDpEvent has no eta below 0 and no mean below 1. Keep this part in this package.")
-    return dp_event.RepeatAndSelectDpEvent(to_dp_event(curve.base, relation), up(law.mean), shape)
+    return dp_event.RepeatAndSelectDpEvent(to_dp_event(curve.base, relation), _up(law.mean), shape)
 
 
 def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
@@ -261,12 +329,12 @@ _OUTWARD = 1 + 1e-12  # sums of at most a few hundred positive terms
 _MOST_SHIFT = 200
 
 
-def up(value: float) -> float:
+def _up(value: float) -> float:
     """The next float above."""
     return math.nextafter(value, math.inf)
 
 
-def down(value: float) -> float:
+def _down(value: float) -> float:
     """The next float below."""
     return math.nextafter(value, 0.0)
 
@@ -302,7 +370,7 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
 
 
 def _table(rate: float, shift: int) -> Curve:
-    kinks = sorted({0.0} | {up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})
+    kinks = sorted({0.0} | {_up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})
     points = [(loss, _hockey_stick(rate, shift, loss)) for loss in kinks]
     falling = [point for point, after in pairwise(points) if point[1] > after[1]]
     return ProfileTable(epsilons=[e for e, _ in (*falling, points[-1])], deltas=[d for _, d in (*falling, points[-1])])

@@ -12,8 +12,7 @@ from accounting.files import new_file
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS, package_version
 from accounting.ledger.verification import Verification
-from accounting.page.dataset import section
-from accounting.page.proofs import Proofs, curve_proofs, stated
+from accounting.page.dataset import Proofs, curve_proofs, section, stated
 from accounting.page.templates import asset, template
 
 DELTAS = (1e-5, 1e-6, 1e-9)

@@ -119,7 +119,7 @@ class Budget(Frozen):
     def _fix_filter(self) -> None:
         """Write the defaults into the fields, so that they are stored and no later version can choose others."""
         if self.failure is None:
-            object.__setattr__(self, "failure", self.delta if self.order == "inf" else halved(self.delta))
+            object.__setattr__(self, "failure", self.delta if self.order == "inf" else _halved(self.delta))
         if self.conversion_delta < 0 or (self.conversion_delta == 0 and self.order != "inf"):
             raise ValueError(f"failure={self.failure!r} leaves nothing of delta={self.delta!r} for the conversion: lower it")
         if self.order is None:
@@ -151,7 +151,7 @@ class Budget(Frozen):
             raise InvalidBudget("for_workload needs a delta > 0: a pure budget has no order to choose")
         if curve.core_epsilon == 0:
             raise InvalidArgument(f"{type(curve).__name__} has no Renyi cost: take Budget(epsilon=, delta=, order='inf')")
-        order, count = workload(plain.limit, plain.delta, curve)
+        order, count = _workload(plain.limit, plain.delta, curve)
         if count < 1:
             raise InvalidBudget(
                 f"no Renyi order pays for one {type(curve).__name__} out of epsilon={epsilon!r}, delta={delta!r}: raise them, "
@@ -382,7 +382,7 @@ def _is_covered(curve: Curve, release: Curve) -> bool:
     return False
 
 
-def halved(delta: float) -> float:
+def _halved(delta: float) -> float:
     """Half of `delta`, never above it in decimal."""
     return float_down(_DOWN.divide(exact(delta), Decimal(2)))
 
@@ -427,7 +427,7 @@ def _default_order(epsilon: float, delta: float) -> Order:
     return order if most > 0 and _renyi_capacity(epsilon, exact(delta), order) > 0 else "inf"
 
 
-def workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
+def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
     """At which order (epsilon, delta) pays for most charges of `curve`, bad events included, and for how many."""
 
     def at(count: float) -> tuple[Order, float]:

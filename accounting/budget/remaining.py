@@ -88,7 +88,7 @@ def _mu(left: int, mu_squared: float) -> float:
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def currency(budget: Budget) -> str:
+def _currency(budget: Budget) -> str:
     """What the main part of a price counts: at one order a nat of divergence is one of epsilon. Theorem F3."""
     if budget.measure in ("mu^2", "release"):
         return in_words(budget.measure)
@@ -100,7 +100,7 @@ def currency(budget: Budget) -> str:
 def left_in_words(budget: Budget, spent: Price) -> str:
     """Both parts of what is left, rounded down."""
     left, also = budget.remaining(spent), equivalent(budget, spent)
-    words = f"{left.main:.6g} of {currency(budget)}"
+    words = f"{left.main:.6g} of {_currency(budget)}"
     if budget.form == "zcdp" and also.epsilon_left is not None:
         words += f", that is {also.epsilon_left:.6g} of epsilon (at delta {also.delta:g}),"
     return f"{words} and {left.failure:.3g} of {FAILURE}"
@@ -113,7 +113,7 @@ def shortfall(budget: Budget, spent: Price, price: Price) -> str:
     """
     left = budget.capacity.minus(spent)
     short = list(_short(budget, left, price))
-    enough = [of for asked, rest, of in zip(price, left, (currency(budget), FAILURE), strict=True) if 0 < asked <= rest]
+    enough = [of for asked, rest, of in zip(price, left, (_currency(budget), FAILURE), strict=True) if 0 < asked <= rest]
     return "; ".join(short + [f"of {of} there is enough" for of in enough])
 
 
@@ -124,7 +124,7 @@ def _short(budget: Budget, left: Price, price: Price) -> Iterator[str]:
             asked, rest = (of_unit(part, MAIN_UNIT) for part in (price.main, left.main))
             yield f"{asked:,.0f} of the releases that were declared would be used, and {rest:,.0f} more fit: {change}"
         else:
-            yield f"{_lacking(price.main, left.main, MAIN_UNIT, currency(budget))}: {change}"
+            yield f"{_lacking(price.main, left.main, MAIN_UNIT, _currency(budget))}: {change}"
     if price.failure > left.failure:
         most = _rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         change = f"lower the mechanism's delta to at most {most}" if left.failure else "choose a mechanism that never fails"
@@ -207,7 +207,7 @@ def _remedy(left: Price, price: Price, budget: Budget, goal: int) -> str:
 
 
 def _parts(left: Price, price: Price, budget: Budget) -> Iterator[tuple[int, int, Decimal, str]]:
-    units = ((MAIN_UNIT, currency(budget)), (FAILURE_UNIT, FAILURE))
+    units = ((MAIN_UNIT, _currency(budget)), (FAILURE_UNIT, FAILURE))
     for have, need, (unit, of) in zip(left, price, units, strict=True):
         if need:
             yield have, need, unit, of

@@ -202,7 +202,7 @@ def _refined(
     negligible = max(delta * _TAIL / sum(block.count * len(block.orders[0]) for block in plan.blocks), 1e-300)
     last = math.inf
     for step in _intervals(plan, reach, interval):
-        found = measure(solve(plan, step, reach, negligible))
+        found = measure(_solve(plan, step, reach, negligible))
         last = gap(found)
         if last <= tolerance:
             return found
@@ -398,7 +398,7 @@ def _pairs(curve: Curve, count: int) -> Iterator[tuple[int, _Step]]:
         yield count * n, _PairStep(loss)
 
 
-def solve(plan: _Plan, interval: float, reach: float, negligible: float) -> Solution:
+def _solve(plan: _Plan, interval: float, reach: float, negligible: float) -> Solution:
     """Bounds for g in [0, reach] on a grid of `interval` nats; tails below `negligible` are cut off on the safe side."""
     size = math.ceil(reach / interval) + 1
     upper, lower, floor = np.zeros(size), np.zeros(size), 0.0

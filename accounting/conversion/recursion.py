@@ -19,10 +19,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.banded import Atoms, Banded
 from accounting.conversion.pld.compose import condensed
 from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Floats, Law, Loss, Losses
+from accounting.conversion.pld.loss import Atoms, Banded, Floats, Law, Loss, Losses
 from accounting.conversion.pld.normal import Normal
 from accounting.conversion.renyi import rdp_to_epsilon
 
@@ -43,7 +42,7 @@ _BEYOND = 1e-4  # share of it that is left beyond the grid
 _TAIL = 1e-9  # share of it that cut-off tails may add in all
 
 
-def extended(values: Floats, interval: float, left: int, right: int, beyond: float) -> Floats:
+def _extended(values: Floats, interval: float, left: int, right: int, beyond: float) -> Floats:
     """`values` with `left` entries before and `right` entries (of value `beyond`) after them."""
     ahead = np.concatenate([values, np.full(right, beyond)])
     reach = np.concatenate([ahead, np.full(max(0, left + 1 - len(ahead)), beyond)])[left:0:-1]
@@ -84,7 +83,7 @@ class RangeOperator:
 
     def upper(self, values: Floats) -> Floats:
         zero = math.ceil(self.width / self.interval) + 2
-        padded = extended(values, self.interval, zero, zero, float(values[-1]))
+        padded = _extended(values, self.interval, zero, zero, float(values[-1]))
         windows = np.lib.stride_tricks.sliding_window_view(padded, len(values))
         best, count = values.copy(), max(1, _CACHED // len(values))
         for first in range(0, len(self._pieces.back), count):
@@ -120,7 +119,7 @@ class RangeOperator:
         cells = math.floor(self.width / self.interval * (1 + 4e-16))
         if cells == 0:
             return values
-        padded = extended(values, self.interval, cells, cells, floor)
+        padded = _extended(values, self.interval, cells, cells, floor)
         best = values.copy()
         for back in range(cells):
             weight = math.expm1((back - cells) * self.interval) / math.expm1(-cells * self.interval)
@@ -181,7 +180,7 @@ class _PairOperator:
 
 def _mean(values: Floats, interval: float, low: int, mass: Floats, beyond: float) -> Floats:
     high = low + len(mass) - 1
-    padded = extended(values, interval, max(high, 0), max(-low, 0), beyond)
+    padded = _extended(values, interval, max(high, 0), max(-low, 0), beyond)
     # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into the padded array.
     start = max(high, 0) - high
     return np.convolve(padded[start : start + len(values) + len(mass) - 1], mass, mode="valid")
@@ -269,7 +268,7 @@ class Solution:
         if i + 2 >= len(self.lower):
             return 0.0
         x, a, b, c, d = (math.exp(v - epsilon) for v in (epsilon, *((i + j) * self.interval for j in (-1, 0, 1, 2))))
-        before = extended(self.upper, self.interval, 1, 0, 0.0)[i]
+        before = _extended(self.upper, self.interval, 1, 0, 0.0)[i]
         left = self.lower[i] + (self.lower[i] - before) * (x - b) / (b - a)
         right = self.lower[i + 1] + (self.lower[i + 1] - self.upper[i + 2]) * (c - x) / (d - c)
         return max(0.0, float(max(self.lower[i + 1], left, right)) * (1 - 1e-12))

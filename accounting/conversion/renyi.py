@@ -28,7 +28,7 @@ _OUTWARD = 1 + 1e-13
 
 
 @dataclass(frozen=True)
-class Conversion:
+class _Conversion:
     """An epsilon or a delta, the Renyi order it comes from, and whether that order is the last one tried."""
 
     value: float
@@ -52,7 +52,7 @@ def check_epsilon(epsilon: float) -> float:
     return value
 
 
-def rdp_to_epsilon(rdp: Callable[[Floats], Floats], delta: float, table_orders: tuple[float, ...] = ()) -> Conversion:
+def rdp_to_epsilon(rdp: Callable[[Floats], Floats], delta: float, table_orders: tuple[float, ...] = ()) -> _Conversion:
     """The smallest epsilon over the orders, for `rdp` mapping orders to nats and delta in (0, 1).
 
     Any order gives a valid bound, so the search decides tightness, never soundness.
@@ -68,20 +68,20 @@ def through_dp_accounting(order: float, bound: float, delta: float) -> float:
     return (found + float(_pad(np.float64(order), np.float64(bound), delta))) * _OUTWARD if found > 0 else 0.0
 
 
-def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()) -> Conversion:
+def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()) -> _Conversion:
     """The smallest delta over the orders, for epsilon >= 0."""
     best = _best(rdp, table_orders, lambda a, r: _log_delta_at(a, r, epsilon), 1.0)
     # An error of one part in 10^13 in epsilon is worth (order - 1) times as much in ln(delta).
     pad = 1e-13 * (1 + best.order * (1 + epsilon))
-    found = Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
+    found = _Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
     variation = _total_variation(rdp)
     return variation if variation.value < found.value else found
 
 
-def _total_variation(rdp: Callable[[Floats], Floats]) -> Conversion:
+def _total_variation(rdp: Callable[[Floats], Floats]) -> _Conversion:
     """sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the Kullback-Leibler divergence."""
     bound = float(_checked(rdp(_COARSE[:1]))[0])
-    return Conversion(min(1.0, math.sqrt(-math.expm1(-bound)) * (1 + 1e-13)), float(_COARSE[0]), at_edge=False)
+    return _Conversion(min(1.0, math.sqrt(-math.expm1(-bound)) * (1 + 1e-13)), float(_COARSE[0]), at_edge=False)
 
 
 def invert_profile(profile: Callable[[float], float], delta: float) -> float:
@@ -119,7 +119,7 @@ def _number(name: str, value: float) -> float:
 
 def _best(
     rdp: Callable[[Floats], Floats], table_orders: tuple[float, ...], convert: Callable[[Floats, Floats], Floats], outward: float
-) -> Conversion:
+) -> _Conversion:
     orders = np.unique(np.concatenate([_TABLE if table_orders else _COARSE, [a for a in table_orders if a > 1 + _LEAST]]))
     values = _convert(rdp, orders, convert)
     edge = int(np.argmin(values)) in (0, _last_finite(values))
@@ -127,7 +127,7 @@ def _best(
         fine = propose(orders, values)
         orders, values = _merge(orders, values, fine, _convert(rdp, fine, convert))
     best = int(np.argmin(values))
-    return Conversion(float(values[best]) * outward, float(orders[best]), edge)
+    return _Conversion(float(values[best]) * outward, float(orders[best]), edge)
 
 
 def _between(orders: Floats, values: Floats) -> Floats:

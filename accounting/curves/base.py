@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
+from accounting.arguments import Relation
 from accounting.conversion import bounds
 from accounting.conversion.gaussian_cover import pure_mu_squared
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.errors import InvalidArgument, InvalidCurve
-from accounting.frozen import Frozen, NonNegative
-from accounting.registry import Registry
-from accounting.relation import Relation
+from accounting.frozen import Frozen, NonNegative, Registry
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

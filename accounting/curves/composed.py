@@ -1,4 +1,7 @@
-"""Sequential composition: the only place that counts repetitions."""
+"""Curves of curves: outside a bad event, composed one after another, after a first answer, and the better of several.
+
+`Composed` alone counts repetitions.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,87 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Annotated, Any, Literal, cast, final
+from typing import Annotated, Any, Literal, Self, cast, final
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from accounting.arguments import MOST_COUNT, checked_integer
-from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
-from accounting.curves.approximate import Approximate
+from accounting.arguments import MOST_COUNT, Relation, checked_integer
+from accounting.conversion.bounds import best_delta, best_epsilon
+from accounting.conversion.pld.hull import Hull, RenyiLoss
+from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, failing
 from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
-from accounting.curves.gaussian import GaussianDP
+from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
-from accounting.frozen import Count
-from accounting.relation import Relation
+from accounting.frozen import Count, NonNegative
+
+
+@final
+class Approximate(Curve):
+    """Identical until bad: `curve` holds for a mechanism that agrees outside an event of probability delta0. Theorem A1.
+
+    Args:
+        curve: the guarantee outside the event; its own `delta0` is added to this one.
+        delta0: probability of the event under every input, in [0, 1).
+
+    Example:
+        >>> import accounting as acc
+        >>> both = 2 * acc.Approximate(curve=acc.PureDP(epsilon=0.5), delta0=1e-7)
+        >>> both.delta0, both.epsilon(1e-6) <= 1.0
+        (2e-07, True)
+    """
+
+    kind: Literal["approximate"] = "approximate"
+    curve: AnyCurve
+    added: Annotated[NonNegative, Field(lt=1)] = Field(alias="delta0", description="a probability in [0, 1)")
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return self.curve._rdp(orders)
+
+    @property
+    def rho(self) -> float:
+        return self.curve.rho
+
+    @property
+    def delta0(self) -> float:
+        return min(1.0, decimal_sum([(1, self.curve.delta0), (1, self.added)]))
+
+    @property
+    def core_epsilon(self) -> float:
+        return self.curve.core_epsilon
+
+    @property
+    def mu_squared(self) -> float:
+        return self.curve.mu_squared
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return self.curve.proved_for
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return self.curve.table_orders
+
+    def profile(self, epsilon: float) -> float | None:
+        inner = self.curve.profile(epsilon)
+        return None if inner is None else min(1.0, inner + self.added)
+
+    def losses(self) -> Losses | None:
+        """The losses of the inner curve, delta0 being added to their divergence (Theorem P1)."""
+        inner = self.curve.losses()
+        return None if inner is None else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        inner = self.curve.pld(interval)
+        # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b, hence the division.
+        return None if inner is None else inner.compose(failing(min(1.0, self.added / (1 - self._lost) * (1 + 1e-9)), interval))
+
+    @property
+    def _lost(self) -> float:
+        """Most that the inner distribution puts at infinity, dp-accounting's truncation included."""
+        return min(self.curve.delta0 + 1e-9, 0.5 + self.curve.delta0 / 2)
+
 
 Part = tuple[int, Curve]
 _TIMES = "how many times a curve is repeated"
@@ -204,3 +273,158 @@ def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:
 def zero() -> Composed:
     """The identity of composition: nothing is spent."""
     return Composed()
+
+
+@final
+class ChosenAfter(Curve):
+    """`first`, then one of `options` on the same data, which one being chosen by what `first` released. Theorem A5.
+
+    A sum of `first` and the dearest option at every order. Where `first` is pure, an (epsilon, delta) of every option gives one
+    of the whole at epsilon more.
+
+    Args:
+        first: of the answer that the choice is made by; it leaves no bad event out.
+        options: curves of all that may be chosen, in any order.
+
+    Example:
+        >>> import accounting as acc
+        >>> options = (acc.GaussianDP(mu=0.2), acc.PureDP(epsilon=0.9))
+        >>> learnt = acc.ChosenAfter(first=acc.PureDP(epsilon=0.05), options=options)
+        >>> round(learnt.epsilon(1e-6), 3)
+        0.95
+    """
+
+    kind: Literal["chosen_after"] = "chosen_after"
+    first: AnyCurve
+    options: tuple[AnyCurve, ...] = Field(min_length=1, description="one or more curves")
+
+    @field_validator("options", mode="after")
+    @classmethod
+    def _in_one_order(cls, options: tuple[Curve, ...]) -> tuple[Curve, ...]:
+        return tuple(sorted(set(options), key=Curve.to_json))
+
+    @model_validator(mode="after")
+    def _is_certain(self) -> Self:
+        if self.first.delta0 > 0:
+            raise ValueError("first may fail (delta0 > 0), which Theorem A5 leaves out: choose by an answer that never does")
+        return self
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return np.asarray(self.first._rdp(orders) + np.max([curve._rdp(orders) for curve in self.options], axis=0))
+
+    @property
+    def rho(self) -> float:
+        return decimal_sum([(1, self.first.rho), (1, max(curve.rho for curve in self.options))])
+
+    @property
+    def delta0(self) -> float:
+        return max(curve.delta0 for curve in self.options)
+
+    @property
+    def core_epsilon(self) -> float:
+        return decimal_sum([(1, self.first.core_epsilon), (1, max(curve.core_epsilon for curve in self.options))])
+
+    @property
+    def mu_squared(self) -> float:
+        return decimal_sum([(1, self.first.mu_squared), (1, max(curve.mu_squared for curve in self.options))])
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return next((curve.proved_for for curve in (self.first, *self.options) if curve.proved_for), None)
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return tuple(sorted({order for curve in (self.first, *self.options) for order in curve.table_orders}))
+
+    def profile(self, epsilon: float) -> float | None:
+        if math.isinf(self.first.core_epsilon):
+            return None
+        left = math.nextafter(epsilon - self.first.core_epsilon, -math.inf)
+        return 1.0 if left < 0 else max(_profile(curve, left) for curve in self.options)
+
+    def inverse(self, delta: float) -> float | None:
+        if math.isinf(self.first.core_epsilon):
+            return None
+        dearest = max(best_epsilon(curve, delta, thorough=True).value for curve in self.options)
+        return decimal_sum([(1, self.first.core_epsilon), (1, dearest)])
+
+
+def _profile(curve: Curve, epsilon: float) -> float:
+    closed = curve.profile(epsilon)
+    return best_delta(curve, epsilon, thorough=True).value if closed is None else closed
+
+
+@final
+class Tighter(Curve):
+    """At every order the smallest of several valid bounds. Theorem A2.
+
+    Args:
+        curves: two or more curves, each proved for the same mechanism.
+    """
+
+    kind: Literal["tighter"] = "tighter"
+    curves: tuple[AnyCurve, ...] = Field(min_length=2, description="two or more different curves")
+
+    @field_validator("curves", mode="after")
+    @classmethod
+    def _in_one_order(cls, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
+        return tuple(sorted(set(curves), key=Curve.to_json))
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return np.min([curve._rdp(orders) for curve in self.curves], axis=0)
+
+    @property
+    def rho(self) -> float:
+        return min(curve.rho for curve in self.curves)
+
+    @property
+    def delta0(self) -> float:
+        # Each member holds outside its own event; one delta0 for all has to be the largest.
+        return max(curve.delta0 for curve in self.curves)
+
+    @property
+    def core_epsilon(self) -> float:
+        return min(curve.core_epsilon for curve in self.curves)
+
+    @property
+    def mu_squared(self) -> float:
+        return min(curve.mu_squared for curve in self.curves)
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return next((curve.proved_for for curve in self.curves if curve.proved_for), None)
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return tuple(sorted({order for curve in self.curves for order in curve.table_orders}))
+
+    def profile(self, epsilon: float) -> float | None:
+        known = [value for curve in self.curves if (value := curve.profile(epsilon)) is not None]
+        return min(known, default=None)
+
+    def losses(self) -> Losses | None:
+        """Of single steps the hull of their profiles (Theorem P4), else the member's whose steps are the smallest."""
+        known = [found for c in self.curves if (found := c.losses()) is not None]
+        if len(known) < 2:
+            return next(iter(known), None)
+        if all(len(losses.steps) == 1 and losses.steps[0][0] == 1 for losses in known):
+            return Losses(((1, Hull(tuple((1.0, losses.added, losses.steps[0][1]) for losses in known))),))
+        return min(known, key=lambda losses: sum(n * loss.scale**2 for n, loss in losses.steps))
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        return next((pld for curve in self.curves if (pld := curve.pld(interval)) is not None), None)
+
+
+def tighter(*curves: Curve) -> Curve:
+    """The better of several curves, each valid for the same mechanism: at every order the smallest bound. Theorem A2.
+
+    Raises:
+        InvalidCurve: no curve is given.
+
+    Example:
+        >>> import accounting as acc
+        >>> acc.tighter(acc.PureDP(epsilon=1.0), acc.ZCDP(rho=0.1)).rho
+        0.1
+    """
+    distinct = tuple(dict.fromkeys(curves))
+    return distinct[0] if len(distinct) == 1 else Tighter(curves=distinct)

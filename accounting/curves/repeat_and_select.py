@@ -10,14 +10,13 @@ from typing import Annotated, ClassVar, Literal, Self, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.arguments import shown
+from accounting.arguments import Relation, shown
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.conversion.renyi import largest_over_order, rdp_to_delta
 from accounting.curves.base import AnyCurve, Curve, Floats
-from accounting.curves.pure_dp import PureDP
+from accounting.curves.closed_form import PureDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Frozen, Positive, Probability, Real
-from accounting.relation import Relation
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e6, 81)
 _MOST_RUNS = 1e6  # expected; beyond it nobody runs anything

@@ -11,12 +11,12 @@ from typing import Annotated, Literal, final
 import numpy as np
 from pydantic import Field
 
+from accounting.arguments import Relation
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.conversion.pld.normal import SampledNormal
 from accounting.curves.base import Floats, Undoubted
-from accounting.curves.renyi_table import RenyiTable
+from accounting.curves.profile_table import RenyiTable
 from accounting.frozen import Positive
-from accounting.relation import Relation
 
 _ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8), 160, 192, 256, 384, 512, 768, 1024]
 # dp-accounting adds series in logarithms and stops where a term is below e^-30: far less than one part in 10^9, or 10^-10 nats.

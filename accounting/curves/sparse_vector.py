@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.conversion.renyi import largest_over_order
 from accounting.curves.base import Floats, Undoubted
-from accounting.curves.laplace import LaplaceDP
+from accounting.curves.closed_form import LaplaceDP
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
 

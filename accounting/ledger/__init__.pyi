@@ -1,3 +1,5 @@
+from .book import LabelCost as LabelCost
+from .book import Summary as Summary
 from .errors import AlreadyCharged as AlreadyCharged
 from .errors import ClaimConflict as ClaimConflict
 from .errors import DatasetExists as DatasetExists
@@ -14,6 +16,7 @@ from .errors import SharedRows as SharedRows
 from .errors import UnknownDataset as UnknownDataset
 from .heads import Head as Head
 from .heads import Heads as Heads
+from .heads import Mirror as Mirror
 from .heads import Rotation as Rotation
 from .heads import Signature as Signature
 from .heads import SigningKey as SigningKey
@@ -21,7 +24,6 @@ from .heads import Trust as Trust
 from .item import Chargeable as Chargeable
 from .item import Terms as Terms
 from .ledger import Ledger as Ledger
-from .mirror import Mirror as Mirror
 from .model import Action as Action
 from .model import Dataset as Dataset
 from .model import Entry as Entry
@@ -29,12 +31,10 @@ from .model import Receipt as Receipt
 from .model import State as State
 from .model import Total as Total
 from .model import Usage as Usage
-from .periods import Window as Window
 from .quota import Quota as Quota
 from .quota import Quotas as Quotas
 from .quota import Scope as Scope
 from .quota import Standing as Standing
-from .sums import LabelCost as LabelCost
-from .sums import Summary as Summary
+from .stored_text import Window as Window
 from .verification import Problem as Problem
 from .verification import Verification as Verification

@@ -12,14 +12,14 @@ from sqlalchemy import Connection, select, update
 from accounting.errors import OutputError
 from accounting.files import new_file
 from accounting.ledger import statements
-from accounting.ledger.ddl import datasets, meta
+from accounting.ledger.book import rebuild
 from accounting.ledger.errors import ImportRefused, InvalidEntry, LedgerCorrupt
 from accounting.ledger.heads import Head, Heads, Trust, head_data, read_signatures, signature_data
 from accounting.ledger.model import ENTRY_FIELDS, Entry
 from accounting.ledger.quota import replay, revisions
+from accounting.ledger.statements import datasets, meta
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import LONGEST_JSON, LONGEST_TEXT, canonical_json, checked_name, checked_text, read_json
-from accounting.ledger.sums import rebuild
 from accounting.ledger.verification import Chain, Problem, cross_checks, stream
 
 FORMAT = "dpselect-ledger-1"

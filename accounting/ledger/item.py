@@ -8,15 +8,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol, TypedDict, cast, get_args
 
-from accounting.arguments import checked_integer
+from accounting.arguments import Relation, checked_integer
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, NoEquivalent
 from accounting.group import group_privacy
 from accounting.guarantee import read_item as priced
 from accounting.ledger.errors import InvalidEntry, KeyConflict
-from accounting.ledger.periods import checked_zone
-from accounting.ledger.stored_text import LONGEST_JSON, checked_name, checked_text, optional_name, optional_text, read_json
-from accounting.relation import Relation
+from accounting.ledger.stored_text import (
+    LONGEST_JSON,
+    checked_name,
+    checked_text,
+    checked_zone,
+    optional_name,
+    optional_text,
+    read_json,
+)
 
 MOST_RUNS = 10**12
 TWICE = "two_changes"  # how an entry states that its curve is that of two changes

@@ -14,6 +14,7 @@ from typing import IO, Self, Unpack, final
 
 from sqlalchemy import Connection, bindparam, exists, select
 
+from accounting.arguments import Relation
 from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.budget.price import BudgetExceeded
 from accounting.budget.remaining import affordable, shortfall
@@ -21,8 +22,7 @@ from accounting.curves import Curve
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import common_relation
 from accounting.ledger import statements
-from accounting.ledger.book import Book, Step, append
-from accounting.ledger.ddl import entries, meta
+from accounting.ledger.book import Book, Step, Summary, append, summarise
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
 from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Heads, SigningKey, Trust, heads_of
@@ -40,16 +40,29 @@ from accounting.ledger.item import (
     read_requests,
     require_known,
 )
-from accounting.ledger.lifecycle import Following, openings, price_in, require_state, returned, state_of
-from accounting.ledger.model import Clock, Dataset, Entry, Origin, Receipt, Total, Usage, new_dataset, origin, utc_now
-from accounting.ledger.periods import Window, checked_periods, checked_zone
+from accounting.ledger.model import (
+    Clock,
+    Dataset,
+    Entry,
+    Following,
+    Origin,
+    Receipt,
+    Total,
+    Usage,
+    new_dataset,
+    openings,
+    origin,
+    price_in,
+    require_state,
+    returned,
+    state_of,
+    utc_now,
+)
 from accounting.ledger.quota import Quotas, Who, give_back, in_force, revisions
-from accounting.ledger.statements import Declared, Held, entries_of_keys
+from accounting.ledger.statements import Declared, Held, entries, entries_of_keys, meta
 from accounting.ledger.store import Store
-from accounting.ledger.stored_text import checked_name, optional_name, optional_text
-from accounting.ledger.sums import Summary, summarise
+from accounting.ledger.stored_text import Window, checked_name, checked_periods, checked_zone, optional_name, optional_text
 from accounting.ledger.verification import Problem, Verification, stream, verify
-from accounting.relation import Relation
 
 
 @final

@@ -22,14 +22,11 @@ from accounting.budget.price import MOST
 from accounting.errors import AccountingError, InvalidArgument
 from accounting.frozen import Frozen
 from accounting.ledger.book import Step, append
-from accounting.ledger.ddl import entries
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.lifecycle import Openings, doubt, price_in, returned
-from accounting.ledger.model import Clock, Dataset, Entry, origin
-from accounting.ledger.periods import WHOLE, Window, enclosing, ordinal, period_at
-from accounting.ledger.statements import Declared, Held, all_held, blocks, entries_after, held_by, set_held
+from accounting.ledger.model import Clock, Dataset, Entry, Openings, doubt, origin, price_in, returned
+from accounting.ledger.statements import Declared, Held, all_held, blocks, entries, entries_after, held_by, set_held
 from accounting.ledger.store import Store
-from accounting.ledger.stored_text import checked_name
+from accounting.ledger.stored_text import WHOLE, Window, checked_name, enclosing, ordinal, period_at
 
 Scope = Literal["actor", "team", "purpose"]
 
@@ -195,13 +192,13 @@ def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, 
     """Take a voided reservation, or what did not run of one, out of the accounts that it counts to; `by` says which."""
     periods = [entry.period for entry in opening]
     for revision, limit in in_force(revisions(connection, declared.id)):
-        accounts = revision.quota.accounts(declared.dataset.window, who_of(opening[0]), periods)
+        accounts = revision.quota.accounts(declared.dataset.window, _who_of(opening[0]), periods)
         spent = held_by(connection, declared.id, revision.seq, accounts)
         back = _moved(limit, by, opening[0])
         set_held(connection, declared.id, [Held(revision.seq, account, spent[account].plus(back)) for account in accounts])
 
 
-def who_of(entry: Entry) -> Who:
+def _who_of(entry: Entry) -> Who:
     """On whose behalf a charge was made."""
     return Who(entry.actor, entry.team, entry.purpose)
 
@@ -245,7 +242,7 @@ class AccountReplay:
         if limit is None:
             return
         try:
-            new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, who_of(first), [entry.period])]
+            new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, _who_of(first), [entry.period])]
             if not new:
                 return  # the quota is not this charge's, and its budget need not be able to pay for it
             price, unsure = _moved(limit, entry, first), doubt(limit, entry, first)

@@ -17,16 +17,25 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_,
 from accounting.budget.budget import NOTHING, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError
-from accounting.ledger.ddl import datasets, entries, fingerprints, meta
+from accounting.ledger.book import Check
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Heads, Trust
-from accounting.ledger.lifecycle import SLACK, Openings, doubt, returned
-from accounting.ledger.model import ACTIONS, Dataset, Entry
+from accounting.ledger.model import ACTIONS, SLACK, Dataset, Entry, Openings, doubt, returned
 from accounting.ledger.quota import AccountReplay, Revision, revisions
-from accounting.ledger.statements import BLOCK, Declared, Held, all_held, all_totals, entries_after
+from accounting.ledger.statements import (
+    BLOCK,
+    Declared,
+    Held,
+    all_held,
+    all_totals,
+    datasets,
+    entries,
+    entries_after,
+    fingerprints,
+    meta,
+)
 from accounting.ledger.store import Store
 from accounting.ledger.stored_text import digest
-from accounting.ledger.sums import Check
 
 Kind = (
     Literal["declaration", "sequence", "link", "hash", "action", "price", "total", "overspent", "head"]

@@ -1,27 +1,102 @@
-"""A dataset's section of the report: everything that the template prints, as text and numbers."""
-
-# ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
+"""A dataset's section of the report: everything that the template prints, as text and numbers; and the theorems of each price."""
 
 from __future__ import annotations
 
+import inspect
+import json
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
+from accounting.arguments import WORDS
 from accounting.budget.budget import Budget
 from accounting.budget.remaining import equivalent
 from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
+from accounting.curves.base import CURVES
 from accounting.errors import AccountingError
+from accounting.ledger.book import Summary
 from accounting.ledger.model import Dataset, Entry, Total
 from accounting.ledger.quota import Standing, read_quota
-from accounting.ledger.sums import Summary
-from accounting.page.proofs import Proofs, theorems_of
+from accounting.ledger.stored_text import read_json
 from accounting.page.spent import Filled, budget_in_words, failure_up, filled, main_up, percent_up, shares, spending, unit_of
-from accounting.page.templates import card
+from accounting.page.templates import asset, card
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
-from accounting.relation import WORDS
+
+Proofs = Mapping[str, tuple[str, ...]]
+"""Names of theorems, C8 for example, by the kind of a mechanism or curve."""
+
+_CITED = re.compile(r"Theorems? ((?:[A-Z]\d+(?:, and |, | and )?)+)")
+_NAME = re.compile(r"[A-Z]\d+")
+_MOST = 6
+
+
+class _Place(NamedTuple):
+    title: str
+    page: str
+    statement: str
+
+
+class _Theorem(NamedTuple):
+    """A cited statement: its name, and title, page below `docs` and words (two of each where two pages use the name)."""
+
+    name: str
+    places: list[_Place]
+
+
+@cache
+def curve_proofs() -> Proofs:
+    """What every kind of curve cites."""
+    return {kind: cited_by(member) for kind, member in CURVES.members().items()}
+
+
+def cited_by(member: type) -> tuple[str, ...]:
+    """The theorems that a docstring cites, in order."""
+    text = " ".join((inspect.getdoc(member) or "").split())
+    return tuple(dict.fromkeys(name for found in _CITED.findall(text) for name in _NAME.findall(found)))
+
+
+def theorems_of(texts: Iterable[str | None], proofs: Proofs) -> list[str]:
+    """What the JSON of a mechanism and its curve rests on, the mechanism's own theorems first; none where no kind is known."""
+    found = [name for text in texts if text for kind in _kinds(text) for name in proofs.get(kind, ())]
+    return list(dict.fromkeys(found))[:_MOST]
+
+
+@cache
+def _kinds(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(dict.fromkeys(_walk(read_json(text))))
+    except AccountingError:
+        return ()
+
+
+def _walk(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("kind"), str):
+            yield value["kind"]
+        value = list(value.values())
+    for part in value if isinstance(value, list) else ():
+        yield from _walk(part)
+
+
+def stated(names: Iterable[str]) -> list[_Theorem]:
+    """The theorems of these names, in alphabetical order."""
+    known = _known()
+    ordered = sorted(set(names), key=lambda name: (name[0], int(name[1:])))
+    return [_Theorem(name, known.get(name, [])) for name in ordered]
+
+
+@cache
+def _known() -> dict[str, list[_Place]]:
+    found = json.loads(asset("accounting.page", "theorems.json"))
+    return {name: [_Place(*place) for place in places] for name, places in found.items()}
+
+
+# ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
+
 
 MOST_PERIODS, MOST_CURVES = 60, 40
 _STEPS = {

@@ -17,7 +17,7 @@ from accounting.decimal_sum import of_unit
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from accounting.ledger.sums import Summary
+    from accounting.ledger.book import Summary
 
 _WIDTH, _HEIGHT = 720, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 18, 34

@@ -428,7 +428,7 @@ def require_periods(question: Question, of: str) -> None:
         return
     if read.since is None or read.until is None:
         raise InvalidRequest(f"the dataset has a budget for each {of}: give since= and until=, to say which are read")
-    from accounting.ledger.periods import period_of
+    from accounting.ledger.stored_text import period_of
 
     touched = {period_of(of, day) for day in read.days()}  # type: ignore[arg-type]
     if set(payment.period) != touched:

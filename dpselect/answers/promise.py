@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 
 from accounting import Bound, Budget, Relation, best_epsilon
+from accounting.arguments import WORDS
 from accounting.conversion.bounds import Route
-from accounting.relation import WORDS
 from dpselect.choose.learning import LearnThenSelect
 from dpselect.mechanisms.base import Mechanism
 

@@ -14,8 +14,7 @@ from typer import echo
 
 from accounting import AccountingError, Budget, Relation
 from accounting.files import new_file, read_text
-from accounting.frozen import Count, Frozen, Positive, Probability, Real
-from accounting.registry import kind_of
+from accounting.frozen import Count, Frozen, Positive, Probability, Real, kind_of
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
 from dpselect.errors import printable

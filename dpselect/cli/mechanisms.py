@@ -13,7 +13,7 @@ from rich.text import Text
 from typer import Argument, echo
 
 from accounting import Relation
-from accounting.registry import kind_of
+from accounting.frozen import kind_of
 from dpselect import InvalidRequest, Sensitivity, TopKRequest
 from dpselect.choose.calibration import mechanism_class, supports
 from dpselect.cli import options, out

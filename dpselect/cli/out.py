@@ -138,7 +138,7 @@ def require_targets(targets: dict[str, Path | None], ledger: str | None = None) 
 def _files_of(ledger: str | None) -> set[Path]:
     if ledger is None or not ledger.startswith("sqlite"):
         return set()
-    from accounting.ledger.database import checked_url  # a release without a ledger does without a database
+    from accounting.ledger.store import checked_url  # a release without a ledger does without a database
 
     file = Path(str(checked_url(ledger).database)).resolve()
     return {file.with_name(file.name + suffix) for suffix in _BESIDE}

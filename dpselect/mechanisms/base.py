@@ -11,9 +11,8 @@ from pydantic import BeforeValidator, SerializeAsAny
 from typing_extensions import TypeVar
 
 from accounting import Curve, Relation
-from accounting.frozen import Frozen
+from accounting.frozen import Frozen, Registry
 from accounting.guarantee import Summable
-from accounting.registry import Registry
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
 from dpselect.mechanisms.traits import Traits, require_whole, settings_of
 from dpselect.sampling import Sampler, sampler

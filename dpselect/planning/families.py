@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from accounting import AccountingError
-from accounting.registry import kind_of
+from accounting.frozen import kind_of
 from dpselect import mechanisms
 from dpselect.choose.calibration import knob_of, public_settings
 from dpselect.choose.counts import takes_its_own

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from accounting import Budget
-from accounting.relation import WORDS
+from accounting.arguments import WORDS
 from dpselect.choose.calibration import noise_settings
 from dpselect.choose.counts import interval, without_counts
 from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from accounting import Budget, Relation
-from accounting.registry import kind_of
+from accounting.frozen import kind_of
 from dpselect.choose.calibration import mechanism_class
 from dpselect.choose.counts import COUNTS_AGAIN
 from dpselect.errors import InvalidRequest

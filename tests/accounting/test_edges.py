@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import norm
 
 import accounting as acc
+from accounting.arguments import same_relation
 from accounting.conversion.pld.compose import pld_delta, pld_epsilon
-from accounting.relation import same_relation
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 

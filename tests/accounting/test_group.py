@@ -30,7 +30,7 @@ from accounting.curves import (
 from accounting.curves.sampled_gaussian import renyi_of_sampled_gaussian as _renyi
 from accounting.errors import InvalidArgument, NoEquivalent
 from accounting.group import group_privacy
-from accounting.subsampling import poisson_sampled
+from accounting.interop import poisson_sampled
 
 Law = NDArray[np.float64]
 EPSILONS = [0.0, 0.05, 0.3, 0.7, 1.5, 3.0]

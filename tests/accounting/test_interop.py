@@ -12,6 +12,7 @@ from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
+from accounting.arguments import Relation
 from accounting.conversion.bounds import best_delta
 from accounting.conversion.renyi import rdp_to_epsilon
 from accounting.curves import (
@@ -31,7 +32,6 @@ from accounting.curves import (
 )
 from accounting.errors import InvalidCurve, NoEquivalent
 from accounting.interop import _READERS, _REFUSED, from_dp_event, to_dp_event
-from accounting.relation import Relation
 
 ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = NeighboringRelation.REPLACE_ONE

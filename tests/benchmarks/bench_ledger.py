@@ -28,11 +28,11 @@ from sqlalchemy import create_engine
 
 import accounting as acc
 from accounting.ledger import Ledger, Terms
-from accounting.ledger.database import checked_url
+from accounting.ledger.book import Sums
 from accounting.ledger.model import Entry
 from accounting.ledger.statements import lock_dataset, set_head, set_total
+from accounting.ledger.store import checked_url
 from accounting.ledger.stored_text import canonical_json
-from accounting.ledger.sums import Sums
 from accounting.report import write_report
 
 CURVE = acc.BoundedRange(epsilon=1e-3)

@@ -25,10 +25,9 @@ from scipy.stats import binom
 import accounting as acc
 import dpselect as dps
 from accounting.conversion.pld import compose
-from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.compose import pld_epsilon
 from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.loss import Banded, Losses
 from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
 from dpselect import pate, ranking, verify
 from dpselect.mechanisms.traits import settings_of

@@ -19,9 +19,9 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget.budget import waiting_cost
 from accounting.curves.profile_table import ProfileTable
-from accounting.ledger.lifecycle import doubt, returned
+from accounting.interop import _gaussian, _times
+from accounting.ledger.model import doubt, returned
 from accounting.ledger.verification import _less
-from accounting.subsampling import _gaussian, _times
 from dpselect import events, pate
 from dpselect.mechanisms.noisy_max.oneshot import winners_curve
 from dpselect.sampling import SeededSampler

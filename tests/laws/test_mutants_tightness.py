@@ -12,9 +12,8 @@ import accounting as acc
 import dpselect as dps
 from accounting.conversion.pld import compose
 from accounting.conversion.pld import normal as gaussian
-from accounting.conversion.pld.banded import Atoms, Banded
 from accounting.conversion.pld.compose import pld_delta, pld_epsilon
-from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.loss import Atoms, Banded, Losses
 from accounting.curves import sparse_vector
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect.mechanisms.queries.large_margin import LargeMargin

@@ -15,7 +15,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from accounting.budget.budget import Price
-from accounting.ledger import Ledger, lifecycle
+from accounting.ledger import Ledger, model
 from dpselect.verify.divergences import hockey_stick
 
 Law = dict[Any, float]
@@ -79,9 +79,9 @@ def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(left: Any) -> None:
 
 def test_a_refund_five_percent_too_large_is_caught(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a twentieth of the budget given back beyond what was not used, the plan would pass the budget."""
-    unused = lifecycle._unused.__wrapped__
+    unused = model._unused.__wrapped__
     more = Price(5 * 10**10, 0)
-    monkeypatch.setattr(lifecycle, "_unused", lambda *given: unused(*given).plus(more))
+    monkeypatch.setattr(model, "_unused", lambda *given: unused(*given).plus(more))
     assert excess(left(PURE, CALL), CALL, COUNTS, 1.0) >= 1e-4
 
 
@@ -118,7 +118,7 @@ def passed(left: Left) -> float:
 def test_an_adaptive_plan_keeps_and_approaches_a_gaussian_budget(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same in mu^2 (F9 (v)): within delta, and beyond it were a twentieth of the budget given back that was used."""
     assert passed(left(GAUSSIAN, SMALL)) <= 0.01
-    unused = lifecycle._unused.__wrapped__
+    unused = model._unused.__wrapped__
     more = Price(GAUSSIAN.capacity.main // 20, 0)
-    monkeypatch.setattr(lifecycle, "_unused", lambda *given: unused(*given).plus(more))
+    monkeypatch.setattr(model, "_unused", lambda *given: unused(*given).plus(more))
     assert passed(left(GAUSSIAN, SMALL)) > 0.01

@@ -53,8 +53,8 @@ EDITS = [
         f"{HORIZON}::test_pairs_of_users_who_have_used_their_cells_are_forgotten",
     ),
     Edit("accounting/ledger/heads.py", "until is None or at < until", "until is None or at <= until", SUCCEEDED),
-    Edit("accounting/ledger/lifecycle.py", "part - 1 - of // SLACK", "part + 1 + of // SLACK", GIVEN_BACK),
-    Edit("accounting/ledger/lifecycle.py", "part - 1 - of // SLACK", "part", GIVEN_BACK),
+    Edit("accounting/ledger/model.py", "part - 1 - of // SLACK", "part + 1 + of // SLACK", GIVEN_BACK),
+    Edit("accounting/ledger/model.py", "part - 1 - of // SLACK", "part", GIVEN_BACK),
     Edit(
         "accounting/curves/profile_table.py",
         "            return self.delta0\n        place",
@@ -89,7 +89,7 @@ EDITS = [
         "0.95 * self.mean * (base.profile(0.0) or 0.0)",
         f"{BEST}::test_a_profile_of_poisson_runs_is_its_formula",
     ),
-    Edit("accounting/curves/gaussian.py", "return float_up(1, times_up(", "return 0.95 * float_up(1, times_up(", ONE_BY_ONE),
+    Edit("accounting/curves/closed_form.py", "return float_up(1, times_up(", "return 0.95 * float_up(1, times_up(", ONE_BY_ONE),
     Edit(
         "accounting/budget/budget.py",
         "_DOWN.multiply(Decimal(low), Decimal(low))",
@@ -109,7 +109,7 @@ EDITS = [
         f"{GAUSSIAN}::test_a_pair_enters_at_the_least_gaussian_above_it",
     ),
     Edit(
-        "accounting/curves/bounded_range.py",
+        "accounting/curves/closed_form.py",
         "return pure_mu_squared(",
         "return 0.95 * pure_mu_squared(",
         f"{GAUSSIAN}::test_bounded_range_enters_at_the_least_gaussian_above_all_its_pairs",
@@ -172,13 +172,13 @@ EDITS = [
         f"{DELTAS}::test_an_odometer_pays_for_failures_to_the_unit",
     ),
     Edit(
-        "accounting/curves/gaussian_max.py",
+        "accounting/curves/closed_form.py",
         "min(1.0, self.candidates * one)",
         "min(1.0, 0.95 * self.candidates * one)",
         f"{DELTAS}::test_the_profile_of_a_gaussian_maximum_is_its_union_bound",
     ),
     Edit(
-        "accounting/curves/gaussian_max.py",
+        "accounting/curves/closed_form.py",
         "Hull(((float(self.candidates),",
         "Hull(((0.95 * self.candidates,",
         f"{DELTAS}::test_the_profile_of_a_gaussian_maximum_is_its_union_bound",
@@ -373,13 +373,13 @@ EDITS = [
         "tests/dpselect/events/test_held.py::test_quantiles_of_held_counts_are_refused",
     ),
     Edit(
-        "accounting/subsampling.py",
+        "accounting/interop.py",
         "GaussianDP.of_rho(curve.rho).mu",
         "0.97 * GaussianDP.of_rho(curve.rho).mu",
         f"{CONSTANTS}::test_a_composition_of_gaussians_is_sampled_as_one_rounded_up",
     ),
     Edit(
-        "accounting/subsampling.py",
+        "accounting/interop.py",
         "math.nextafter(rate * delta, 1.0)",
         "math.nextafter(rate * delta, 0.0)",
         f"{CONSTANTS}::test_a_sampled_delta_is_rounded_up",
@@ -391,13 +391,13 @@ EDITS = [
         f"{CONSTANTS}::test_waiting_for_all_moments_costs_its_closed_form",
     ),
     Edit(
-        "accounting/ledger/lifecycle.py",
+        "accounting/ledger/model.py",
         "SLACK = 10**9",
         "SLACK = 20",
         f"{CONSTANTS}::test_an_entry_a_millionth_too_cheap_is_found",
     ),
     Edit(
-        "accounting/ledger/database.py",
+        "accounting/ledger/store.py",
         'cursor.execute("SET synchronous_commit = on")',
         "pass",
         f"{KILLED}/test_failures.py::test_charges_wait_for_the_disk",
@@ -601,13 +601,13 @@ EDITS = [
         f"{KILLED}/test_quotas.py::test_a_charge_past_a_quota_is_found",
     ),
     Edit(
-        "accounting/ledger/sums.py",
+        "accounting/ledger/book.py",
         '"void": -opening.count, ',
         "",
         f"{KILLED}/test_growth.py::test_sums_are_those_of_the_entries",
     ),
     Edit(
-        "accounting/ledger/sums.py",
+        "accounting/ledger/book.py",
         "return self._due != self._stored",
         "return False",
         f"{KILLED}/test_tamper.py::test_edited_sums_are_found",
@@ -655,7 +655,7 @@ EDITS = [
         "tests/laws/test_settling.py::test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget",
     ),
     Edit(
-        "accounting/ledger/lifecycle.py",
+        "accounting/ledger/model.py",
         " or part.delta0 != whole.delta0:",
         ":",
         f"{SETTLED}::test_only_a_part_of_what_was_reserved_is_a_price",
@@ -703,7 +703,7 @@ EDITS = [
         "tests/laws/test_joint_quantiles.py::test_sums_are_those_of_all_tuples",
     ),
     Edit(
-        "accounting/ledger/database.py",
+        "accounting/ledger/store.py",
         "synchronous = EXTRA",
         "synchronous = FULL",
         f"{KILLED}/test_power_cut.py::test_a_charge_that_was_reported_outlives_a_power_cut",
@@ -830,13 +830,13 @@ EDITS = [
         f"{KILLED}/test_signatures.py::test_a_rotation_is_dated",
     ),
     Edit(
-        "accounting/ledger/mirror.py",
+        "accounting/ledger/heads.py",
         "file.truncate(len(whole + end))",
         "pass",
         f"{KILLED}/test_signatures.py::test_a_mirror_survives_a_crash_in_its_last_line",
     ),
     Edit(
-        "accounting/ledger/mirror.py",
+        "accounting/ledger/heads.py",
         "found.seq == head.seq and found.hash != head.hash",
         "found.seq == head.seq and False",
         f"{KILLED}/test_signatures.py::test_a_mirror_notices_a_ledger_of_the_same_length",
@@ -1036,13 +1036,13 @@ EDITS = [
         "tests/dpselect/events/test_errors.py::test_quotes_are_quotes_in_csv_alone",
     ),
     Edit(
-        "accounting/ledger/ddl.py",
+        "accounting/ledger/statements.py",
         '    "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",\n',
         "",
         f"{KILLED}/test_growth.py::test_what_each_charge_asks_for_has_an_index",
     ),
     Edit(
-        "accounting/curves/laplace.py",
+        "accounting/curves/closed_form.py",
         "min(0.0, epsilon - self.epsilon0) / 2",
         "min(0.0, epsilon - 0.95 * self.epsilon0) / 2",
         f"{DELTAS}::test_delta_is_that_of_a_pair_or_its_closed_form",
@@ -1060,7 +1060,7 @@ EDITS = [
         f"{DELTAS}::{OF_A_PAIR}",
     ),
     Edit(
-        "accounting/curves/approximate.py",
+        "accounting/curves/composed.py",
         "decimal_sum([(1, inner.added), (1, self.added)])",
         "decimal_sum([(1, inner.added)])",
         f"{DELTAS}::test_failures_are_not_lost_in_a_sum",
@@ -1072,7 +1072,7 @@ EDITS = [
         f"{DELTAS}::test_a_zcdp_budget_admits_failures_up_to_its_delta",
     ),
     Edit(
-        "accounting/curves/approximate.py",
+        "accounting/curves/composed.py",
         "min(1.0, inner + self.added)",
         "min(1.0, inner + 0.95 * self.added)",
         f"{DELTAS}::{OF_A_PAIR}",
@@ -1103,13 +1103,13 @@ EDITS = [
         f"{DELTAS}::test_a_tested_release_pays_for_the_release_and_the_labels",
     ),
     Edit(
-        "accounting/ledger/database.py",
+        "accounting/ledger/store.py",
         ', "trusted_schema = OFF"',
         "",
         f"{KILLED}/test_failures.py::test_a_charge_locks_before_it_reads",
     ),
     Edit(
-        "accounting/ledger/database.py",
+        "accounting/ledger/store.py",
         '"BEGIN IMMEDIATE" if writes else "BEGIN"',
         '"BEGIN"',
         f"{KILLED}/test_failures.py::test_a_charge_locks_before_it_reads",
@@ -1145,13 +1145,13 @@ EDITS = [
         f"{KILLED}/test_tamper.py::test_a_step_of_another_period_is_found",
     ),
     Edit(
-        "accounting/curves/gaussian_max.py",
+        "accounting/curves/closed_form.py",
         "math.log(self.candidates) / (reached - 1)",
         "0.95 * math.log(self.candidates) / (reached - 1)",
         f"{CONSTANTS}::test_the_moments_of_a_gaussian_maximum_are_their_union_bound",
     ),
     Edit(
-        "accounting/ledger/lifecycle.py",
+        "accounting/ledger/model.py",
         "return 2 * (1 + max(price_in",
         "return 0 * (1 + max(price_in",
         f"{CONSTANTS}::test_what_another_version_may_have_moved_is_in_doubt",
@@ -1175,7 +1175,7 @@ EDITS = [
         "tests/dpselect/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record",
     ),
     Edit(
-        "accounting/ledger/lifecycle.py",
+        "accounting/ledger/model.py",
         "part - 1 - of // SLACK",
         "part - 1",
         f"{CONSTANTS}::test_what_another_version_may_have_moved_is_in_doubt",

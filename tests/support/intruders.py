@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, create_engine, delete
 
-from accounting.ledger.database import checked_url
-from accounting.ledger.ddl import sums
-from accounting.ledger.statements import all_datasets
-from accounting.ledger.sums import rebuild
+from accounting.ledger.book import rebuild
+from accounting.ledger.statements import all_datasets, sums
+from accounting.ledger.store import checked_url
 
 
 @contextmanager

@@ -18,9 +18,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import TINY, Floats, Loss, Losses, Pmf, grid_of
+from accounting.conversion.pld.loss import TINY, Banded, Floats, Loss, Losses, Pmf, grid_of
 from accounting.conversion.pld.normal import Normal
 
 # Most runs of all steps together: beyond, the rounding of the powers is not small against the law of the sum.
@@ -82,7 +81,7 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> _Pl
         delta: in (0, 1).
         theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
     """
-    rough = Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
+    rough = _Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
     tilt = _best_tilt(rough, lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t), theta)
     total = _compose(losses, tilt, delta)
     return _PldBound(total.epsilon(delta), total.interval, inflation(losses, total.interval))
@@ -91,7 +90,7 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> _Pl
 @lru_cache(maxsize=512)
 def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> _PldBound:
     """A delta for `epsilon` >= 0; arguments as for `pld_epsilon`."""
-    rough = Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
+    rough = _Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
 
     def log_delta(t: float) -> float:
         return rough.cumulant(t) - t * (epsilon + math.log1p(1 / t)) - math.log1p(t)
@@ -203,16 +202,16 @@ def _fast_length(least: int) -> int:
     return min(odd << max(0, (-(-least // odd) - 1).bit_length()) for odd in _ODD)
 
 
-def _gridded(losses: Losses, theta: float, tail: float) -> tuple[Parts, _Window]:
+def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
     """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
     finest, coarsest = _choose_interval(losses, _FINE), _choose_interval(losses, _COARSE)
-    rough = Parts.of(losses, coarsest, tail)
+    rough = _Parts.of(losses, coarsest, tail)
     reach = _Reach.of(rough, theta)
     # Cells are spent on the window of the sum, and on the steps' own laws.
     width = max(reach.cells(rough)[1], rough.size) * coarsest
     least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
-    interval = aligned(losses, max(least, min(coarsest, max(finest, width / _CELLS))))
-    parts = Parts.of(losses, interval, tail)
+    interval = _aligned(losses, max(least, min(coarsest, max(finest, width / _CELLS))))
+    parts = _Parts.of(losses, interval, tail)
     reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta)
     return parts, reach.window(parts, theta)
 
@@ -227,22 +226,22 @@ class _Reach:
     cumulant: float
 
     @staticmethod
-    def of(parts: Parts, theta: float) -> _Reach:
+    def of(parts: _Parts, theta: float) -> _Reach:
         base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
         steps = [multiple / spread for multiple in _MULTIPLES]
         top, step = min(((parts.cumulant(theta + s) - base + _CLEAR) / s, s) for s in steps)
         return _Reach(max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta)), top, step, base)
 
-    def holds(self, parts: Parts, theta: float) -> bool:
+    def holds(self, parts: _Parts, theta: float) -> bool:
         """Whether the law on this finer grid lies there too: rounding has moved the tilted sum by about twice this over theta."""
         return self.cumulant - parts.cumulant(theta) <= theta * (self.top - self.bottom) * _MOVED
 
-    def cells(self, parts: Parts) -> tuple[int, int]:
+    def cells(self, parts: _Parts) -> tuple[int, int]:
         """First cell and number of cells. Any are valid: where rounding left none, one stands for them."""
         low = max(parts.least, math.floor(self.bottom / parts.interval))
         return low, max(1, min(parts.most, math.ceil(self.top / parts.interval)) - low + 1)
 
-    def window(self, parts: Parts, theta: float) -> _Window:
+    def window(self, parts: _Parts, theta: float) -> _Window:
         """The cells that are computed, with a bound on the mass above them for the law on this very grid."""
         low, cells = self.cells(parts)
         size = _fast_length(min(cells, 2 * _MOST_CELLS))
@@ -254,7 +253,7 @@ class _Reach:
         return _Window(low, size, math.exp(min(0.0, above + _OUTWARD * (1 + abs(cumulant)))))
 
 
-def _convolve(laws: list[Floats], parts: Parts, window: _Window) -> Floats:
+def _convolve(laws: list[Floats], parts: _Parts, window: _Window) -> Floats:
     """Upper bounds on the tilted law of the sum, at every place of the window."""
     size, eta = window.size, _FFT * math.log2(max(2, window.size))
     half = size // 2 + 1
@@ -369,7 +368,7 @@ def _choose_interval(losses: Losses, tolerance: float) -> float:
     return high
 
 
-def aligned(losses: Losses, interval: float) -> float:
+def _aligned(losses: Losses, interval: float) -> float:
     """An interval, at most halved, that divides the width of the heaviest step if that has atoms no closer than half of it."""
     main = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1]
     return main.period / math.ceil(main.period / interval) if 2 * main.period > interval else interval
@@ -389,7 +388,7 @@ def _added(counts: Floats, scales: Floats, interval: float) -> float:
 
 
 @dataclass(frozen=True)
-class Parts:
+class _Parts:
     """Rounded losses with their counts, and the cumulant generating function of the sum."""
 
     counts: tuple[int, ...]
@@ -397,10 +396,10 @@ class Parts:
     interval: float
 
     @staticmethod
-    def of(losses: Losses, interval: float, tail: float) -> Parts:
+    def of(losses: Losses, interval: float, tail: float) -> _Parts:
         """All steps of `losses` on multiples of `interval`, with tails of `tail` cut off each (see `Loss.pmf`)."""
         counts, single = zip(*losses.steps, strict=True)
-        return Parts(counts, tuple(loss.pmf(interval, tail) for loss in single), interval)
+        return _Parts(counts, tuple(loss.pmf(interval, tail) for loss in single), interval)
 
     def cumulant(self, theta: float) -> float:
         """ln E[e^(theta S); S finite] for the sum S of all steps."""
@@ -462,7 +461,7 @@ def _log_mean(logs: Floats, losses: Floats, theta: float) -> float:
     return top + math.log(float(np.exp(exponents - top).sum()))
 
 
-def _best_tilt(parts: Parts, objective: Callable[[float], float], given: float | None) -> float:
+def _best_tilt(parts: _Parts, objective: Callable[[float], float], given: float | None) -> float:
     """The tilt with the least `objective`, between the scales on which the sum can vary, or else the given one."""
     if given is not None:
         return given

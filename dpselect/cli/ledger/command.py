@@ -386,7 +386,7 @@ def report(
 
     With --registry, write a dataset's entry for the DP Deployments Registry instead; what the ledger does not know is marked.
     """
-    from accounting.page.proofs import cited_by
+    from accounting.page.dataset import cited_by
     from accounting.report import DELTAS, write_report  # the other verbs need no template engine, and no mechanisms
     from dpselect.mechanisms import members
 

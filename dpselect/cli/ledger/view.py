@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from accounting.arguments import WORDS
 from accounting.budget.budget import NOTHING, Budget
 from accounting.budget.price import unit_in_words
 from accounting.budget.remaining import affordable, equivalent
@@ -22,7 +23,6 @@ from accounting.ledger.item import MOST_RUNS
 from accounting.ledger.model import package_version
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
-from accounting.relation import WORDS
 from dpselect.errors import printable
 
 FULLEST = 5  # accounts of a quota that are listed

@@ -13,10 +13,9 @@ from dp_accounting import pld as dp_pld
 from dp_accounting.pld import privacy_loss_distribution
 
 import accounting as acc
-from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.compose import pld_delta, pld_epsilon
 from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Loss, Losses, Pmf
+from accounting.conversion.pld.loss import Banded, Loss, Losses, Pmf
 from accounting.conversion.pld.normal import Normal
 
 LOSSES: list[Loss] = [

@@ -10,10 +10,9 @@ import pytest
 
 import accounting as acc
 from accounting.conversion.bounds import Route
-from accounting.conversion.pld.banded import Banded
 from accounting.conversion.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
 from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import Losses
+from accounting.conversion.pld.loss import Banded, Losses
 from accounting.conversion.pld.normal import Normal, SampledNormal, directed
 
 LAPLACES = 100 * acc.LaplaceDP(epsilon=0.1)

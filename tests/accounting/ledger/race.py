@@ -18,9 +18,8 @@ from sqlalchemy import create_engine
 import accounting as acc
 from accounting.budget.price import BudgetExceeded
 from accounting.ledger import Ledger, LedgerError, book, statements, store
-from accounting.ledger.database import checked_url
 from accounting.ledger.ledger import _Charging
-from accounting.ledger.store import Store
+from accounting.ledger.store import Store, checked_url
 
 CURVE = acc.PureDP(epsilon=0.01)
 

@@ -20,6 +20,7 @@ from sqlalchemy import Engine, create_engine, event, text
 
 import accounting as acc
 from accounting.ledger import Ledger, LedgerCorrupt, LedgerError, LedgerUnavailable, Quota
+from accounting.ledger import store as ledger_store
 from accounting.ledger.store import Store
 
 SMALL = acc.PureDP(epsilon=0.001)
@@ -66,7 +67,6 @@ def in_child(action: Callable[[], None], meanwhile: Callable[[], None] = lambda:
 
 def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where SQLite finds no room to grow, the charge raises LedgerUnavailable that says so, and leaves no entry."""
-    from accounting.ledger import database
 
     def cramped(*arguments: object, **keywords: object) -> sqlite3.Connection:
         connection = connect(*arguments, **keywords)  # type: ignore[call-overload]
@@ -74,7 +74,7 @@ def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pyt
         return connection  # type: ignore[no-any-return]
 
     connect = sqlite3.connect
-    monkeypatch.setattr(database.sqlite3, "connect", cramped)
+    monkeypatch.setattr(ledger_store.sqlite3, "connect", cramped)
     with pytest.raises(LedgerUnavailable, match=r"disk .* full.*Nothing may be released") as error:  # noqa: PT012
         for _ in range(500):
             kept.charge("clicks", SMALL, relation="add_remove", label="x" * 1500)

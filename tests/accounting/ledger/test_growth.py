@@ -14,7 +14,7 @@ import pytest
 
 import accounting as acc
 from accounting.curves import Composed, Curve
-from accounting.ledger import Ledger, Terms, database
+from accounting.ledger import Ledger, Terms, store
 from accounting.report import write_report
 
 TINY = acc.PureDP(epsilon=1e-6)
@@ -40,7 +40,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]
         return count[0] - before
 
     connect = sqlite3.connect
-    monkeypatch.setattr(database.sqlite3, "connect", counted)
+    monkeypatch.setattr(store.sqlite3, "connect", counted)
     return measure
 
 
@@ -48,7 +48,7 @@ def test_a_charge_costs_the_same_at_any_size(
     sqlite_url: str, steps: Callable[[Callable[[], Any]], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every operation that a release needs, and a report's sums, take as many steps with 600 entries as with 50."""
-    monkeypatch.setattr("accounting.ledger.sums.MOST_POINTS", 40)
+    monkeypatch.setattr("accounting.ledger.book.MOST_POINTS", 40)
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
 

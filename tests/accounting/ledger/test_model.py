@@ -42,7 +42,7 @@ from accounting.ledger import (
     SharedRows,
     UnknownDataset,
 )
-from accounting.ledger.lifecycle import state_of
+from accounting.ledger.model import state_of
 
 FOUND = Path(__file__).parent / "found"
 PURE, APPROXIMATE = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0, delta=1e-6)

@@ -7,7 +7,7 @@ import pytest
 import accounting as acc
 from accounting.budget.budget import Price
 from accounting.ledger import InvalidEntry, KeyConflict, Ledger, SharedRows, Window
-from accounting.ledger.periods import ordinal, period_at
+from accounting.ledger.stored_text import ordinal, period_at
 
 ALL = acc.PureDP(epsilon=1.0)
 

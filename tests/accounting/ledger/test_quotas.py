@@ -14,10 +14,9 @@ import dpselect as dps
 from accounting.budget.budget import NOTHING, Price
 from accounting.ledger import ImportRefused, InvalidEntry, InvalidTransition, Ledger, Quota
 from accounting.ledger.book import Step, append
-from accounting.ledger.ddl import entries, scopes
 from accounting.ledger.model import origin, utc_now
-from accounting.ledger.periods import enclosing, ordinal, period_at
-from accounting.ledger.statements import lock_dataset
+from accounting.ledger.statements import entries, lock_dataset, scopes
+from accounting.ledger.stored_text import enclosing, ordinal, period_at
 
 TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
 

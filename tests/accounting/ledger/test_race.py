@@ -13,10 +13,9 @@ import accounting as acc
 from accounting.budget.budget import Price
 from accounting.ledger import Ledger, LedgerUnavailable, Quota
 from accounting.ledger.book import Step, append
-from accounting.ledger.database import checked_url
-from accounting.ledger.ddl import entries
 from accounting.ledger.model import origin, utc_now
-from accounting.ledger.statements import lock_dataset
+from accounting.ledger.statements import entries, lock_dataset
+from accounting.ledger.store import checked_url
 
 pytestmark = pytest.mark.serial
 WORKERS, ATTEMPTS, CAP = 16, 40, 200

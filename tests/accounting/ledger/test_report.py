@@ -17,8 +17,7 @@ import accounting as acc
 from accounting.budget.remaining import equivalent
 from accounting.conversion.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey, Trust
-from accounting.page.dataset import ROUTES, _equivalents, whole_epsilon
-from accounting.page.proofs import curve_proofs, theorems_of
+from accounting.page.dataset import ROUTES, _equivalents, curve_proofs, theorems_of, whole_epsilon
 from accounting.page.wording import in_words, rounded_down, rounded_up
 from accounting.report import write_report
 
@@ -299,7 +298,7 @@ def test_a_page_that_cannot_be_written_is_an_error_of_the_ledger(filled: Ledger,
 
 def test_more_curves_than_can_be_composed_are_said(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """With too many different curves the page gives the budget's guarantee and says why not the other."""
-    monkeypatch.setattr("accounting.ledger.sums.MOST_CURVES", 1)
+    monkeypatch.setattr("accounting.ledger.book.MOST_CURVES", 1)
     assert "too many different curves" in page(filled)
 
 

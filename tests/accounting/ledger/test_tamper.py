@@ -30,13 +30,22 @@ from sqlalchemy.exc import DBAPIError
 import accounting as acc
 from accounting.budget.budget import Price
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, Quota, SchemaMismatch
-from accounting.ledger.book import Step, append
-from accounting.ledger.database import checked_url
-from accounting.ledger.ddl import datasets, entries, fingerprints, meta, metadata, sums, totals
+from accounting.ledger.book import Amounts, Place, Step, _row, append
 from accounting.ledger.item import Opening, read_item
 from accounting.ledger.model import Action, Entry, origin, utc_now
-from accounting.ledger.statements import find_dataset, lock_dataset, read_entry
-from accounting.ledger.sums import Amounts, Place, _row
+from accounting.ledger.statements import (
+    datasets,
+    entries,
+    find_dataset,
+    fingerprints,
+    lock_dataset,
+    meta,
+    metadata,
+    read_entry,
+    sums,
+    totals,
+)
+from accounting.ledger.store import checked_url
 from accounting.ledger.verification import Chain
 
 
