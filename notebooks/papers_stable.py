@@ -19,8 +19,7 @@ import pandas as pd
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.stability.stable_top_k import StableTopK
-from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
 
 try:
     from dpselect.mechanisms.unknown.top_stable import TopStable

@@ -204,7 +204,7 @@ def answer(
     """
     session = session_of(question.payment, question.reading.time_zone)
     if session is not None:
-        require_periods(question, session.dataset.window)
+        _require_periods(question, session.dataset.window)
     whole = None if session is None else session.dataset.budget
     known = None if choice is not None or session is None else learnt_before(question, session.ledger, session.dataset.name)
     informed = None if choice is not None or known is not None else choose_later(question, whole)
@@ -421,7 +421,7 @@ def session_of(payment: Payment | None, time_zone: str | None = None) -> dps.Ses
     return dps.Session(payment.ledger, payment.dataset, **terms)
 
 
-def require_periods(question: Question, of: str) -> None:
+def _require_periods(question: Question, of: str) -> None:
     """Refuse to charge the events of some days to the budget of others."""
     read, payment = question.reading.window, question.payment
     if read is None or of == "whole" or payment is None:

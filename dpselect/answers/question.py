@@ -159,7 +159,7 @@ class Question:
     def recounted(self) -> bool:
         """Whether counts beside the items come from a second look at the log. They are the scores that chose in groups, where
         the log is read once, and where several periods are read at the price of one, which is that of whole counts."""
-        return self.release.with_counts and self.reading.group is None and not whole_counts_alone(self)
+        return self.release.with_counts and self.reading.group is None and not _whole_counts_alone(self)
 
     @property
     def exchanged(self) -> bool:
@@ -398,7 +398,7 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
         )
         return Choice(found, limit, clip, _norm(question))
     crowd = release.learnt if known is None else known.crowd
-    if crowd is not None or (reading.value is None and release.mechanism is None and not whole_counts_alone(question)):
+    if crowd is not None or (reading.value is None and release.mechanism is None and not _whole_counts_alone(question)):
         return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set, crowd=crowd)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     kind = release.mechanism
@@ -435,7 +435,7 @@ def _request(question: Question, whole: Budget | None) -> TopKRequest:
     )
 
 
-def whole_counts_alone(question: Question) -> bool:
+def _whole_counts_alone(question: Question) -> bool:
     """Whether the default may not bound users on its own: several periods are read together, for the price of one."""
     several = question.payment is not None and len(question.payment.period) > 1
     return several and not question.exchanged and question.release.relation == "add_remove"

@@ -118,7 +118,7 @@ def default_choice(
         InvalidRequest: an unknown domain and a budget without delta, or `items_per_user` is less than 1.
         CalibrationError: no amount of noise fits the budget.
     """
-    require_ways(request, max_items_per_user, clip, items_per_user)
+    _require_ways(request, max_items_per_user, clip, items_per_user)
     menu = Menu.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order)
     return menu.best(declared(users, items_per_user) if crowd is None else crowd)
 
@@ -164,7 +164,7 @@ class Menu:
         norm = norm or ("l1" if budget.form == "pure" else "l2")
         found = list(_clipped(budget, request, limit, clip, norm, twice=twice))
         if clip is not None and not found:
-            refused(budget)
+            _refused(budget)
         if clip is None:
             found = [*_plain(budget, request, limit), *found, *([] if order else _sets(budget, request, limit))]
         if not found:
@@ -174,7 +174,7 @@ class Menu:
     def best(self, crowd: Crowd) -> Choice:
         """What finds most of the top k among such users; of those that are alike the first."""
         shapes = standard_shapes(crowd, self.request.k, self.request.candidates)
-        found = [float(np.mean([expected(choice, shape) for shape in shapes])) for choice in self.choices]
+        found = [float(np.mean([_expected(choice, shape) for shape in shapes])) for choice in self.choices]
         first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
         best = replace(self.choices[first], crowd=crowd)
         return best if self.counted is None else replace(best, mechanism=with_counts(best.mechanism, self.counted, shapes))
@@ -241,7 +241,7 @@ class Informed:
         wanted = {"users": users is None, "items": items_per_user is None}
         if share == 0 or not any(wanted.values()):
             return None
-        require_ways(request, ways.get("limit"), ways.get("clip"), items_per_user)
+        _require_ways(request, ways.get("limit"), ways.get("clip"), items_per_user)
         shared = _sharing(request, 1 - share)
         epsilon = share * _epsilon(budget) / max(1, request.releases)
         learning = Learning(epsilon=epsilon, relation=request.sensitivity.relation, **wanted)
@@ -283,7 +283,7 @@ def _covered(budget: Budget, curve: ChosenAfter, request: TopKRequest) -> bool:
     return found is not None and found <= budget.limit
 
 
-def require_ways(request: TopKRequest, limit: int | None, clip: float | None, items: float | None) -> None:
+def _require_ways(request: TopKRequest, limit: int | None, clip: float | None, items: float | None) -> None:
     """Refuse what is stated about users' items and does not go together."""
     if items is not None and not (isinstance(items, Real) and 1 <= items < math.inf):
         raise InvalidRequest(f"items_per_user={shown(items)} must be a number >= 1: how many items users have on average")
@@ -347,7 +347,7 @@ def with_counts(mechanism: Mechanism, counted: CountNoise, shapes: list[Ranking]
 
 def forecast(choice: Choice, request: TopKRequest) -> tuple[float, ...]:
     """(shapes,) shares of the true top k that a choice should find, one for each of `EXPONENTS`: forecasts, no bounds."""
-    return tuple(expected(choice, shape) for shape in standard_shapes(choice.crowd or ASSUMED, request.k, request.candidates))
+    return tuple(_expected(choice, shape) for shape in standard_shapes(choice.crowd or ASSUMED, request.k, request.candidates))
 
 
 def standard_shapes(crowd: Crowd, k: int, candidates: int | None) -> list[Ranking]:
@@ -416,7 +416,7 @@ def _changed(mechanism: Any, **settings: Any) -> Mechanism:
 # -- what each should find -------------------------------------------------------------------------------------------------
 
 
-def expected(choice: Choice, ranking: Ranking) -> float:
+def _expected(choice: Choice, ranking: Ranking) -> float:
     """The share of the true top k that a choice should find, in users of a standard shape."""
     mechanism, limit = without_counts(choice.mechanism), choice.max_items_per_user
     values, scatter = ranking.seen(choice.clip, choice.norm, limit)
@@ -473,7 +473,7 @@ def _of_sets(mechanism: CanonicalTopK, ranking: Ranking, values: Floats) -> floa
 # -- parts of it -----------------------------------------------------------------------------------------------------------
 
 
-def refused(budget: Budget) -> NoReturn:
+def _refused(budget: Budget) -> NoReturn:
     """That no clipped counts can be released, and why."""
     rest = "" if budget.form == "pure" else ", with a delta where the items are not public"
     raise InvalidRequest(
@@ -537,16 +537,16 @@ def _tried(kind: type[Mechanism], budget: Budget, request: TopKRequest, *, order
 
 
 def _least(found: list[Mechanism | None]) -> Mechanism | None:
-    return min((one for one in found if one is not None), key=height, default=None)
+    return min((one for one in found if one is not None), key=_height, default=None)
 
 
-def height(mechanism: Mechanism) -> float:
+def _height(mechanism: Mechanism) -> float:
     """The threshold, or the standard deviation of the noise, in score units."""
     mechanism = without_counts(mechanism)
     if isinstance(mechanism, LimitedDomain):
         return mechanism.margin
     if isinstance(mechanism, DiscoverThenSelect):
-        return height(mechanism.discovery)
+        return _height(mechanism.discovery)
     if isinstance(mechanism, SparseHistogram):
         return mechanism.threshold
     fields: dict[str, Any] = dict(mechanism)
@@ -609,7 +609,7 @@ def default_group_choice(
     Raises:
         InvalidRequest, CalibrationError: as for `default_groups` and `default_choice`.
     """
-    require_ways(request, max_items_per_user, clip, items_per_user)
+    _require_ways(request, max_items_per_user, clip, items_per_user)
     split = _Split.of(budget, request, max_groups_per_user, discover=discover)
     request = split.request
     menu = Menu.of(split.part, request, limit=max_items_per_user, clip=clip, norm=norm, twice=False)

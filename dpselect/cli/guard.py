@@ -88,7 +88,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
         except OSError as error:  # of --help and --version, which are printed while options are read
             if _is_closed_pipe(error):
                 raise
-            message, status = explained(error)
+            message, status = _explained(error)
             _complain(message)
             _settle_output()
             raise typer.Exit(status) from None
@@ -113,7 +113,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
         except Exception as error:
             if ctx.meta.get(_DEBUG) or _is_usage(error) or _is_closed_pipe(error):
                 raise
-            message, status = explained(error)
+            message, status = _explained(error)
             if isinstance(error, AccountingError):
                 message = _with_option(_in_options(message, self, ctx.invoked_subcommand), words)
             _complain(_noted(message, error))
@@ -171,7 +171,7 @@ def _with_option(message: str, words: Sequence[str]) -> str:
     return message
 
 
-def explained(error: Exception) -> tuple[str, int]:
+def _explained(error: Exception) -> tuple[str, int]:
     """One line for an error, and the exit status."""
     if isinstance(error, AccountingError):
         if isinstance(error, BudgetExceeded):

@@ -13,8 +13,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate, Budget, Curve, GaussianDP, Relation
 from accounting.frozen import Count, Probability, Real
 from dpselect.choose.calibration import calibrated
-from dpselect.continual.horizon_clip import HorizonClip
-from dpselect.continual.strategy import Over, Strategy, strategy, thresholds
+from dpselect.continual.strategy import HorizonClip, Over, Strategy, strategy, thresholds
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from accounting import Relation
 from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.horizon import count_pairs
-from dpselect.continual.horizon_clip import UNIT
-from dpselect.continual.measurements import Integers, grid_steps, true_measurements
-from dpselect.continual.state import Coins, in_memory, mixed
+from dpselect.continual.state import Coins, Integers, grid_steps, in_memory, mixed, true_measurements
+from dpselect.continual.strategy import UNIT
 from dpselect.events.engine import opened
 from dpselect.events.reading import Reading
 from dpselect.scores import Scores

@@ -1,4 +1,4 @@
-"""Private selection mechanisms: one final class per file, `Mechanism` their abstract base; imported when first asked for."""
+"""Private selection mechanisms: final classes, `Mechanism` their abstract base; imported when first asked for."""
 
 import lazy_loader
 

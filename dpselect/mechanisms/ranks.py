@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpselect.errors import InvalidScores
 from dpselect.sampling import Sampler
-from dpselect.sampling.heights import Floats, Indices, differences
+from dpselect.sampling.contest import Floats, Indices, differences
 from dpselect.scores import Numbers, Scores
 
 

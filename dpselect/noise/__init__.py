@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from dpselect.noise.base import InvalidNoiseArgument, Noise, NoiseError, NoiseName, QuadratureError
-from dpselect.noise.gaussian import Gaussian
-from dpselect.noise.gumbel import Gumbel
-from dpselect.noise.laplace import Exponential, Laplace
-from dpselect.noise.logistic import HalfLogistic, Logistic
+from dpselect.noise.distributions import (
+    Exponential,
+    Gaussian,
+    Gumbel,
+    HalfLogistic,
+    InvalidNoiseArgument,
+    Laplace,
+    Logistic,
+    Noise,
+    NoiseError,
+    NoiseName,
+    QuadratureError,
+)
 from dpselect.noise.quadrature import (
     argmax_probabilities,
     argmax_probabilities_many,

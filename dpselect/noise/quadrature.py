@@ -25,8 +25,16 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpselect.noise import gumbel
-from dpselect.noise.base import FloatArray, InvalidNoiseArgument, Noise, QuadratureError, as_floats
+from dpselect.noise.distributions import (
+    FloatArray,
+    InvalidNoiseArgument,
+    Noise,
+    QuadratureError,
+    as_floats,
+    gumbel_ordered,
+    gumbel_softmax,
+    gumbel_top_sets,
+)
 
 NODES: Final = 16
 # Beyond this many units between neighbours in rank a swap has probability zero in doubles, for every member.
@@ -56,7 +64,7 @@ def argmax_probabilities_many(noise: Noise, scale: float, matrix: ArrayLike) -> 
     """
     scores = _checked(matrix, 2, scale)
     if noise.name == "gumbel":
-        return gumbel.softmax(scores, scale)
+        return gumbel_softmax(scores, scale)
     if scores.shape[1] == 1 or not len(scores):
         return np.ones_like(scores)
     order = np.argsort(scores, axis=1, kind="stable")
@@ -75,7 +83,7 @@ def subset_probability(noise: Noise, scale: float, scores: ArrayLike, subset: Co
     if k in (0, vector.size):
         return 1.0
     if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
-        return gumbel.top_sets(vector, scale, subset, k)[frozenset(subset)]
+        return gumbel_top_sets(vector, scale, subset, k)[frozenset(subset)]
     order = np.argsort(vector, kind="stable")
     positions = np.flatnonzero(np.isin(order, list(subset))).tolist()
     return float(_integrate(noise, scale, vector[order][None], k, _set_kernel(positions), 1)[0, 0])
@@ -91,7 +99,7 @@ def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
     if k == vector.size:
         return {frozenset(range(k)): 1.0}
     if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
-        return gumbel.top_sets(vector, scale, range(vector.size), k)
+        return gumbel_top_sets(vector, scale, range(vector.size), k)
     order = np.argsort(vector, kind="stable")
     sets = [frozenset(order[list(s)].tolist()) for s in itertools.combinations(range(vector.size), k)]
     values = _integrate(noise, scale, vector[order][None], k, _all_sets_kernel(k), len(sets))[:, 0]
@@ -109,13 +117,13 @@ def ordered_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
     if k == 1:
         return {(i,): p for i, p in enumerate(argmax_probabilities(noise, scale, vector).tolist())}
     if noise.name == "gumbel":
-        return gumbel.ordered(vector, scale, k)
+        return gumbel_ordered(vector, scale, k)
     return _iterated(noise, scale, vector, k)
 
 
 def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tuple[int, ...], float]:
     order = np.argsort(vector, kind="stable")
-    shift = differences(vector[order][None], scale)[0]
+    shift = _differences(vector[order][None], scale)[0]
     sequences = list(itertools.permutations(order.tolist(), k))
 
     def level(step: float, _: NDArray[np.intp]) -> FloatArray:
@@ -131,7 +139,7 @@ def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: K
     reach = _extent(noise, scores.shape[1], k, iterated=False)
 
     def chunk(part: FloatArray) -> FloatArray:
-        shift = differences(part, scale)
+        shift = _differences(part, scale)
 
         def level(step: float, rows: NDArray[np.intp]) -> FloatArray:
             return _outcome_integrals(noise, shift[rows], reach, kernel, outcomes, step)
@@ -175,7 +183,7 @@ class _OrderIntegrator:
     def __init__(self, noise: Noise, shift: FloatArray, k: int, step: float) -> None:
         """Evaluate the (m, m) score differences' functions at pieces of at most `step`."""
         self._k = k
-        grid = build(np.diagonal(shift, offset=-1)[None], _extent(noise, len(shift), k, iterated=True), step)
+        grid = _build(np.diagonal(shift, offset=-1)[None], _extent(noise, len(shift), k, iterated=True), step)
         z = (shift.T[:, grid.anchor] + grid.offset).reshape(len(shift), -1, NODES)
         self._pdf, self._sf, self._cdf = noise.pdf(z), noise.sf(z), noise.cdf(z)
         self._weight = grid.weight.reshape(-1, NODES)
@@ -298,7 +306,7 @@ def _extent(noise: Noise, candidates: int, k: int, *, iterated: bool) -> _Extent
     return _Extent(left, float(noise.log_isf(-reach)), math.inf if iterated else reach, first)
 
 
-def differences(scores: FloatArray, scale: float) -> FloatArray:
+def _differences(scores: FloatArray, scale: float) -> FloatArray:
     """(score a - score j) / scale at [row, a, j], from (rows, m) ascending scores; wide gaps are capped.
 
     Differences that span no wide gap are those of the scores themselves, exact to one rounding each.
@@ -313,7 +321,7 @@ def differences(scores: FloatArray, scale: float) -> FloatArray:
     return np.where(together, exact, position[:, :, None] - position[:, None, :])
 
 
-def build(gaps: FloatArray, reach: _Extent, step: float) -> _Grid:
+def _build(gaps: FloatArray, reach: _Extent, step: float) -> _Grid:
     """The nodes for rows with these (rows, m-1) gaps between neighbours in rank; pieces of at most `step`."""
     rows, count = gaps.shape
     spans = [_tail(0, -reach.left, reach.left, rows, step)] if reach.left else []
@@ -411,7 +419,7 @@ def refine(level: Level, rows: int, step: float) -> FloatArray:
 
 def _outcome_integrals(noise: Noise, shift: FloatArray, reach: _Extent, kernel: Kernel, outcomes: int, step: float) -> FloatArray:
     """Integrals (outcomes, rows) of a kernel, given the (rows, m, m) score differences."""
-    grid = build(np.diagonal(shift, offset=-1, axis1=1, axis2=2), reach, step)
+    grid = _build(np.diagonal(shift, offset=-1, axis1=1, axis2=2), reach, step)
     by_item = np.moveaxis(shift, 2, 0)
     rows, candidates, _ = shift.shape
     block = max(1, _BLOCK // (rows * max(candidates, outcomes)))

@@ -16,11 +16,7 @@ from dpselect.pate.outlook import (
 )
 from dpselect.pate.smooth_release import SanitisedEpsilon, SmoothRelease, usual_order
 from dpselect.pate.unsanitised import UnsanitisedPrivacy, data_dependent
-from dpselect.pate.voting.binary_voting import BinaryVoting
-from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
-from dpselect.pate.voting.gnmax import GNMax
-from dpselect.pate.voting.stable_voting import StableVoting
-from dpselect.pate.voting.tau_voting import TauVoting
+from dpselect.pate.voting import BinaryVoting, ConfidentGNMax, GNMax, StableVoting, TauVoting
 from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
 
 __all__ = [

@@ -349,7 +349,7 @@ def flags(block: Any) -> Flags:
     return cast
 
 
-def single(votes: Any) -> Votes | None:
+def _single(votes: Any) -> Votes | None:
     """The votes of every teacher, from any form of them; None if these are counts. InvalidBallots if they are neither."""
     if scipy.sparse.issparse(votes):
         return _deep(votes) if votes.ndim == 3 else None
@@ -385,7 +385,7 @@ def stacked(votes: Any, teachers: int) -> Votes:
         )
 
     def read(start: int, stop: int) -> Any:
-        return unpacked(matrix[start * teachers : stop * teachers]).reshape(stop - start, teachers, -1)
+        return _unpacked(matrix[start * teachers : stop * teachers]).reshape(stop - start, teachers, -1)
 
     return Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read)
 
@@ -400,7 +400,7 @@ def _listed(votes: Sequence[Any]) -> Votes:
             "round; give the missing teacher a row of zeros, and pass missing='allow'"
         )
     teachers, labels = rounds[0].shape
-    return Votes(len(rounds), teachers, labels, lambda start, stop: np.stack([unpacked(one) for one in rounds[start:stop]]))
+    return Votes(len(rounds), teachers, labels, lambda start, stop: np.stack([_unpacked(one) for one in rounds[start:stop]]))
 
 
 def _rows_of(matrix: Any) -> Any:
@@ -418,7 +418,7 @@ def _rows_of(matrix: Any) -> Any:
     return rows
 
 
-def unpacked(rows: Any) -> Any:
+def _unpacked(rows: Any) -> Any:
     """What `_rows_of` gave, or some rows of it, as an array."""
     return rows.toarray() if scipy.sparse.issparse(rows) else rows
 
@@ -439,7 +439,7 @@ def _as_array(data: Any) -> NDArray[np.generic]:
 
 def read(votes: Any, teachers: int | None) -> tuple[Votes | None, _VoteTally, int]:
     """Single votes, None if these are counts; what is known of them; and the number of teachers."""
-    source = single(votes)
+    source = _single(votes)
     if source is None:
         if teachers is None:
             raise InvalidBallots(
@@ -619,7 +619,7 @@ def _counted(matrix: Any, teachers: int) -> _VoteTally:
     counts = np.empty(rows.shape, dtype=np.int32)
     step = max(1, _COUNTS // rows.shape[1])
     for start in range(0, rows.shape[0], step):
-        block = unpacked(rows[start : start + step])
+        block = _unpacked(rows[start : start + step])
         block = np.array(block)  # a copy: what is checked is what is counted
         # NaN compares false, so it is refused too; the conversion comes after the range is known.
         if not np.all((block >= 0) & (block <= teachers)):

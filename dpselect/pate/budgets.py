@@ -20,8 +20,7 @@ from dpselect.mechanisms.traits import RHO, SIGMA
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote
 from dpselect.pate.outlook import PoorOutlook, outlook
-from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
-from dpselect.pate.voting.stable_voting import StableVoting
+from dpselect.pate.voting import ConfidentGNMax, StableVoting
 
 Family = Callable[[float], Mechanism]
 Bracket = tuple[float, float]

@@ -39,7 +39,7 @@ from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism
 from dpselect.mechanisms.traits import Pay
 from dpselect.pate.ballots import Ballots
-from dpselect.pate.voting.confident_gnmax import ABSTAINED
+from dpselect.pate.voting import ABSTAINED
 from dpselect.selection import Selection, Selections
 
 OWN_DATASET = "votes"

@@ -22,11 +22,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import argmax_probabilities_many, by_name
 from dpselect.pate.ballots import Ballots, Vote
-from dpselect.pate.voting.binary_voting import LevelVote
-from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
-from dpselect.pate.voting.gnmax import GNMax
-from dpselect.pate.voting.stable_voting import StableVoting
-from dpselect.pate.voting.tau_voting import TauVoting
+from dpselect.pate.voting import ConfidentGNMax, GNMax, LevelVote, StableVoting, TauVoting
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -25,8 +25,7 @@ from dpselect.mechanisms import Mechanism
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Ballots
 from dpselect.pate.smooth_release import SanitisedEpsilon, SmoothRelease, require_left, usual_order
-from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
-from dpselect.pate.voting.gnmax import GNMax
+from dpselect.pate.voting import ConfidentGNMax, GNMax
 from dpselect.sampling import sampler
 from dpselect.session import Notes, Session
 

@@ -33,10 +33,7 @@ from dpselect.pate.outlook import (
     simulated,
     simulated_choices,
 )
-from dpselect.pate.voting.binary_voting import BinaryVoting
-from dpselect.pate.voting.confident_gnmax import ConfidentGNMax
-from dpselect.pate.voting.gnmax import GNMax
-from dpselect.pate.voting.tau_voting import TauVoting
+from dpselect.pate.voting import BinaryVoting, ConfidentGNMax, GNMax, TauVoting
 
 Counts = NDArray[np.int64]
 

@@ -117,7 +117,7 @@ def failures(family: Family, task: Task) -> list[float | None]:
     return [failure for share in shares for failure in _even(exact(budget.delta) * exact(share), task.charges)]
 
 
-def composed(task: Task, mechanisms: tuple[Mechanism, ...]) -> Curve:
+def _composed(task: Task, mechanisms: tuple[Mechanism, ...]) -> Curve:
     """The curve of all releases together."""
     pairs = zip(task.parts, mechanisms, strict=True)
     return Composed.of([(part.releases, task.released(mechanism).curve) for part, mechanism in pairs])
@@ -126,7 +126,7 @@ def composed(task: Task, mechanisms: tuple[Mechanism, ...]) -> Curve:
 def admitted(task: Task, mechanisms: tuple[Mechanism, ...]) -> bool:
     """Whether the budget pays for all releases, charged as the task says."""
     if task.charged == "together":
-        return task.budget.covers(_together(task.budget, composed(task, mechanisms)))
+        return task.budget.covers(_together(task.budget, _composed(task, mechanisms)))
     total = NOTHING
     for part, mechanism in zip(task.parts, mechanisms, strict=True):
         total = total.plus(task.budget.price(task.released(mechanism).curve).times(part.releases))
@@ -200,7 +200,7 @@ class _Search:
 
     def price(self, mechanisms: tuple[Mechanism, ...]) -> float:
         """What all releases cost together, by the price that was searched with."""
-        curve = composed(self._task, mechanisms)
+        curve = _composed(self._task, mechanisms)
         return _together(self._task.budget, curve) if self.thorough else _by_renyi(self._task.budget, curve)
 
     def _refined(self, start: float) -> float | None:
@@ -256,7 +256,7 @@ class _Search:
                 part.releases * main_cost(task.released(mechanism).curve, task.budget.measure) for part, mechanism in pairs
             )
             return total / capacity * task.budget.limit if capacity > 0 else math.inf
-        curve, budget = composed(self._task, mechanisms), self._task.budget
+        curve, budget = _composed(self._task, mechanisms), self._task.budget
         return _together(budget, curve) if thorough or budget.form != "approximate" else _by_renyi(budget, curve)
 
 

@@ -22,8 +22,7 @@ from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
 from dpselect.planning.compare import Judge, Progress, compared
 from dpselect.planning.families import families
-from dpselect.planning.phrases import budget_in_words, releases_in_words
-from dpselect.planning.release_plan import ReleasePlan
+from dpselect.planning.release_plan import ReleasePlan, budget_in_words, releases_in_words
 from dpselect.planning.shape import Shape
 from dpselect.planning.task import Part, Stated, Task
 

@@ -102,7 +102,7 @@ class Shape:
                 f"public={public!r} is refused: a plan that looks at private counts leaks them. State public=True for counts "
                 "that were published or made up, or use Shape.zipf"
             )
-        distinct, multiplicities = np.unique(checked(counts), return_counts=True)
+        distinct, multiplicities = np.unique(_checked(counts), return_counts=True)
         loads = None if items_per_user is None else _loads(items_per_user, least=1.0)
         users = None if loads is None else float(distinct @ multiplicities) / loads.mean
         return cls(distinct[::-1].copy(), multiplicities[::-1].astype(np.int64), description, loads, users)
@@ -459,7 +459,7 @@ def _number(path: Path, line: int, row: list[str], place: int) -> float:
         raise InvalidRequest(f"{str(path)!r}, line {line}: the column holds something else than a number") from None
 
 
-def checked(counts: ArrayLike) -> Floats:
+def _checked(counts: ArrayLike) -> Floats:
     """Counts as numbers, if they are such: finite, from 0 to 10^15, one per item."""
     if isinstance(counts, Scores):
         raise InvalidRequest("counts are private Scores: a plan that looks at them leaks them. Give public or made-up counts")

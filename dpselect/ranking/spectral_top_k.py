@@ -16,7 +16,7 @@ from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.errors import InvalidComparisons
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.noisy_max.positions import largest
+from dpselect.mechanisms.noisy_max import largest
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits

@@ -21,11 +21,21 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from flint import arb, fmpq, fmpz
 
 from dpselect.errors import DpSelectError, InvalidRequest
-from dpselect.noise.base import Noise
+from dpselect.noise.distributions import Noise
 from dpselect.sampling import discrete, exact, plain, thresholds
-from dpselect.sampling.contest import Entries, RankingProblem
-from dpselect.sampling.heights import Flags, Floats, Indices, Numbers, Words, numbers
-from dpselect.sampling.lazy import LazyUniform, WordSource, rational
+from dpselect.sampling.contest import (
+    Entries,
+    Flags,
+    Floats,
+    Indices,
+    LazyUniform,
+    Numbers,
+    RankingProblem,
+    Words,
+    WordSource,
+    numbers,
+    rational,
+)
 from dpselect.sampling.thresholds import TINY, WIDER, LazyThresholds, PlainThresholds, Thresholds, exceeds, scaled
 
 _WHOLE = 2.0**51  # half of where floats stop being able to tell a number from its half

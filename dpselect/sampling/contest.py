@@ -1,17 +1,244 @@
-"""The exact k largest of candidates whose noise is known to some bits."""
+"""The exact k largest of candidates whose noise is known to some bits.
+
+Numbers have infinitely many random bits, of which a few are drawn and the rest on demand. Scores in units of the noise, relative
+to the largest one, are float64 numbers with known error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cmp_to_key
-from typing import Self, final
+from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
+from flint import arb, ctx, fmpq
+from numpy.typing import NDArray
 
-from dpselect.noise.base import Noise
-from dpselect.sampling.heights import MARGIN, Floats, Indices, Numbers, Words, contest_bounds, cut, estimates, heights
-from dpselect.sampling.lazy import LazyUniform, WordSource, rational, sign_of_total
+from dpselect.noise.distributions import Noise
+
+T = TypeVar("T")
+WordSource = Callable[[int], NDArray[np.uint64]]
+
+_WORD = 64
+_BEYOND = 4096  # a power of two that no float64 and no float64 times any noise ever drawn reaches
+_GUARD = 64  # bits of precision beyond those drawn
+
+
+_LOCK = [threading.RLock()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _LOCK.__setitem__(0, threading.RLock()))
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Arb's working precision, which belongs to the process: one thread at a time sets it."""
+    with _LOCK[0], ctx.workprec(bits):
+        yield
+
+
+@final
+class LazyUniform:
+    """V = 2^-level * 0.b1 b2 b3 ... with independent fair bits, of which the first `count` are known as an integer."""
+
+    __slots__ = ("_source", "bits", "count", "level")
+
+    def __init__(self, source: WordSource, *, level: int = 0, word: int | None = None) -> None:
+        self._source, self.level = source, level
+        self.bits, self.count = (0, 0) if word is None else (word, _WORD)
+
+    def extend(self) -> None:
+        """Draw one more word."""
+        self.bits = self.bits << _WORD | int(self._source(1)[0])
+        self.count += _WORD
+
+    def ball(self) -> arb:
+        """The closed cell in which V lies, at a precision that holds its ends exactly."""
+        half = -(self.count + self.level + 1)
+        return arb(arb((2 * self.bits + 1, half)), arb((1, half)))
+
+    @property
+    def precision(self) -> int:
+        """A working precision at which the cell and not the rounding limits what is known."""
+        return self.count + self.level + _GUARD
+
+    def decide(self, answer: Callable[[arb], T | None], more: int = 0) -> T:
+        """What `answer` says of the cell of V at the working precision, and `more` bits; bits are drawn while that is None."""
+        while True:
+            with precision(self.precision + more):
+                found = answer(self.ball())
+            if found is not None:
+                return found
+            self.extend()
+
+
+Term = tuple[fmpq, LazyUniform]
+
+
+def rational(value: float | int) -> fmpq:
+    """The exact value of a number; for minus infinity, one so low that only another such candidate can lose to it."""
+    if value == -math.inf:
+        return fmpq(-(1 << _BEYOND))
+    return fmpq(*Fraction(value).as_integer_ratio())
+
+
+def sign_of_total(rest: fmpq, noise: Noise, terms: list[Term]) -> int:
+    """The sign of rest + the sum of factor * isf(V) over the terms, drawing bits until it is certain.
+
+    Theorem X2. The sum is zero with probability 0.
+    """
+
+    def total() -> arb:
+        return sum((arb(factor) * noise.isf_ball(draw.ball()) for factor, draw in terms), arb(rest))
+
+    return _certain_sign(total, [draw for _, draw in terms])
+
+
+def _certain_sign(number: Callable[[], arb], draws: Collection[LazyUniform]) -> int:
+    """The sign of a real number, from balls around it that shrink as the draws it depends on are extended."""
+    while True:
+        with precision(max(draw.precision for draw in draws)):
+            ball = number()
+            sign = int(bool(ball > 0)) - int(bool(ball < 0))
+        if sign:
+            return sign
+        for draw in draws:
+            draw.extend()
+
+
+# Races: the best of contestants whose noise is the largest of many draws.
+#
+# If a set of M independent draws has the distribution function F, then -ln F at the largest of them is E/M with E standard
+# exponential: the time at which the first of M arrives. Times of subsets are sums of such terms. Theorem X8.
+
+
+class Wait(NamedTuple):
+    """E/M, with E = -ln(1 - V). `size()` is a ball around M that shrinks to it as Arb's working precision grows."""
+
+    size: Callable[[], arb]
+    draw: LazyUniform
+
+
+class Runner(NamedTuple):
+    """A contestant: score + scale * F^-1(exp(-t)), t the sum of the waits."""
+
+    score: fmpq
+    waits: Sequence[Wait]
+
+
+def winner(runners: Sequence[Runner], noise: Noise, scale: fmpq) -> int:
+    """The place of the best contestant, drawing bits until every comparison is certain."""
+    best = 0
+    for place in range(1, len(runners)):
+        if _sign_of_lead(runners[place], runners[best], noise, scale) > 0:
+            best = place
+    return best
+
+
+def _sign_of_lead(first: Runner, second: Runner, noise: Noise, scale: fmpq) -> int:
+    """The sign of the first total less the second. Theorem X8; the difference is zero with probability 0."""
+    draws = {id(wait.draw): wait.draw for runner in (first, second) for wait in runner.waits}.values()
+    rest = (first.score - second.score) / scale
+    return _certain_sign(lambda: arb(rest) + _noise(first, noise) - _noise(second, noise), draws)
+
+
+def _noise(runner: Runner, noise: Noise) -> arb:
+    time = arb(0)
+    for size, draw in runner.waits:
+        time -= (-draw.ball()).log1p() / size()
+    return noise.isf_ball(-(-time).expm1())
+
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
+
+LOWEST = -1e300  # heights below are lost in the noise of nothing: they are given this upper bound and no lower one
+_MODERATE = (1e-300, 1e300)  # scales whose inverses are normal floats
+_WIDE = 1e8  # up to here a difference beyond the floats is a height below `LOWEST`
+_RELATIVE = 2.0**-50  # three roundings, of the difference, of 1/scale and of the product, are below 2^-51
+_CELL = 53  # bits that a float64 holds exactly
+
+
+def numbers(values: NDArray[Any]) -> Numbers:
+    """Scores as int64 or float64 without a change of value; minus infinity stands for a candidate that is left out."""
+    if np.issubdtype(values.dtype, np.signedinteger):
+        return values.astype(np.int64, copy=False)
+    return values.astype(np.float64, copy=False)
+
+
+def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
+    """values - reference rounded once, for a reference no smaller than any of them; score units."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype == np.int64:
+            # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
+            return np.asarray(-(reference.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64))
+        return np.asarray(values - reference, dtype=np.float64)
+
+
+def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> Floats:
+    """(values - reference) / scale, at least `LOWEST`; within 2^-50 of itself where it is above. Theorem X1."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if scale > _WIDE and values.dtype != np.int64:
+            result, scale = np.asarray(0.5 * values - 0.5 * reference), 0.5 * scale  # never beyond the floats
+        else:
+            result = differences(values, reference)
+        if _MODERATE[0] < scale < _MODERATE[1]:
+            result *= 1.0 / scale  # one rounding more, and several times faster
+        else:
+            result /= scale
+    return np.fmax(result, LOWEST, out=result)  # minus infinity less minus infinity is NaN, and as low as can be
+
+
+def contest_bounds(noise: Noise, height: Floats, level: Indices, words: Words) -> tuple[Floats, Floats]:
+    """Bounds on height + isf(V), where V = 2^-level * 0.w with w the bits of the word and of all that follow. Theorem X1."""
+    cell = (words >> np.uint64(64 - _CELL)).astype(np.float64)
+    exponent = -(level + _CELL)
+    low, high = noise.isf_bounds(np.ldexp(cell, exponent), np.ldexp(cell + 1.0, exponent))
+    slack = _RELATIVE * np.abs(height)
+    low += np.where(height > LOWEST, height - slack, -np.inf)
+    high += height + slack
+    return low, high
+
+
+# Noise to about six digits in one pass: enough to see which few candidates are worth bounds. Theorem X10.
+
+MARGIN = 2.0**-20  # noise units; estimates that far apart are those of numbers in the same order
+_OF_HEIGHT = 2.0**-46  # of a height, the same
+_SIGNIFICANT = np.uint64(12)  # the bits beyond the first 52 are not looked at
+_ONE = np.uint64(0x3FF << 52)  # the exponent of floats from 1 to 2
+_HALF_CELL = 1.0 - 2.0**-53
+_EDGE = 2.0**-28  # nearer than this to 0 or 1 the cell of a uniform number is too wide for its centre
+
+
+def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
+    """isf at the centres of the cells of 2^-52 in which the words put V, and the places where that says little.
+
+    Elsewhere an estimate is within 2^-22 of isf(V).
+    """
+    bits = words >> _SIGNIFICANT
+    if noise.rises:
+        bits ^= np.uint64(2**52 - 1)  # the centre's distance from 1
+    bits |= _ONE
+    uniform = bits.view(np.float64)
+    uniform -= _HALF_CELL
+    wide = np.empty(0, dtype=np.int64)
+    if uniform.min() < _EDGE or uniform.max() > 1.0 - _EDGE:
+        wide = np.flatnonzero((uniform < _EDGE) | (uniform > 1.0 - _EDGE))
+    return noise.from_uniform(uniform), wide
+
+
+def cut(best: Floats, margin: float) -> Floats:
+    """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`."""
+    return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
+
 
 _SPARE, _FEW_SPARE = 4096, 1024  # candidates held beyond 2k before the certain losers are dropped, by bounds and by estimates
 Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]

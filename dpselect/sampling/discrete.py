@@ -8,8 +8,7 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, fmpq, fmpz
 
-from dpselect.sampling.heights import Flags, Floats, Indices, Words
-from dpselect.sampling.lazy import LazyUniform, WordSource, precision
+from dpselect.sampling.contest import Flags, Floats, Indices, LazyUniform, Words, WordSource, precision
 
 Balls = Callable[[], Sequence[arb]]
 _CELL = 53  # bits of a word that float64 holds exactly
@@ -138,16 +137,16 @@ def refined_count(level: int, draw: LazyUniform) -> int:
     """The count c with cdf(c - 1) <= U < cdf(c), drawing bits of U until that is certain."""
     count = 0
     while True:
-        step = cumulative(level, count, draw.count)
+        step = _cumulative(level, count, draw.count)
         while draw.bits == step:
             draw.extend()
-            step = cumulative(level, count, draw.count)
+            step = _cumulative(level, count, draw.count)
         if draw.bits < step:
             return count
         count += 1
 
 
-def cumulative(level: int, count: int, bits: int) -> int:
+def _cumulative(level: int, count: int, bits: int) -> int:
     """The first `bits` binary digits of the cdf of Binomial(2^(level + 4), 2^-level) at `count`."""
     if count == 1 << (level + _MEAN_BITS):
         return 1 << bits
@@ -175,7 +174,7 @@ def _table(level: int) -> Words:
     """The cdf to 64 digits, until it has none left that are not 1; its last entry is 2^64 - 1, which refinement resolves."""
     steps: list[int] = []
     while not steps or steps[-1] < 2**_TABLE_BITS - 1:
-        steps.append(cumulative(level, len(steps), _TABLE_BITS))
+        steps.append(_cumulative(level, len(steps), _TABLE_BITS))
     return np.array(steps, dtype=np.uint64)
 
 

@@ -18,10 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import DpSelectError
-from dpselect.noise.base import Noise
-from dpselect.sampling.contest import Contenders, Entries, RankingProblem, Shortlist, ranked
+from dpselect.noise.distributions import Noise
+from dpselect.sampling.contest import (
+    LOWEST,
+    Contenders,
+    Entries,
+    Flags,
+    Floats,
+    Indices,
+    Numbers,
+    RankingProblem,
+    Shortlist,
+    Words,
+    cut,
+    estimates,
+    heights,
+    ranked,
+)
 from dpselect.sampling.discrete import successes
-from dpselect.sampling.heights import LOWEST, Flags, Floats, Indices, Numbers, Words, cut, estimates, heights
 from dpselect.sampling.plain import largest_rows
 
 Levels = NDArray[np.uint8]
@@ -89,7 +103,7 @@ class Swept:
     def top_k(self, k: int, threshold: float | None = None) -> Entries:
         """The k largest under fresh noise; `threshold` in noise units relative to the largest score, guessed if None."""
         if threshold is None:
-            threshold = guess(self._problem.noise, self._blocks.height, None, self._sample, self._share, k)
+            threshold = _guess(self._problem.noise, self._blocks.height, None, self._sample, self._share, k)
         return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold)
 
 
@@ -102,7 +116,7 @@ def grouped(problem: RankingProblem, multiplicities: Indices, *, threshold: floa
     groups = units(problem.heights(problem.values))
     if threshold is None:
         weights = multiplicities.astype(np.float64)
-        threshold = guess(problem.noise, groups.height, weights, groups.height[:0], 0.0, problem.k)
+        threshold = _guess(problem.noise, groups.height, weights, groups.height[:0], 0.0, problem.k)
     return Sweep(problem).groups(groups, multiplicities, threshold)
 
 
@@ -159,7 +173,7 @@ _BELOW, _ABOVE = 48.0, 112.0  # noise units around the k-th height that matter
 _ROUNDS = 16
 
 
-def guess(noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int) -> float:
+def _guess(noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int) -> float:
     """A threshold in noise units, that about k candidates exceed.
 
     `heights` are the most important candidates', each standing for `weights` candidates (one if None); those of `sample`, drawn

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpselect.sampling.heights import Floats, Indices, Numbers, differences
+from dpselect.sampling.contest import Floats, Indices, Numbers, differences
 
 _CHUNK = 1 << 16  # items whose noise fits the cache
 NoiseDraw = Callable[[int], Floats]

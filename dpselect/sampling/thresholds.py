@@ -17,12 +17,25 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.noise.base import Noise
+from dpselect.noise.distributions import Noise
 from dpselect.sampling import exact
-from dpselect.sampling.contest import Entries, RankingProblem, ranked
+from dpselect.sampling.contest import (
+    Entries,
+    Flags,
+    Floats,
+    Indices,
+    LazyUniform,
+    Numbers,
+    RankingProblem,
+    Term,
+    Words,
+    WordSource,
+    contest_bounds,
+    ranked,
+    rational,
+    sign_of_total,
+)
 from dpselect.sampling.discrete import successes
-from dpselect.sampling.heights import Flags, Floats, Indices, Numbers, Words, contest_bounds
-from dpselect.sampling.lazy import LazyUniform, Term, WordSource, rational, sign_of_total
 from dpselect.sampling.plain import NoiseDraw, noisy
 
 _LEVEL, _RARE = 8, (24, 20, 16, 12)  # candidates that need a V below 2^-8 are pooled; where all do, by the rarest that holds

@@ -79,7 +79,7 @@ def worst_case(
         >>> round(worst.pure_epsilon, 6)
         1.0
     """
-    require_mechanism(mechanism, "covers", "probabilities")
+    _require_mechanism(mechanism, "covers", "probabilities")
     candidates = checked_integer("candidates", candidates, "how many candidates the box has", error=InvalidRequest)
     highest = checked_integer("highest", highest, "the largest count in the box", error=InvalidRequest)
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
@@ -89,7 +89,7 @@ def worst_case(
     return _compare(laws, first, second, tuple(orders), tuple(epsilons))
 
 
-def require_mechanism(mechanism: object, *parts: str) -> None:
+def _require_mechanism(mechanism: object, *parts: str) -> None:
     """Mechanisms of others, which only look like one, are welcome."""
     if not all(hasattr(mechanism, part) for part in parts):
         raise InvalidRequest(
@@ -274,7 +274,7 @@ def _released_by(mechanism: Mechanism | Callable[[Any], Any], rng: np.random.Gen
     if select is not None:
         return lambda scores: select(scores, rng=rng).outcome
     if not callable(mechanism):
-        require_mechanism(mechanism, "select")
+        _require_mechanism(mechanism, "select")
     if rng is not None:
         raise InvalidRequest("rng= seeds this library's mechanisms only: seed the function yourself, and leave it out")
     return lambda given: _outcome(draw(given))

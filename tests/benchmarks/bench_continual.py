@@ -33,9 +33,8 @@ import pandas as pd
 import accounting as acc
 import dpselect as dps
 from dpselect.continual import state as states
-from dpselect.continual.arrivals import Arrivals
-from dpselect.continual.closing import close
-from dpselect.continual.horizon_plan import HorizonPlan, plan_horizon
+from dpselect.continual.horizon import close
+from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
 from dpselect.sampling import sampler
 
 FILMS = Path(__file__).resolve().parents[3] / "shared" / "data" / "times" / "movietweetings100k.parquet"

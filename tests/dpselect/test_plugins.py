@@ -57,7 +57,7 @@ from pydantic import Field
 from accounting.frozen import Positive
 from dpselect import Sensitivity
 from dpselect.mechanisms.base import Mechanism
-from dpselect.mechanisms.noisy_max import positions as noisy_max
+from dpselect.mechanisms import noisy_max
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from tiny_curve import TinyCurve
@@ -89,9 +89,9 @@ class TinyMax(Mechanism):
     def most_candidates(self): return None
     @property
     def scale(self): return self.sensitivity.range / self.epsilon
-    def _select(self, scores, source): return noisy_max.select(scores, by_name("exponential"), self.scale, source)
-    def _select_many(self, matrix, source): return noisy_max.select_many(matrix, by_name("exponential"), self.scale, source)
-    def _probabilities(self, scores): return noisy_max.probabilities(scores, by_name("exponential"), self.scale)
+    def _select(self, scores, source): return noisy_max.select_winner(scores, by_name("exponential"), self.scale, source)
+    def _select_many(self, matrix, source): return noisy_max.select_winners(matrix, by_name("exponential"), self.scale, source)
+    def _probabilities(self, scores): return noisy_max.winner_probabilities(scores, by_name("exponential"), self.scale)
 '''
 KNOWN_EVERYWHERE = """
 import json, sys, warnings

@@ -13,7 +13,7 @@ from scipy.stats import binomtest, kstest
 
 from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, EntropyUnavailable, SeededSampler
-from dpselect.sampling.lazy import precision
+from dpselect.sampling.contest import precision
 
 LIMIT = 1e-8  # of draws from a seed
 UNSEEDED = 1e-10  # the entropy source has no seed, and a false alarm would be another one every time: below 1e-9 of each test

@@ -10,7 +10,7 @@ import pytest
 
 import dpselect as dps
 from dpselect.mechanisms.queries.above_threshold import NoisyComparisons
-from dpselect.mechanisms.queries.first_stable import StableRule, log_failure
+from dpselect.mechanisms.queries.stable_queries import StableRule, log_failure
 from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities

@@ -6,7 +6,7 @@ from case import COUNTS, HALF, REPLACED, TWO_SIDED, Case
 
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK, LipschitzNoise
 from dpselect.mechanisms.joint.top_k import JointTopK
-from dpselect.mechanisms.noisy_max.oneshot import OneshotTopK
+from dpselect.mechanisms.noisy_max import OneshotTopK
 from dpselect.sensitivity import Sensitivity
 
 OTHERS: tuple[LipschitzNoise, ...] = ("exponential", "laplace", "logistic", "half_logistic")

@@ -6,10 +6,8 @@ from typing import get_args
 
 from case import COUNTS, HALF, REPLACED, TWO_ITEMS, Case
 
-from dpselect.mechanisms.queries.above_threshold import AboveThreshold
-from dpselect.mechanisms.queries.first_stable import FirstStable
-from dpselect.mechanisms.queries.large_margin import LargeMargin
-from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin
+from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries
 from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.scores import Domain

@@ -13,14 +13,13 @@ from scipy.stats import norm
 
 import accounting as acc
 import dpselect as dps
-from dpselect.continual import closing, smoothing
+from dpselect.continual import averages, horizon
 from dpselect.continual import memory as memories
 from dpselect.continual import state as states
 from dpselect.continual.averages import Means
 from dpselect.continual.declared import _coins
-from dpselect.continual.horizon_clip import UNIT
-from dpselect.continual.measurements import Increment, estimate, measure, true_measurements, weighted
-from dpselect.continual.strategy import strategy, thresholds
+from dpselect.continual.state import Increment, estimate, measure, true_measurements, weighted
+from dpselect.continual.strategy import UNIT, strategy, thresholds
 from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import sampler
 
@@ -374,7 +373,7 @@ def closed(mechanism: dps.ContinualTopK, periods: list[list[tuple[int, int]]], s
     for period, events in enumerate(periods, start=1):
         new = np.array(events, dtype=np.int64).reshape(-1, 2)
         state._connection.register("events", {"u": new[:, 0], "i": new[:, 1]})
-        closing.close(state, period, ["events"], KINDS, source)
+        horizon.close(state, period, ["events"], KINDS, source)
     return state
 
 
@@ -497,7 +496,7 @@ def test_a_long_horizon_counts_what_its_windows_hold() -> None:
     for period in range(1, 36):
         items = np.repeat([0, 1], users[period - 1])
         state._connection.register("events", {"u": 100 * period + np.arange(len(items)), "i": items})
-        chosen = closing.close(state, period, ["events"], KINDS, source)
+        chosen = horizon.close(state, period, ["events"], KINDS, source)
         counts = users[max(period - 3, 0) : period].sum(axis=0)
         np.testing.assert_allclose(np.array(chosen.values)[np.argsort(np.array(chosen.labels))], counts * each, atol=0.05)
     assert len(state._run("FROM duckdb_tables() WHERE table_name LIKE 'increments%'")) == 1
@@ -517,7 +516,7 @@ def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
             events = [(item, user) for item in range(50) for user in range(60 if item in best(period) else 30)]
             items, users = np.array(events).T
             state._connection.register("events", {"u": users + 1000 * items + 100_000 * period, "i": items})
-            found.append(len(best(period) & set(closing.close(state, period, ["events"], KINDS, source).labels or ())) / 5)
+            found.append(len(best(period) & set(horizon.close(state, period, ["events"], KINDS, source).labels or ())) / 5)
         return float(np.mean(found[6:]))
 
     assert right(lambda _: set(range(5))) > 0.9
@@ -527,11 +526,11 @@ def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
 def test_the_order_does_not_depend_on_how_items_are_numbered() -> None:
     """Numbers of an unknown domain follow when items first existed: measurements that tie must not let them through."""
     mechanism, rng = of("period", None, periods=3, scale=1000.0, k=2), np.random.default_rng(8)
-    columns, steps = smoothing.columns(mechanism, 3), rng.integers(0, 3, (60, 3, 10)) * 3000
+    columns, steps = averages.columns(mechanism, 3), rng.integers(0, 3, (60, 3, 10)) * 3000
     for drawn in steps:  # nearly all have ties at the border
         again = rng.permutation(10)
         first, second = (
-            smoothing.order_by(mechanism, 3, values[2].astype(float), weighted(columns, values.astype(float)))
+            averages.order_by(mechanism, 3, values[2].astype(float), weighted(columns, values.astype(float)))
             for values in (drawn, drawn[:, again])
         )
         np.testing.assert_array_equal(first[again], second)
@@ -544,7 +543,7 @@ def test_equal_scores_are_released_in_the_order_of_labels() -> None:
     labels = state.labels(items)
     for scores in itertools.product([0.0, 1.0], repeat=6):
         wanted = sorted(zip(scores, labels, strict=True), key=lambda one: (-one[0], one[1]))[:3]
-        found = closing._best(state, items, np.array(scores), np.array(scores))
+        found = horizon._best(state, items, np.array(scores), np.array(scores))
         assert found.labels == tuple(label for _, label in wanted)
         assert found.values == tuple(score for score, _ in wanted)
 
@@ -553,11 +552,11 @@ def test_the_weights_of_the_order_add_up_to_one() -> None:
     """A column of weights is a mean of scores: of one that never changes it makes the same, whatever the memory."""
     for count, window in COUNTS:
         mechanism = of(count, window, periods=9)
-        for memory, period in itertools.product(smoothing.RATES, (1, 2, 9)):
+        for memory, period in itertools.product(averages.RATES, (1, 2, 9)):
             scored = np.convolve(mechanism.strategy.measured / UNIT, np.ones(9))[:9]  # what is measured if x is 1 in all periods
             counts = np.cumsum(mechanism.strategy.counted)[:period]
             weights = memory ** np.arange(period)[::-1]
-            column = smoothing._column(mechanism, period, memory)
+            column = averages._column(mechanism, period, memory)
             assert column[::-1] @ scored[:period] == pytest.approx(counts @ weights / weights.sum())
 
 
@@ -571,7 +570,7 @@ def histogram(scale: float = 2.0, delta: float = 0.05, relation: Any = "add_remo
 
 def deviations_of_means(release: int) -> np.ndarray:
     """(rates,) of means of independent noise of size 1."""
-    weights = np.array([[rate**age for age in range(release)] for rate in smoothing.RATES[2:]])
+    weights = np.array([[rate**age for age in range(release)] for rate in averages.RATES[2:]])
     return np.asarray(np.sqrt((weights**2).sum(axis=1)) / weights.sum(axis=1))
 
 
@@ -614,7 +613,7 @@ def test_one_item_of_a_memory(scale: float, user: tuple[int, int], others: tuple
         joint = np.outer(*(_pieces(fine, float(count), scale) for count in counts))
         early = np.broadcast_to((middle > single)[:, None] & (counts[0] > 0), joint.shape)
         late = np.broadcast_to((middle > single)[None, :] & (counts[1] > 0), joint.shape)
-        for rate, bar in zip(smoothing.RATES[2:], bars, strict=True):
+        for rate, bar in zip(averages.RATES[2:], bars, strict=True):
             late = late | (((rate * middle[:, None] + middle[None, :]) / (1 + rate) > bar) & (sum(counts) > 0))
         coarse, shown = np.arange(len(middle)) // 40, np.zeros((3, 30, 30))
         for place, mask in enumerate((early, late & ~early)):
@@ -644,7 +643,7 @@ def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int
     z = np.linspace(-8, 8, 16_001)
     first, single = counts[0] + 1.5 * z, memories.single_test(sparse).threshold
     bars = memories.mean_thresholds(sparse, 2, 2)
-    lowest = np.min([bar * (1 + rate) - rate * first for rate, bar in zip(smoothing.RATES[2:], bars, strict=True)], axis=0)
+    lowest = np.min([bar * (1 + rate) - rate * first for rate, bar in zip(averages.RATES[2:], bars, strict=True)], axis=0)
     lowest = np.minimum(lowest, single if counts[1] else np.inf)
     found = norm.sf((lowest - counts[1]) / 1.5)
     chance = float(norm.pdf(z) @ np.where((first > single) & (counts[0] > 0), 1.0, found)) * 1e-3

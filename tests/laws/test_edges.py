@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.stability.gaps import read_top, row_gaps
-from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
-from dpselect.mechanisms.stability.large_gap import LargeGap
+from dpselect.mechanisms.stability.gaps import GaussianGap, LargeGap, read_top, row_gaps
 from dpselect.mechanisms.stability.stability_test import StabilityTest
-from dpselect.mechanisms.stability.stable_top_k import StableTopK
-from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
 from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.scores import Domain, Scores
 

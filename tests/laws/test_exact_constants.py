@@ -23,7 +23,7 @@ from accounting.interop import _gaussian, _times
 from accounting.ledger.model import doubt, returned
 from accounting.ledger.verification import _less
 from dpselect import events, pate
-from dpselect.mechanisms.noisy_max.oneshot import winners_curve
+from dpselect.mechanisms.noisy_max import winners_curve
 from dpselect.sampling import SeededSampler
 from dpselect.sampling.base import Sampler
 

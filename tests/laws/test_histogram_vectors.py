@@ -11,7 +11,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms.noise_curves import vector
-from dpselect.mechanisms.noisy_max.oneshot import winners_curve
+from dpselect.mechanisms.noisy_max import winners_curve
 from dpselect.noise import by_name, ordered_probabilities
 
 EPSILONS = (0.0, 0.2, 0.5, 0.9)

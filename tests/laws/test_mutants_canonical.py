@@ -18,7 +18,7 @@ from dpselect.mechanisms.canonical import top_k as canonical
 from dpselect.mechanisms.canonical.top_k import CanonicalTopK, Chosen, Classes, draw_members
 from dpselect.mechanisms.joint import top_k as joint_levels
 from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts, JointTopK
-from dpselect.mechanisms.noisy_max.oneshot import winners_curve
+from dpselect.mechanisms.noisy_max import winners_curve
 from dpselect.sampling import Sampler
 from dpselect.verify.divergences import hockey_stick
 

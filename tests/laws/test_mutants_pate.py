@@ -13,7 +13,7 @@ from mechanism_laws import curve_covers, misfit, outcome
 import accounting as acc
 import dpselect as dps
 from dpselect import pate, verify
-from dpselect.pate.voting import draws
+from dpselect.pate import voting
 from dpselect.sampling import EntropySampler
 from dpselect.scores import Scores
 
@@ -97,32 +97,32 @@ def misdrawn(mechanism: dps.Mechanism, counts: tuple[int, ...]) -> float:
 
 def edges_without_noise(patch: Patch) -> None:
     """Tables of six tenths of the noise."""
-    whole = draws.edges
-    patch.setattr(draws, "edges", lambda places: whole(places / 0.6))
+    whole = voting.edges
+    patch.setattr(voting, "edges", lambda places: whole(places / 0.6))
 
 
 def bits_that_repeat(patch: Patch) -> None:
     """The same bits for every other cell."""
-    drawn = draws.leading_bits
-    patch.setattr(draws, "leading_bits", lambda size, source: np.repeat(drawn(size, source)[: (size + 1) // 2], 2)[:size])
+    drawn = voting.leading_bits
+    patch.setattr(voting, "leading_bits", lambda size, source: np.repeat(drawn(size, source)[: (size + 1) // 2], 2)[:size])
 
 
 def edge_rounded_away(patch: Patch) -> None:
     """Every chance counts as the next multiple of 2^-4."""
-    whole = draws.edges
-    patch.setattr(draws, "edges", lambda places: (whole(places) + 4095) // 4096 * 4096)
+    whole = voting.edges
+    patch.setattr(voting, "edges", lambda places: (whole(places) + 4095) // 4096 * 4096)
 
 
 def races_with_less_noise(patch: Patch) -> None:
     """Who takes part is decided by the noise, who wins by six tenths of it."""
-    bounds = draws.contest_bounds
-    patch.setattr(draws, "contest_bounds", lambda noise, height, level, words: bounds(noise, height / 0.6, level, words))
+    bounds = voting.contest_bounds
+    patch.setattr(voting, "contest_bounds", lambda noise, height, level, words: bounds(noise, height / 0.6, level, words))
 
 
 def noiseless_test(patch: Patch) -> None:
     """The test of the largest count is noiseless."""
     patch.setattr(
-        draws,
+        voting,
         "Coins",
         SimpleNamespace(of=lambda _, level, __: SimpleNamespace(toss=lambda counts, _: counts > level)),
     )

@@ -14,10 +14,8 @@ from stable_answers import answered_laws, neighbours, worst
 import dpselect as dps
 from dpselect import verify
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.above_threshold import AboveThreshold, margins
-from dpselect.mechanisms.queries.first_stable import FirstStable, StableRule
-from dpselect.mechanisms.queries.large_margin import LargeMargin
-from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin, margins
+from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, StableRule
 from dpselect.mechanisms.stability.gaps import Top, read_top
 from dpselect.mechanisms.unknown import top_stable
 from dpselect.mechanisms.unknown.top_stable import TopStable

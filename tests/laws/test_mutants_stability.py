@@ -14,13 +14,10 @@ from test_stability_pay import SESSIONS, overspent, pay
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.stability import gaps, stability_test, stable_top_k, stable_top_k_fixed
-from dpselect.mechanisms.stability.gaps import Top, read_top, top_set
-from dpselect.mechanisms.stability.gaussian_gap import GaussianGap
-from dpselect.mechanisms.stability.large_gap import LargeGap, WidestGap
+from dpselect.mechanisms.stability import gaps, stability_test, stable_top_k
+from dpselect.mechanisms.stability.gaps import GaussianGap, LargeGap, Top, WidestGap, read_top, top_set
 from dpselect.mechanisms.stability.stability_test import StabilityRule, StabilityTest
-from dpselect.mechanisms.stability.stable_top_k import StableTopK
-from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
 from dpselect.mechanisms.unknown import limited_domain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Scores
@@ -125,7 +122,6 @@ def gap_below_the_next_item(patch: Patch) -> None:
 
     patch.setattr(stability_test, "read_top", shifted)
     patch.setattr(stable_top_k, "read_top", shifted)
-    patch.setattr(stable_top_k_fixed, "read_top", shifted)
 
 
 def set_of_one_more(patch: Patch) -> None:
@@ -134,9 +130,9 @@ def set_of_one_more(patch: Patch) -> None:
     def longer(scores: Scores, kbar: int) -> Top:
         return Top(read_top(scores, kbar + 1).positions, read_top(scores, kbar).gaps)
 
-    for module in (stability_test, stable_top_k, stable_top_k_fixed):
+    for module in (stability_test, stable_top_k):
         patch.setattr(module, "read_top", longer)
-    for module in (stability_test, stable_top_k_fixed):
+    for module in (stability_test, stable_top_k):
         patch.setattr(module, "top_set", lambda top, size: top_set(top, min(size + 1, len(top.positions)) if size else 0))
 
 
@@ -174,7 +170,7 @@ def picks_of_monotone_scores(patch: Patch) -> None:
 
 def lowest_threshold_without_noise(patch: Patch) -> None:
     """Takes the kbar of the lowest threshold itself."""
-    patch.setattr(limited_domain, "softmax", lambda scores, _: np.eye(len(scores))[int(np.argmax(scores))])
+    patch.setattr(limited_domain, "gumbel_softmax", lambda scores, _: np.eye(len(scores))[int(np.argmax(scores))])
 
 
 FIXED_TWO = StableTopKFixed(k=2, rho=1.0, failure_delta=1e-3, penalty=0.0, kbar=3)

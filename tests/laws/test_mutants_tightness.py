@@ -16,7 +16,7 @@ from accounting.conversion.pld.compose import pld_delta, pld_epsilon
 from accounting.conversion.pld.loss import Atoms, Banded, Losses
 from accounting.curves import sparse_vector
 from accounting.curves.sparse_vector import SparseVectorDP
-from dpselect.mechanisms.queries.large_margin import LargeMargin
+from dpselect.mechanisms.queries.above_threshold import LargeMargin
 from dpselect.verify.divergences import hockey_stick
 
 Patch = pytest.MonkeyPatch

@@ -15,8 +15,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect import pate, verify
 from dpselect.noise import by_name
-from dpselect.pate.voting import draws
-from dpselect.pate.voting.draws import Coins, RaceLevel
+from dpselect.pate import voting
+from dpselect.pate.voting import Coins, RaceLevel
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.sampling.thresholds import exceeds
 from dpselect.scores import Scores
@@ -145,7 +145,7 @@ def test_coins_refine_what_two_bytes_leave_open(monkeypatch: pytest.MonkeyPatch)
     rolls = 100_000
     edge = int(Coins.of(np.array([[count]], dtype=np.int32), level, sigma).edges[count])
     chance = float(by_name("gaussian").sf((level - float(count)) / sigma))
-    monkeypatch.setattr(draws, "leading_bits", lambda size, _: np.full(size, edge, dtype=np.uint16))
+    monkeypatch.setattr(voting, "leading_bits", lambda size, _: np.full(size, edge, dtype=np.uint16))
     tossed = Coins.of(np.array([[count]], dtype=np.int32), level, sigma).toss(
         np.full(rolls, count, dtype=np.int32), ExactSampler(np.random.default_rng(4))
     )
@@ -176,7 +176,7 @@ def test_coins_are_the_samplers_own_comparison() -> None:
 def test_races_follow_the_law(level: float, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Winners have their probabilities whatever level decides who takes part."""
     counts = np.array([5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1], dtype=np.int32)
-    monkeypatch.setattr(draws, "_LEVELS", np.array([level]))
+    monkeypatch.setattr(voting, "_LEVELS", np.array([level]))
     drawn = RaceLevel.of(counts[None], sigma).run(np.tile(counts, (30_000, 1)), ExactSampler(np.random.default_rng(6)))
     mechanism = pate.GNMax(sigma=sigma, labels=len(counts))
     law = mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))
@@ -187,8 +187,8 @@ def test_a_race_that_64_bits_leave_open_is_decided_by_more(monkeypatch: pytest.M
     """With equal leading words, ties are broken by further bits and each tied label wins equally often."""
     counts = np.full((3000, 14), 2, dtype=np.int32)
     counts[:, 3:] = 0
-    monkeypatch.setattr(draws, "leading_bits", lambda size, _: np.full(size, 7, dtype=np.uint16))
-    monkeypatch.setattr(draws, "completed", lambda lead, _: np.full(len(lead), 7 << 48, dtype=np.uint64))
+    monkeypatch.setattr(voting, "leading_bits", lambda size, _: np.full(size, 7, dtype=np.uint16))
+    monkeypatch.setattr(voting, "completed", lambda lead, _: np.full(len(lead), 7 << 48, dtype=np.uint64))
     drawn = RaceLevel.of(counts, 1.0).run(counts, ExactSampler(np.random.default_rng(7)))
     assert misfit(drawn.tolist(), dict.fromkeys(range(3), 1 / 3)) > FALSE_ALARM
 
@@ -243,7 +243,7 @@ def test_constant_work_draws_all_noise() -> None:
     """A sampler that asks for constant work gets the sampler's own ranking, at the same law."""
     counts = np.array([5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1], dtype=np.int32)
     source = ExactSampler(np.random.default_rng(9), constant_work=True)
-    drawn = draws.winners(np.tile(counts, (20_000, 1)), 2.0, source)
+    drawn = voting.winners(np.tile(counts, (20_000, 1)), 2.0, source)
     mechanism = pate.GNMax(sigma=2.0, labels=len(counts))
     assert misfit(drawn.tolist(), mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))) > FALSE_ALARM
 

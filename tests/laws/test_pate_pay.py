@@ -13,7 +13,7 @@ import dpselect as dps
 from accounting.budget.budget import NOTHING, Price
 from dpselect import pate, verify
 from dpselect.errors import InvalidRequest
-from dpselect.pate.voting.confident_gnmax import ABSTAINED
+from dpselect.pate.voting import ABSTAINED
 from dpselect.scores import Scores
 from dpselect.verify.divergences import hockey_stick
 

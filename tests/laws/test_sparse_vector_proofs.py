@@ -14,9 +14,8 @@ from stable_answers import answered_laws, neighbours, worlds, worst
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.queries.first_stable import FirstStable
-from dpselect.mechanisms.queries.large_margin import LargeMargin
-from dpselect.mechanisms.queries.online_stable_queries import OnlineStableQueries
+from dpselect.mechanisms.queries.above_threshold import LargeMargin
+from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries
 from dpselect.mechanisms.unknown.top_stable import TopStable
 
 FALSE_ALARM = 1e-10

@@ -15,11 +15,9 @@ from mechanism_laws import SAMPLES, misfit, outcome
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.stability.gaps import Top, gap_shift, read_top, top_set
-from dpselect.mechanisms.stability.large_gap import LargeGap, TargetSize
+from dpselect.mechanisms.stability.gaps import LargeGap, TargetSize, Top, gap_shift, read_top, top_set
 from dpselect.mechanisms.stability.stability_test import StabilityTest
-from dpselect.mechanisms.stability.stable_top_k import StableTopK
-from dpselect.mechanisms.stability.stable_top_k_fixed import StableTopKFixed
+from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
 from dpselect.scores import Domain, Scores
 from dpselect.verify.divergences import hockey_stick, renyi
 

@@ -29,7 +29,7 @@ GAUSSIAN, DELTAS = "tests/laws/test_gaussian_filter.py", "tests/laws/test_delta_
 ONE_BY_ONE = f"{GAUSSIAN}::test_gaussians_one_by_one_cost_what_their_plan_costs"
 PAID = f"{DELTAS}::test_failures_are_paid_for_to_the_unit"
 OF_A_PAIR = "test_delta_is_that_of_a_pair_or_its_closed_form"
-STABLE, FIXED = (f"dpselect/mechanisms/stability/stable_top_k{which}.py" for which in ("", "_fixed"))
+STABLE = "dpselect/mechanisms/stability/stable_top_k.py"
 STABLE_PRICES = f"{CONSTANTS}::test_the_prices_of_stable_sets_are_their_closed_forms"
 STRATEGY, CONTINUAL = "dpselect/continual/strategy.py", "dpselect/continual/continual_top_k.py"
 HORIZON = "tests/laws/test_continual.py"
@@ -349,7 +349,7 @@ EDITS = [
         "tests/laws/test_pate.py::test_a_teacher_who_comes_moves_the_centred_votes_only",
     ),
     Edit(
-        "dpselect/mechanisms/queries/first_stable.py",
+        "dpselect/mechanisms/queries/stable_queries.py",
         "alone=self.epsilon2 / 2",
         "alone=0.95 * self.epsilon2 / 2",
         "tests/laws/test_sparse_vector_proofs.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves",
@@ -403,13 +403,13 @@ EDITS = [
         f"{KILLED}/test_failures.py::test_charges_wait_for_the_disk",
     ),
     Edit(
-        "dpselect/mechanisms/noisy_max/oneshot.py",
+        "dpselect/mechanisms/noisy_max.py",
         "(epsilon / (4 * ratio)) ** 2",
         "(epsilon / (3.8 * ratio)) ** 2",
         f"{CONSTANTS}::test_the_family_of_one_shot_laplace_is_its_closed_form",
     ),
     Edit(
-        "dpselect/mechanisms/noisy_max/oneshot.py",
+        "dpselect/mechanisms/noisy_max.py",
         "(2 + width) / 4",
         "(2 + width) / 4.2",
         f"{CONSTANTS}::test_the_chance_of_the_true_set_is_its_closed_form",
@@ -673,7 +673,7 @@ EDITS = [
         "tests/accounting/conversion/test_adaptive.py::test_the_closed_form_just_below_the_sum_is_that_of_an_adversary",
     ),
     Edit(
-        "dpselect/mechanisms/queries/large_margin.py",
+        "dpselect/mechanisms/queries/above_threshold.py",
         "span / (1 - search))",
         "span / (Fraction(21, 20) - search))",
         "tests/laws/test_sparse_vector_proofs.py::test_the_margins_are_exact_to_a_few_counts",
@@ -744,15 +744,15 @@ EDITS = [
         "if chain.seq + 1 < latest:",
         f"{KILLED}/test_signatures.py::test_a_copy_that_is_one_entry_older_than_its_heads_is_found",
     ),
-    Edit("dpselect/continual/closing.py", "(-one[0], label_key(one[3]))", "-one[0]", TIES),
+    Edit("dpselect/continual/horizon.py", "(-one[0], label_key(one[3]))", "-one[0]", TIES),
     Edit(
-        "dpselect/continual/closing.py",
+        "dpselect/continual/horizon.py",
         "first = order >= np.partition(order, -k)[-k]",
         'first = np.argsort(-order, kind="stable")[:k]',
         TIES,
     ),
     Edit(
-        "dpselect/continual/smoothing.py",
+        "dpselect/continual/averages.py",
         "np.lexsort((*means[:, among], -earlier[among]))",
         'np.argsort(-earlier[among], kind="stable")',
         f"{HORIZON}::test_the_order_does_not_depend_on_how_items_are_numbered",
@@ -882,25 +882,25 @@ EDITS = [
         f"{HORIZON}::test_thresholds_rise_by_the_rounding_of_measurements",
     ),
     Edit(
-        "dpselect/continual/horizon_clip.py",
+        "dpselect/continual/strategy.py",
         "_BELOW_ONE = 1 - 2.0**-30",
         "_BELOW_ONE = 1.05",
         f"{HORIZON}::test_the_weights_of_a_user_are_bounded_in_every_order",
     ),
     Edit(
-        "dpselect/continual/horizon_clip.py",
+        "dpselect/continual/strategy.py",
         "return (math.isqrt(self.squares[0]) + 1) / UNIT",
         "return 0.95 * (math.isqrt(self.squares[0]) + 1) / UNIT",
         f"{HORIZON}::test_the_weights_of_a_user_are_bounded_in_every_order",
     ),
     Edit(
-        "dpselect/continual/measurements.py",
+        "dpselect/continual/state.py",
         'by_name("gaussian"), mechanism.scale * unit, grid)',
         'by_name("gaussian"), 0.95 * mechanism.scale * unit, grid)',
         f"{HORIZON}::test_measurements_are_the_exact_gaussian_on_the_grid",
     ),
     Edit(
-        "dpselect/continual/measurements.py",
+        "dpselect/continual/state.py",
         "for since, until in slices(mechanism, first, end) if period > 1 else ():",
         "for since, until in ():",
         f"{HORIZON}::test_one_clock_of_noise",
@@ -930,7 +930,7 @@ EDITS = [
         f"{HORIZON}::test_what_is_counted_is_what_a_dictionary_counts",
     ),
     Edit(
-        "dpselect/continual/closing.py",
+        "dpselect/continual/horizon.py",
         "passed &= touched",
         "pass",
         f"{HORIZON}::test_lone_items_are_discovered_with_the_chance_that_is_charged",
@@ -991,7 +991,7 @@ EDITS = [
         f"{MEMORY}::test_a_draw_that_fails_closes_it",
     ),
     Edit("dpselect/continual/averages.py", "_FALLS * self._weights + 1", "1.0 * self._weights + 1", MEANS),
-    Edit("dpselect/continual/smoothing.py", "[k : _BORDER * k]", "[0 : _BORDER * k]", MEANS),
+    Edit("dpselect/continual/averages.py", "[k : _BORDER * k]", "[0 : _BORDER * k]", MEANS),
     Edit("dpselect/continual/averages.py", "2 * variance / weights", "variance / weights", MEANS),
     Edit(
         "dpselect/cli/topk/command.py",
@@ -1086,10 +1086,15 @@ EDITS = [
     Edit(
         STABLE, "BoundedRange(epsilon=2 * math.sqrt(self.rho))", "BoundedRange(epsilon=1.9 * math.sqrt(self.rho))", STABLE_PRICES
     ),
-    Edit(STABLE, "delta0=self.failure_delta)", "delta0=0.95 * self.failure_delta)", STABLE_PRICES),
-    Edit(FIXED, "delta0=self.failure_delta)", "delta0=0.95 * self.failure_delta)", STABLE_PRICES),
-    Edit(FIXED, "return 2 * math.sqrt(self.rho / picks)", "return 1.9 * math.sqrt(self.rho / picks)", STABLE_PRICES),
-    Edit(FIXED, "most.rdp(_ORDERS) * _UP", "most.rdp(_ORDERS) * 0.95", STABLE_PRICES),
+    Edit(
+        STABLE,
+        "(curve=self.core, delta0=self.failure_delta)",
+        "(curve=self.core, delta0=0.95 * self.failure_delta)",
+        STABLE_PRICES,
+    ),
+    Edit(STABLE, "self.picks, delta0=self.failure_delta)", "self.picks, delta0=0.95 * self.failure_delta)", STABLE_PRICES),
+    Edit(STABLE, "return 2 * math.sqrt(self.rho / picks)", "return 1.9 * math.sqrt(self.rho / picks)", STABLE_PRICES),
+    Edit(STABLE, "most.rdp(_ORDERS) * _UP", "most.rdp(_ORDERS) * 0.95", STABLE_PRICES),
     Edit(
         "dpselect/pate/smooth_release.py",
         "left = math.nextafter(delta - release.failure, 0.0)",

@@ -9,8 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from dpselect.cli import options, out
-from dpselect.continual.arrivals import Arrivals
-from dpselect.continual.horizon_plan import HorizonPlan, plan_horizon
+from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
 from dpselect.errors import InvalidRequest
 
 _USED = ("k", "epsilon", "delta", "shape", "user", "item", "items", "users", "items_per_user", "declared_public")

@@ -79,15 +79,15 @@ def in_unit(budget: Budget, order: str | None, mostly: str | None, only: str | N
         number = order.replace(".", "", 1).isdigit()
         return Budget(**stated, order=float(order) if number else order)  # Budget says what it takes
     if only is not None:
-        return Budget(**stated, release=curve_of(only))
+        return Budget(**stated, release=_curve_of(only))
     if mostly is None:
         return budget
     if budget.form != "approximate":
         raise InvalidRequest("--mostly chooses how (epsilon, delta) is added up: give --epsilon and --delta")
-    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=curve_of(mostly))
+    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=_curve_of(mostly))
 
 
-def curve_of(argument: str) -> Curve:
+def _curve_of(argument: str) -> Curve:
     """The curve that JSON, or the file of an @FILE, states: its own, or that of a mechanism."""
     text = text_of(argument)
     try:

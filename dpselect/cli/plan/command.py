@@ -28,7 +28,14 @@ from dpselect.continual.strategy import Over
 from dpselect.errors import printable
 from dpselect.planning import PlannedMechanism, ReleasePlan
 from dpselect.planning.explore import Chart, explore
-from dpselect.planning.phrases import amount, noise_in_words, question_in_words, recommendation_in_words, releases_in_words, share
+from dpselect.planning.release_plan import (
+    amount,
+    noise_in_words,
+    question_in_words,
+    recommendation_in_words,
+    releases_in_words,
+    share,
+)
 from dpselect.planning.task import Charged, Criterion
 
 _shape = partial(Option, rich_help_panel="The shape of the data")

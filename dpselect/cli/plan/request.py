@@ -172,7 +172,7 @@ def _shape(asked: Config) -> Shape:
         if stated.column is not None:
             raise InvalidRequest("--column is about a CSV file of counts: leave it out")
         return Shape.zipf(_exponent(stated.shape), stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
-    if (learnt := learnt_shape(stated.shape, asked.ledger)) is not None:
+    if (learnt := _learnt_shape(stated.shape, asked.ledger)) is not None:
         if stated.users is not None or stated.items_per_user is not None or stated.column is not None:
             raise InvalidRequest(
                 f"--shape={stated.shape} tells users and their items: leave --users, --items-per-user and --column out"
@@ -192,7 +192,7 @@ def _ledger(base: LedgerTable | None, stated: Mapping[str, Any]) -> LedgerTable 
     return base if not named else LedgerTable.model_validate({**({} if base is None else dict(base)), **named})
 
 
-def learnt_shape(words: str, ledger: LedgerTable | None) -> tuple[Learnt, End] | None:
+def _learnt_shape(words: str, ledger: LedgerTable | None) -> tuple[Learnt, End] | None:
     """What `--shape learned...` names: learnt numbers and the end of their interval; None for any other shape."""
     kind, _, file = words.partition(":")
     if kind not in _LEARNED:
@@ -314,7 +314,7 @@ def _crowd(stated: Mapping[str, Any]) -> Crowd:
         raise InvalidRequest(f"--shape={words} tells users and their items: leave --users and --items-per-user out")
     named = {"url": stated["ledger"], "dataset": stated["dataset"]}
     ledger = LedgerTable.model_validate(named) if None not in named.values() else None
-    learnt = learnt_shape(words, ledger)
+    learnt = _learnt_shape(words, ledger)
     if learnt is None:
         raise InvalidRequest(
             f"--shape={words} does not go with --quick: give --users and --items-per-user, --learned, or "

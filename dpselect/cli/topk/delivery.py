@@ -44,7 +44,7 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
         Text(),
         _items(answer, notes, _interval(answer)),
         Text(),
-        Text(outcome(selection)),
+        Text(_outcome(selection)),
         Text(),
         out.heading("What is promised"),
         out.facts(_promises(stated, question)),
@@ -58,7 +58,7 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     )
 
 
-def outcome(selection: Selection) -> str:
+def _outcome(selection: Selection) -> str:
     """How much of what was asked for is there."""
     asked = "" if selection.requested is None else f" of the {selection.requested} asked for"
     if selection.groups is not None:
@@ -68,7 +68,7 @@ def outcome(selection: Selection) -> str:
     return start if selection.complete else f"{start} Not complete: {printable(selection.reason)}. {_ADVICE}"
 
 
-def budget_in_words(budget: Budget, releases: int = 1) -> str:
+def _budget_in_words(budget: Budget, releases: int = 1) -> str:
     """The stated budget, and how many releases share it."""
     main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.epsilon:g}"
     delta = f", delta {budget.delta:g}" if budget.delta else ""
@@ -141,7 +141,7 @@ def _column(name: object) -> str:
 
 def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
     yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
-    yield "budget", budget_in_words(question.release.budget, question.release.releases)
+    yield "budget", _budget_in_words(question.release.budget, question.release.releases)
     for point in stated.points:
         epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon)
         yield "epsilon", f"{epsilon} at delta {point.delta:g} (by {route_in_words(point)})"
@@ -162,7 +162,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "chosen", f"for {answer.choice.crowd.in_words()}: learnt before, by entry {answer.known_from}, and free"
     yield (
         "noise",
-        noise_in_words(mechanism, "users" if question.reading.value is None else f"units of {_column(question.reading.value)}"),
+        _noise_in_words(mechanism, "users" if question.reading.value is None else f"units of {_column(question.reading.value)}"),
     )
     if question.release.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"
@@ -196,7 +196,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
             most = f"{groups:,} groups" + (most and f", and in each of these {most},")
         bound = f"at most {most} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"
-    if (priced := more_noise(answer)) is not None:
+    if (priced := _more_noise(answer)) is not None:
         yield "more noise", priced
     if answer.choice.clip is not None:
         norm = "a Euclidean" if answer.choice.norm == "l2" else "an l1"
@@ -211,7 +211,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "order", "noisy values need not fall with the rank, which other noise may have decided"
 
 
-def more_noise(answer: Answer) -> str | None:
+def _more_noise(answer: Answer) -> str | None:
     """That the ledger's share, not the stated budget, decided on the noise, where it did."""
     release = answer.question.release
     if answer.charge is None or release.planned is not None or release.releases > 1:
@@ -221,7 +221,7 @@ def more_noise(answer: Answer) -> str | None:
     return "than the stated budget alone asks for: the release takes no more of the dataset's budget than the part it states"
 
 
-def noise_in_words(mechanism: Mechanism, scores: str) -> str:
+def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
     """The amount of noise, in units of the scores or in nats, fresh from the operating system."""
     mechanism = without_counts(mechanism)
     knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"

@@ -36,7 +36,7 @@ def asked(file: Path | None, source: Any, reading: Stated, release: Stated, paym
     aside = {name: data.pop(name) for name in ("domain", "domain_column", "relation")}
     named = {} if base.ledger is None else base.ledger.model_dump(exclude={"url", "unit"}) | {"ledger": base.ledger.url}
     paid = _given(named) | _given(payment)
-    how = reading_of(_given(data) | _given(reading))
+    how = _reading_of(_given(data) | _given(reading))
     return Question(
         source=source,
         reading=how,
@@ -46,7 +46,7 @@ def asked(file: Path | None, source: Any, reading: Stated, release: Stated, paym
     )
 
 
-def reading_of(named: Mapping[str, Any]) -> Reading:
+def _reading_of(named: Mapping[str, Any]) -> Reading:
     """How the log is read, from the fields of `Reading` that are given; `groups` is a file, perhaps with a `groups_column`."""
     named = dict(named)
     for name in ("user", "item"):

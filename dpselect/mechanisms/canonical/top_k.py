@@ -42,11 +42,23 @@ from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences, half_belo
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import Noise, argmax_probabilities, by_name
-from dpselect.noise.base import log1mexp
+from dpselect.noise.distributions import log1mexp
 from dpselect.sampling import Sampler
+from dpselect.sampling.contest import (
+    Floats,
+    Indices,
+    LazyUniform,
+    Runner,
+    Wait,
+    Words,
+    WordSource,
+    contest_bounds,
+    estimates,
+    precision,
+    rational,
+    winner,
+)
 from dpselect.sampling.discrete import picked_rows, refined
-from dpselect.sampling.heights import Floats, Indices, Words, contest_bounds, estimates
-from dpselect.sampling.lazy import LazyUniform, Runner, Wait, WordSource, precision, rational, winner
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity

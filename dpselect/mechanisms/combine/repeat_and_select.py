@@ -20,7 +20,7 @@ from dpselect.errors import InvalidRequest, RunFailed
 from dpselect.mechanisms.base import MECHANISMS, Mechanism
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler, sampler
-from dpselect.sampling.lazy import LazyUniform, rational
+from dpselect.sampling.contest import LazyUniform, rational
 from dpselect.scores import Numbers, Scores
 from dpselect.sensitivity import Sensitivity
 

@@ -31,8 +31,7 @@ from dpselect.mechanisms.ranks import draw_sequences
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler, sampler
-from dpselect.sampling.heights import Indices
-from dpselect.sampling.lazy import rational
+from dpselect.sampling.contest import Indices, rational
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity

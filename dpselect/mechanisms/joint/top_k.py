@@ -29,9 +29,8 @@ from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
+from dpselect.sampling.contest import Floats, Indices, LazyUniform, Words, WordSource, rational
 from dpselect.sampling.discrete import bernoulli, flipped, uniforms
-from dpselect.sampling.heights import Floats, Indices, Words
-from dpselect.sampling.lazy import LazyUniform, WordSource, rational
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity

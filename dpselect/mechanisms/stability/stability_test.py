@@ -22,7 +22,7 @@ from dpselect.mechanisms.stability.gaps import Rank, Top, gap_shift, gaps_below,
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.heights import Floats, Indices
+from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -117,7 +117,7 @@ class StabilityTest(Mechanism):
         domain="unknown",
         reads=lambda mechanism: mechanism.k + 1,
         tried={"noise": get_args(GapNoise)},
-        law="dpselect.planning.laws.stable:stability_test",
+        law="dpselect.planning.laws.independent_noise:stability_test",
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     noise: GapNoise = Field(default="gaussian", description="gaussian or laplace")

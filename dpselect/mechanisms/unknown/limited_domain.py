@@ -18,9 +18,9 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, favoured, heights, read_counts
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
-from dpselect.noise.gumbel import softmax
+from dpselect.noise.distributions import gumbel_softmax
 from dpselect.sampling import Sampler
-from dpselect.sampling.heights import Floats, Indices
+from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -152,7 +152,7 @@ class LimitedDomain(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         positions, above, floors = self._compete(scores)
         enumerable(len(floors) * math.perm(len(above), min(self.k, len(above))))
-        chances = softmax(self._preferences(floors), 1 / self.epsilon).tolist()
+        chances = gumbel_softmax(self._preferences(floors), 1 / self.epsilon).tolist()
         law: dict[Any, float] = {}
         for size, (floor, chance) in enumerate(zip(floors, chances, strict=True), start=self._least):
             exponents = self.epsilon * np.append(above[:size] - floor, self.margin_at(size))

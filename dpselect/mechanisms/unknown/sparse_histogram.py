@@ -18,14 +18,13 @@ from accounting.frozen import Count, NonNegative, Positive, Probability
 from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import vector
-from dpselect.mechanisms.noisy_max.positions import expanded
+from dpselect.mechanisms.noisy_max import expanded
 from dpselect.mechanisms.release import half_width, public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.noise.quadrature import NODES, integrals_above
 from dpselect.sampling import Sampler
-from dpselect.sampling.heights import Floats
-from dpselect.sampling.lazy import precision
+from dpselect.sampling.contest import Floats, precision
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections, cells
 from dpselect.sensitivity import Sensitivity

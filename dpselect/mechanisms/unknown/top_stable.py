@@ -13,14 +13,14 @@ from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.mechanisms.base import Mechanism, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.queries.above_threshold import Floats, first, margins
-from dpselect.mechanisms.queries.first_stable import StableRule, first_law
+from dpselect.mechanisms.queries.stable_queries import StableRule, first_law
 from dpselect.mechanisms.ranks import count_blocks, highest, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, Top, gaps_below, heights, read_top, top_set
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name, top_set_probabilities
 from dpselect.sampling import Sampler
-from dpselect.sampling.heights import Indices
+from dpselect.sampling.contest import Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -65,7 +65,7 @@ class TopStable(Mechanism):
         relations=("add_remove",),
         usual=lambda _: {"search": "from_k"},
         tried={"split": (0.25, 0.37, 0.5)},
-        law="dpselect.planning.laws.stable:top_stable",
+        law="dpselect.planning.laws.independent_noise:top_stable",
         variants="dpselect.planning.families:searches",
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")

@@ -12,8 +12,15 @@ from accounting.files import new_file
 from accounting.page.templates import asset, template
 from dpselect.mechanisms import members
 from dpselect.planning.explore import Chart, Line, Point
-from dpselect.planning.phrases import amount, budget_in_words, noise_in_words, question_in_words, releases_in_words
-from dpselect.planning.release_plan import PlannedMechanism, ReleasePlan
+from dpselect.planning.release_plan import (
+    PlannedMechanism,
+    ReleasePlan,
+    amount,
+    budget_in_words,
+    noise_in_words,
+    question_in_words,
+    releases_in_words,
+)
 
 Scale = Callable[[float], float]
 

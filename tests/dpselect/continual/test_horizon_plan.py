@@ -13,7 +13,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.continual import Arrivals, plan_horizon
 from dpselect.continual import state as states
-from dpselect.continual.closing import close
+from dpselect.continual.horizon import close
 from dpselect.sampling import sampler
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)

@@ -18,10 +18,10 @@ import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidRequest
 from dpselect.pate import ballots as reading
+from dpselect.pate import voting
 from dpselect.pate.ballots import Cut, flags
 from dpselect.pate.budgets import adaptive_epsilon
-from dpselect.pate.voting import draws
-from dpselect.pate.voting.draws import Coins, RaceLevel, completed
+from dpselect.pate.voting import Coins, RaceLevel, completed
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.verify.divergences import hockey_stick
 
@@ -316,8 +316,8 @@ def test_races_are_won_by_the_largest_noisy_count(shift: tuple[int, int] | None,
         return drawn["words"].copy()
 
     decide = RaceLevel._decide
-    monkeypatch.setattr(draws, "leading_bits", lambda *_: leading.astype(np.uint16))
-    monkeypatch.setattr(draws, "completed", draw)
+    monkeypatch.setattr(voting, "leading_bits", lambda *_: leading.astype(np.uint16))
+    monkeypatch.setattr(voting, "completed", draw)
     monkeypatch.setattr(RaceLevel, "_decide", lambda self, *rest: (drawn.update(cells=rest[2]), decide(self, *rest))[1])
     won = race.run(counts, ExactSampler(rng))
     # What was left out is given the most that its 16 bits allow: no winner is below it.

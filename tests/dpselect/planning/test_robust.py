@@ -7,7 +7,7 @@ import pytest
 
 import accounting as acc
 from dpselect.planning import ReleasePlan, Shape, compare, plan
-from dpselect.planning.phrases import recommendation_in_words
+from dpselect.planning.release_plan import recommendation_in_words
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 SMOOTH = Shape.zipf(1.0, 2000, 20_000, items_per_user=10)

@@ -12,8 +12,8 @@ from scipy.stats import binomtest
 
 from dpselect.noise import argmax_probabilities, by_name, ordered_probabilities
 from dpselect.sampling import ExactSampler, SeededSampler
+from dpselect.sampling.contest import LazyUniform, WordSource, sign_of_total
 from dpselect.sampling.discrete import bernoulli
-from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_total
 from dpselect.sampling.thresholds import LazyThresholds, exceeds
 
 LIMIT = 1e-8  # about sixty tests of fixed seeds: false alarm below 1e-6

@@ -11,8 +11,8 @@ from chance import equally_likely, fit
 from scipy.stats import binom
 
 from dpselect.sampling import ExactSampler
+from dpselect.sampling.contest import LazyUniform
 from dpselect.sampling.discrete import _table, binomial_counts, refined_count, successes
-from dpselect.sampling.lazy import LazyUniform
 
 LIMIT = 1e-8
 

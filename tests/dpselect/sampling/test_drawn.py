@@ -14,8 +14,7 @@ from scipy.stats import binomtest
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, SeededSampler
 from dpselect.sampling.base import _as_float, _nearest, nearest
-from dpselect.sampling.contest import Entries, RankingProblem
-from dpselect.sampling.lazy import LazyUniform, rational
+from dpselect.sampling.contest import Entries, LazyUniform, RankingProblem, rational
 from dpselect.sampling.thresholds import _pooled, far_below
 
 LIMIT = 1e-8  # about forty tests of fixed seeds: false alarm below 1e-6

@@ -12,12 +12,23 @@ from flint import arb, ctx, fmpq
 from slow_reference import inverse, order, widened
 
 from dpselect.noise import by_name
-from dpselect.noise.base import Noise
+from dpselect.noise.distributions import Noise
 from dpselect.sampling import ExactSampler
-from dpselect.sampling.contest import Contenders, Entries, RankingProblem
+from dpselect.sampling.contest import (
+    MARGIN,
+    Contenders,
+    Entries,
+    Floats,
+    Indices,
+    LazyUniform,
+    RankingProblem,
+    Words,
+    WordSource,
+    contest_bounds,
+    estimates,
+    sign_of_total,
+)
 from dpselect.sampling.exact import HIGHEST_LEVEL, UNKNOWN, Sweep, drawn_all, top_k_rows, units
-from dpselect.sampling.heights import MARGIN, Floats, Indices, Words, contest_bounds, estimates
-from dpselect.sampling.lazy import LazyUniform, WordSource, sign_of_total
 
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 

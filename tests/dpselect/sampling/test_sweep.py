@@ -9,13 +9,12 @@ from scipy.stats import kstest
 from slow_reference import widened
 from spread import spread
 
-from dpselect.mechanisms.noisy_max.peeling import _sequences
+from dpselect.mechanisms.noisy_max import _sequences
 from dpselect.mechanisms.ranks import centred
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import ExactSampler
-from dpselect.sampling.contest import Entries, RankingProblem, contest_bounds
+from dpselect.sampling.contest import Entries, Numbers, RankingProblem, contest_bounds
 from dpselect.sampling.exact import Sweep, Swept, block_maxima, drawn_all, grouped, peeled, units
-from dpselect.sampling.heights import Numbers
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
 LIMIT = 1e-8

@@ -1,0 +1,568 @@
+"""Noisy maximum: the largest of scores plus noise, once or k times, and what these mechanisms share.
+
+How positions are drawn, and their law, serves everything that adds independent noise to scores.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import Field, model_validator
+
+from accounting import BoundedRange, Curve, LaplaceDP, tighter
+from accounting.curves.profile_table import ProfileTable
+from accounting.frozen import Count, Positive
+from dpselect.errors import InvalidRequest, NoClosedForm
+from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.noise_curves import (
+    centred_gaussian,
+    ratio_up,
+    require_gaussian_width,
+    shared_vector,
+    shared_winner,
+    vector,
+    winner_curve,
+    winner_price,
+)
+from dpselect.mechanisms.ranks import centred
+from dpselect.mechanisms.release import cell_law, half_width, public_grid, release, with_values
+from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
+from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name, ordered_probabilities, top_set_probabilities
+from dpselect.sampling import Sampler
+from dpselect.sampling.contest import Indices
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+
+def select_winner(scores: Scores, noise: Noise, scale: float, source: Sampler) -> Selection:
+    """One candidate, drawn once."""
+    return release(scores, largest(scores, noise, scale, 1, source), ordered=True, requested=1)
+
+
+def _select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler) -> Selections:
+    """One candidate per row."""
+    return Selections(source.top_k_rows(matrix, noise, scale, 1), ordered=True, requested=1)
+
+
+def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
+    """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never expanded."""
+    if scores.multiplicities is None:
+        return source.top_k(scores.values, noise, scale, k).tolist()
+    return expanded(scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k))
+
+
+def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
+    """Positions of these members of groups; of the values themselves where scores are not grouped."""
+    if scores.multiplicities is None:
+        return groups.tolist()
+    first = list(itertools.accumulate(scores.multiplicities.tolist(), initial=0))
+    return [first[group] + member for group, member in zip(groups.tolist(), members.tolist(), strict=True)]
+
+
+def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float]:
+    """The law of the winner by quadrature."""
+    enumerable(scores.size, 64)
+    law = argmax_probabilities(noise, scale, centred(scores.dense()))
+    return dict(enumerate(law.tolist()))
+
+
+winner_traits = partial(Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True)
+"""What a `NoisyWinner` is, but for its noise and its law."""
+
+
+class NoisyWinner(Mechanism, ABC):
+    """One candidate: the position of the largest of scores + scale * noise. A member has a `sensitivity`."""
+
+    if TYPE_CHECKING:
+        sensitivity: Sensitivity
+
+    @property
+    @abstractmethod
+    def _noise(self) -> tuple[Noise, float]:
+        """The noise on every score and its scale, in score units."""
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.sensitivity
+
+    def _check_stated(self) -> None:
+        _ = self._noise  # refused before a charge, not at the draw
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return select_winner(scores, *self._noise, source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        return _select_winners(matrix, *self._noise, source)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        return winner_probabilities(scores, *self._noise)
+
+
+class EpsilonWinner(NoisyWinner, ABC):
+    """The winner under noise whose scale is the range over epsilon. A member names the noise, and states what that costs."""
+
+    noise_name: ClassVar[NoiseName]
+    kind: str
+    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
+    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return self.curve
+
+    @final
+    @property
+    def scale(self) -> float:
+        """Scale of the noise, in score units, rounded up."""
+        return ratio_up(self.sensitivity.range, self.epsilon)
+
+    @final
+    @property
+    def _noise(self) -> tuple[Noise, float]:
+        return by_name(self.noise_name), self.scale
+
+
+noisy_traits = partial(Traits, answers="top_k", noise=SCALE, most="k", domain="public", groups=True)
+"""What a `NoisyTopK` is, but for what it shows and its law."""
+
+
+class NoisyTopK(Mechanism, ABC):
+    """The k best by scores + scale * noise. A member states how often the noise is drawn, and what that costs."""
+
+    kind: str
+    k: Count = Field(description="an integer >= 1")
+    noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
+    scale: Positive = Field(description="a finite scale > 0, in score units")
+    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+    candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
+
+    @model_validator(mode="after")
+    def _is_bounded(self) -> Self:
+        require_gaussian_width(self.noise, self.sensitivity, self.candidates)
+        if self.candidates is not None and self.candidates < self.k:
+            raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
+        return self
+
+    @final
+    @property
+    def covers(self) -> Sensitivity:
+        return self.sensitivity
+
+
+@final
+class ReportNoisyMax(NoisyWinner):
+    """The index of the largest of score + scale * noise.
+
+    Guarantee with R the range: BoundedRange(R/scale) for gumbel, LaplaceDP(R/scale) for exponential, laplace, logistic and
+    half_logistic (Theorems C8 and N7), the Renyi curves of Theorem C9 for gaussian.
+
+    Args:
+        noise: name of the noise.
+        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
+        sensitivity: what one user may change.
+        candidates: the public number of candidates at most; part of the gaussian guarantee, never read off the data.
+
+    Example:
+        >>> import dpselect as dps
+        >>> dps.ReportNoisyMax(noise="laplace", scale=2.0).curve.pure_epsilon
+        0.5
+    """
+
+    kind: Literal["report_noisy_max"] = "report_noisy_max"
+    traits: ClassVar[Traits] = winner_traits(
+        noise=SCALE, tried={"noise": get_args(NoiseName)}, law="dpselect.planning.laws.independent_noise:noisy_max"
+    )
+    noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
+    scale: Positive = Field(description="a finite scale > 0, in score units")
+    sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+    candidates: Count | None = Field(default=None, description="a public number of candidates >= 1, or None")
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        require_gaussian_width(self.noise, self.sensitivity, self.candidates)
+        return self
+
+    @property
+    def curve(self) -> Curve:
+        return winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
+
+    @property
+    def shared_group_curve(self) -> Curve:
+        return shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
+
+    @property
+    def _noise(self) -> tuple[Noise, float]:
+        return by_name(self.noise), self.scale
+
+
+@final
+class ExponentialMechanism(EpsilonWinner):
+    """One candidate with probability proportional to exp(epsilon * score / range): the largest of Gumbel-noisy scores.
+
+    Guarantee: BoundedRange(epsilon), Theorem C8. The cheapest choice under zCDP and Renyi accounting.
+
+    Args:
+        epsilon: nats, > 0.
+        sensitivity: what one user may change; its range scales the noise.
+
+    Example:
+        >>> import dpselect as dps
+        >>> law = dps.ExponentialMechanism(epsilon=1.0).probabilities(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
+        >>> round(law[0], 4)
+        0.8808
+    """
+
+    kind: Literal["exponential_mechanism"] = "exponential_mechanism"
+    traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:exponential")
+    noise_name: ClassVar[NoiseName] = "gumbel"
+
+    @property
+    def curve(self) -> BoundedRange:
+        return BoundedRange(epsilon=self.epsilon)
+
+
+@final
+class PermuteAndFlip(EpsilonWinner):
+    """The largest of scores with exponential noise, which has the law of permute-and-flip (McKenna and Sheldon 2020).
+
+    Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate choice under pure
+    differential privacy.
+
+    Args:
+        epsilon: nats, > 0.
+        sensitivity: what one user may change; its range scales the noise.
+
+    Example:
+        >>> import dpselect as dps
+        >>> law = dps.PermuteAndFlip(epsilon=1.0).probabilities(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
+        >>> round(law[0], 4)
+        0.9323
+    """
+
+    kind: Literal["permute_and_flip"] = "permute_and_flip"
+    traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:permute_and_flip")
+    noise_name: ClassVar[NoiseName] = "exponential"
+
+    @property
+    def curve(self) -> LaplaceDP:
+        return LaplaceDP(epsilon=self.epsilon)
+
+
+@final
+class PeelingTopK(NoisyTopK):
+    """k rounds of `ReportNoisyMax` with fresh noise, each on the candidates that are left; ordered.
+
+    Guarantee: k times that of one round, by adaptive composition (Theorem A3).
+
+    Args:
+        k: how many candidates to release, >= 1.
+        noise: name of the noise.
+        scale: scale of the noise of every round in score units, > 0.
+        sensitivity: what one user may change.
+        candidates: the public number of candidates at most; part of the gaussian guarantee.
+
+    Example:
+        >>> import dpselect as dps
+        >>> dps.PeelingTopK(k=10, noise="exponential", scale=20.0).curve.pure_epsilon
+        0.5
+    """
+
+    kind: Literal["peeling_top_k"] = "peeling_top_k"
+    traits: ClassVar[Traits] = noisy_traits(
+        ordered=True, tried={"noise": get_args(NoiseName)[1:]}, law="dpselect.planning.laws.independent_noise:peeling"
+    )
+
+    @property
+    def curve(self) -> Curve:
+        return self.k * winner_curve(self.noise, self.scale, self.sensitivity, self.candidates)
+
+    @property
+    def shared_group_curve(self) -> Curve:
+        return self.k * shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return release(scores, self._peeled(scores, source), ordered=True, requested=self.k)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        noise = by_name(self.noise)
+        if noise.name == "gumbel":
+            return Selections(source.top_k_rows(matrix, noise, self.scale, self.k), ordered=True, requested=self.k)
+        rows = [source.peel(row, noise, self.scale, self.k) for row in matrix]
+        return Selections(np.stack(rows), ordered=True, requested=self.k)
+
+    def _peeled(self, scores: Scores, source: Sampler) -> Iterable[int]:
+        noise = by_name(self.noise)
+        if noise.name == "gumbel":
+            return largest(scores, noise, self.scale, self.k, source)  # one draw serves all rounds
+        if scores.multiplicities is not None:
+            return _peel_groups(scores.values, scores.multiplicities, noise, self.scale, self.k, source)
+        return source.peel(scores.values, noise, self.scale, self.k)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        values = centred(scores.dense())
+        enumerable(math.perm(len(values), self.k))
+        return _sequences(values, by_name(self.noise), self.scale, self.k)
+
+
+def _peel_groups(values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
+    """(k,) positions in the order in which they are peeled off, where `multiplicities[g]` candidates share `values[g]`."""
+    first = list(itertools.accumulate(multiplicities.tolist(), initial=0))
+    left = multiplicities.copy()
+    taken: dict[int, list[int]] = {}
+    order = []
+    for _ in range(k):
+        groups = np.flatnonzero(left)
+        winner, member = source.top_k_grouped(values[groups], left[groups], noise, scale, 1)
+        group, place = int(groups[winner[0]]), int(member[0])
+        # Members that are left are numbered in order: skip those taken before.
+        for other in taken.setdefault(group, []):
+            place += other <= place
+        bisect.insort(taken[group], place)
+        left[group] -= 1
+        order.append(first[group] + place)
+    return order
+
+
+def _sequences(values: Numbers, noise: Noise, scale: float, k: int) -> dict[Any, float]:
+    law: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(k):
+        longer: dict[tuple[int, ...], float] = {}
+        for taken, probability in law.items():
+            left = [item for item in range(len(values)) if item not in taken]
+            chances = argmax_probabilities(noise, scale, values[left]).tolist()
+            longer |= {(*taken, item): probability * chance for item, chance in zip(left, chances, strict=True)}
+        law = longer
+    return dict(law)
+
+
+@final
+class OneshotTopK(NoisyTopK):
+    """The k largest of score + scale * noise, all noise drawn once.
+
+    Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). gaussian
+    releases the order and costs GaussianDP(l2/scale) whatever k, l2 being that of the change or, where it is less, of the change
+    without its mean (Theorems C9 and H2). exponential and half_logistic release the set for LaplaceDP(k R/scale); laplace and
+    logistic its order too (Theorems C10, N7 and N8). Where `candidates` is stated and makes the set cheaper, laplace and logistic
+    release it without order: min(k, candidates - k) in place of k, and for laplace the sqrt(k) family of Qiao, Su and Zhang
+    (2021), which joins the Laplace bound where it says more (Theorem M2). Of users with few items laplace costs the whole noisy
+    vector at most, order included (Theorem H10).
+
+    Args:
+        k: how many candidates to release, >= 1.
+        noise: name of the noise.
+        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
+        sensitivity: what one user may change.
+        candidates: the public number of candidates at most, where the guarantee uses it.
+        value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
+            score units, and adds the price of a vector of k scores (Theorems H3 and H10): the noise that chose is never shown.
+        values: whether each selected score is released with the noise that chose it, for gaussian and laplace noise: then order
+            and values cost the vector, and no more (Theorems H2 and H10).
+
+    Example:
+        >>> import dpselect as dps
+        >>> mechanism = dps.OneshotTopK(k=2, noise="gumbel", scale=10.0)
+        >>> scores = dps.Scores([5000, 20, 9000], sensitivity=dps.Sensitivity())
+        >>> mechanism.select(scores).indices
+        (2, 0)
+    """
+
+    kind: Literal["oneshot_top_k"] = "oneshot_top_k"
+    traits: ClassVar[Traits] = noisy_traits(
+        ordered=lambda mechanism: (
+            mechanism.values or _shows_order(mechanism.noise, mechanism.sensitivity, mechanism.candidates, mechanism.k)
+        ),
+        values=lambda mechanism: mechanism.values or mechanism.value_scale is not None,
+        tried={"noise": get_args(NoiseName)},
+        clips={"gaussian": "l2", "laplace": "l1"},
+        law="dpselect.planning.laws.independent_noise:oneshot",
+    )
+    value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")
+    values: bool = Field(default=False, strict=True, description="true or false")
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        if self.values and self.value_scale is not None:
+            raise ValueError("values=True shows the noise that chose, and value_scale adds fresh noise: state one of them")
+        if self.values:
+            vector(self.noise, self.scale, self.sensitivity, self.candidates)
+        return self
+
+    @property
+    def curve(self) -> Curve:
+        if self.values:
+            return vector(self.noise, self.scale, self.sensitivity, self.candidates)
+        chosen = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        return chosen if self.value_scale is None else chosen + vector("laplace", self.value_scale, self.sensitivity, self.k)
+
+    @property
+    def shared_group_curve(self) -> Curve:
+        if self.values:
+            return shared_vector(self.noise, self.scale, self.sensitivity, self.candidates)
+        chosen = _shared_winners(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        if self.value_scale is None:
+            return chosen
+        return chosen + shared_vector("laplace", self.value_scale, self.sensitivity, self.k)
+
+    def true_set_bound(self, gap: float, candidates: int) -> float:
+        """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
+
+        Args:
+            gap: the least difference between scores adjacent in rank, score units, >= 0: an assumption, not read off data.
+            candidates: how many candidates there are.
+
+        Raises:
+            InvalidRequest: the noise is not laplace, which alone the theorem covers, or an argument is outside its domain.
+        """
+        if self.noise != "laplace":
+            raise InvalidRequest(f"the bound is proved for noise='laplace', not {self.noise!r}: simulate instead")
+        if not 0 <= gap < math.inf or candidates < 1:
+            raise InvalidRequest(f"gap={gap!r} must be finite and >= 0, and candidates={candidates!r} at least 1")
+        width = gap / self.scale
+        return max(0.0, 1 - (candidates - 1) * (2 + width) / 4 * math.exp(-width))
+
+    def margin(self, confidence: float = 0.95, among: int = 1) -> float:
+        """Half the width, score units, of intervals around the values that all hold at once with this probability.
+
+        Args:
+            confidence: in (0, 1).
+            among: how many candidates there are, where values show the noise that chose (`values`): the best are the luckiest of
+                all. Fresh noise (`value_scale`) has nothing to do with what was chosen, and the interval holds for each value.
+
+        Raises:
+            InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or no values are released.
+        """
+        if self.value_scale is not None:
+            return half_width("laplace", self.value_scale, confidence)
+        if not self.values:
+            raise InvalidRequest("no values are released: configure values or value_scale")
+        return half_width(self.noise, self.scale, confidence, among)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        if self.values:
+            drawn = source.ranking(scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities)
+            noisy = drawn.rounded(public_grid(self.scale)).tolist()
+            shown = dict(zip(expanded(scores, drawn.index, drawn.member), noisy, strict=True))
+            return release(scores, shown, ordered=True, requested=self.k, values=shown)
+        best = largest(scores, by_name(self.noise), self.scale, self.k, source)
+        chosen = release(scores, best, ordered=self.ordered, requested=self.k)
+        return chosen if self.value_scale is None else with_values(chosen, scores, "laplace", self.value_scale, source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        if self.releases_values:
+            raise InvalidRequest("select_many releases no values: call select for every row, or leave values and value_scale out")
+        best = source.top_k_rows(matrix, by_name(self.noise), self.scale, self.k)
+        if not self.ordered:
+            best.sort(axis=1)
+        return Selections(best, ordered=self.ordered, requested=self.k)
+
+    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
+        """The exact probability of every (items, cells of their values), for the cells between `edges` (score units).
+
+        Raises:
+            NoClosedForm: it releases no values, or the domain is too large to enumerate.
+            DpSelectError: as for `select`.
+        """
+        self.check(scores)
+        if self.value_scale is None:
+            raise NoClosedForm("no values with noise of their own are released: ask for probabilities, or configure value_scale")
+        enumerable(math.comb(scores.size, self.k) * (1.0 + np.size(edges)) ** self.k)
+        return cell_law(scores, self._chosen(scores), "laplace", self.value_scale, edges)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        if self.releases_values:
+            raise NoClosedForm("released values have a density, not probabilities: ask for cell_probabilities or leave them out")
+        return self._chosen(scores)
+
+    def _chosen(self, scores: Scores) -> dict[Any, float]:
+        """The law of the items."""
+        values, noise = centred(scores.dense()), by_name(self.noise)
+        if self.ordered:
+            enumerable(math.perm(len(values), self.k))
+            return dict(ordered_probabilities(noise, self.scale, values, self.k))
+        enumerable(math.comb(len(values), self.k))
+        return dict(top_set_probabilities(noise, self.scale, values, self.k))
+
+
+# What the k largest of scores + scale * noise cost, drawn once. Theorems C10, H2, H10, M2 and N8.
+
+# Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
+_FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
+_FAMILY_POINTS, _LEAST_DELTA = 24, 1e-60
+_UP = 1 + 1e-12
+
+
+def winners_curve(
+    noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int, *, family: bool = True
+) -> Curve:
+    """The k largest of scores + scale * noise drawn once: with their order where `_shows_order`, as a set otherwise.
+
+    `family`: whether the bounds of Theorem M2 may lower the price of a set.
+    """
+    price = winner_price(noise)
+    if price == "gaussian":
+        return centred_gaussian(scale, sensitivity, candidates)
+    if price == "bounded_range":
+        return k * winner_curve(noise, scale, sensitivity, candidates)
+    times = _times(noise, candidates, k)
+    chosen: Curve = (whole := LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale)))
+    if noise == "laplace" and candidates is not None and times > 0 and family:
+        chosen = _with_family(whole, times, candidates, ratio_up(sensitivity.range, scale))
+    if noise != "laplace" or sensitivity.l1_of(None) == math.inf:
+        return chosen
+    shown = vector(noise, scale, sensitivity, None)
+    if sensitivity.l1_of(None) <= times * sensitivity.range:  # never more than the set (Theorem H10)
+        return shown
+    return tighter(shown, chosen)
+
+
+def _shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int) -> bool:
+    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10, H2 and N8.
+
+    The order costs what the set does under smooth noise, unless the complement or the family of Theorem M2 makes the set cheaper.
+    """
+    law, times = by_name(noise), _times(noise, candidates, k)
+    if law.winner_price in ("bounded_range", "gaussian"):
+        return True
+    if noise == "laplace" and sensitivity.l1_of(None) <= times * sensitivity.range:
+        return True
+    family = noise == "laplace" and candidates is not None and times > 16 * math.log(candidates / _FAMILY_DELTA)
+    return law.smooth and times == k and not family
+
+
+def _shared_winners(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
+    """`winners_curve` of a group that two users share: the family of Theorem M2 is paid for each of them. Theorem W8."""
+    chosen, plain = (winners_curve(noise, scale, sensitivity, candidates, k, family=family) for family in (True, False))
+    return plain if chosen == plain else tighter(2 * chosen, plain)
+
+
+def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
+    # With symmetric noise the set left out is the top set of the negated scores.
+    return min(k, max(candidates - k, 0)) if by_name(noise).symmetric and candidates is not None else k
+
+
+def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) -> Curve:
+    """One-shot Laplace noise: the Laplace bound, and the points of the sqrt(k) family where they say more. Theorem M2."""
+
+    def log_delta(epsilon: float) -> float:
+        return math.log(candidates) - (epsilon / (4 * ratio)) ** 2 / times
+
+    def epsilon_at(delta: float) -> float:
+        return 4 * ratio * math.sqrt(times * math.log(candidates / delta))
+
+    least, most = epsilon_at(_FAMILY_DELTA) * _UP, min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), whole.epsilon0)
+    if candidates < 2 or least >= most:
+        return whole
+    family = {float(e): math.exp(log_delta(float(e))) * _UP for e in np.linspace(least, most, _FAMILY_POINTS)}
+    kept = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}
+    if not kept:
+        return whole
+    return tighter(whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0)))

@@ -1,0 +1,580 @@
+"""The noise distributions of report-noisy-max: what a sampler, a mechanism and the exact oracle may ask of one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal, localcontext
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+import scipy
+from flint import arb
+from numpy.typing import ArrayLike, NDArray
+
+from dpselect.errors import DpSelectError
+
+FloatArray = NDArray[np.float64]
+NoiseName = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+LN2 = float(np.log(2.0))
+NATS_TO_BITS = 1.4426  # 1/ln 2 rounded down by 7e-5 of itself, which leaves room for rounding
+WinnerPrice = Literal["bounded_range", "laplace", "gaussian"]
+_Formula = Callable[[FloatArray], FloatArray]
+_ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error that the inverses below are documented to have
+
+
+class NoiseError(DpSelectError):
+    """Base of the errors raised by `dpselect.noise`; no message prints an argument's data."""
+
+
+class InvalidNoiseArgument(NoiseError):
+    """An argument of a distribution or of the quadrature is outside its stated domain."""
+
+
+class QuadratureError(NoiseError):
+    """Successive refinements of a quadrature did not agree to the promised accuracy."""
+
+
+def as_floats(x: Any) -> FloatArray:
+    """The argument as float64, copied only when it is something else."""
+    return np.asarray(x, dtype=np.float64)
+
+
+def log1mexp(x: FloatArray) -> FloatArray:
+    """log(1 - exp(-x)) for x >= 0, accurate at both ends."""
+    return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
+
+
+class Noise(ABC):
+    """A continuous, log-concave law of standard scale; stateless, and without any randomness inside.
+
+    Every function maps an array of any shape elementwise to a float64 array of that shape; NaN maps to NaN.
+    Relative error while the value is a normal double: about 1e-15 for pdf, cdf, sf and for their logarithms.
+    Public methods own conversion and the support. A member's `_pdf` to `_log_sf` are called at z >= `lower` only, infinities and
+    NaN included, and its inverses with probabilities in [0, 1] or their logarithms, all with floating-point warnings silenced:
+    what a formula gives at an end must be the limit there.
+    """
+
+    name: ClassVar[NoiseName]
+    symmetric: ClassVar[bool] = False
+    """The law of -Z equals the law of Z."""
+    winner_price: ClassVar[WinnerPrice | None] = None
+    """The theorem that prices the largest of noisy scores: "bounded_range" (C8 ii), "laplace" (C8 i and N7: the hazard rate is at
+    most one) or "gaussian" (C9, C10). None: no theorem covers this law, and every mechanism refuses it."""
+    smooth: ClassVar[bool] = False
+    """log pdf is 1-Lipschitz on the whole line. Theorem N8 relies on it."""
+    lower: ClassVar[float] = -np.inf
+    """Infimum of the support."""
+    rises: ClassVar[bool] = True
+    """Whether draws are quantiles of uniforms, or where the upper tail is cheaper the inverse of that."""
+    kinks: ClassVar[tuple[float, ...]] = ()
+    """Points where the density is not smooth."""
+
+    @final
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    @final
+    def pdf(self, z: ArrayLike) -> FloatArray:
+        """Density at z; 0 below the support."""
+        return self._on_support(z, self._pdf, 0.0)
+
+    @final
+    def log_pdf(self, z: ArrayLike) -> FloatArray:
+        """Logarithm of the density at z; -inf below the support."""
+        return self._on_support(z, self._log_pdf, -np.inf)
+
+    @final
+    def cdf(self, z: ArrayLike) -> FloatArray:
+        """P[Z <= z], to full relative accuracy in the lower tail."""
+        return self._on_support(z, self._cdf, 0.0)
+
+    @final
+    def sf(self, z: ArrayLike) -> FloatArray:
+        """P[Z > z], to full relative accuracy in the upper tail."""
+        return self._on_support(z, self._sf, 1.0)
+
+    @final
+    def log_cdf(self, z: ArrayLike) -> FloatArray:
+        """log P[Z <= z], to full relative accuracy in both tails."""
+        return self._on_support(z, self._log_cdf, -np.inf)
+
+    @final
+    def log_sf(self, z: ArrayLike) -> FloatArray:
+        """log P[Z > z], to full relative accuracy in both tails."""
+        return self._on_support(z, self._log_sf, 0.0)
+
+    @final
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        """The z with cdf(z) = u, for u in [0, 1]; raises `InvalidNoiseArgument` outside."""
+        return _inverse(self._quantile, "u", u, 0.0, 1.0)
+
+    @final
+    def isf(self, q: ArrayLike) -> FloatArray:
+        """The z with sf(z) = q, for q in [0, 1]; raises `InvalidNoiseArgument` outside."""
+        return _inverse(self._isf, "q", q, 0.0, 1.0)
+
+    @final
+    def log_quantile(self, log_u: ArrayLike) -> FloatArray:
+        """The z with log cdf(z) = log_u, for log_u <= 0; raises `InvalidNoiseArgument` outside."""
+        return _inverse(self._log_quantile, "log_u", log_u, -np.inf, 0.0)
+
+    @final
+    def log_isf(self, log_q: ArrayLike) -> FloatArray:
+        """The z with log sf(z) = log_q, for log_q <= 0; raises `InvalidNoiseArgument` outside."""
+        return _inverse(self._log_isf, "log_q", log_q, -np.inf, 0.0)
+
+    @final
+    def from_uniform(self, u: FloatArray) -> FloatArray:
+        """Draws with the law of Z from independent uniforms u in the open interval (0, 1); u is not checked."""
+        return self._quantile(u) if self.rises else self._isf(u)
+
+    @final
+    def isf_bounds(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bounds on isf(q) for every q with low <= q <= high, for 0 <= low <= high <= 1. Theorem X1."""
+        with np.errstate(all="ignore"):
+            lower, upper = self._isf(high), self._isf(low)
+        return lower - _ALLOWANCE * (1.0 + np.abs(lower)), upper + _ALLOWANCE * (1.0 + np.abs(upper))
+
+    @abstractmethod
+    def isf_ball(self, q: arb) -> arb:
+        """A ball that contains isf(q') for every q' in (0, 1) in the ball `q`; NaN where `q` is too wide."""
+
+    @abstractmethod
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        """Lower bounds on -log2 sf(z'), for every z' within 1e-5 |z| of z. Theorem X3."""
+
+    @final
+    def _on_support(self, z: ArrayLike, formula: _Formula, below: float) -> FloatArray:
+        x = as_floats(z)
+        # Limits at infinities and underflow to the right limit are intended, and tested.
+        with np.errstate(all="ignore"):
+            inside = np.asarray(formula(np.maximum(x, self.lower)))
+        return inside if self.lower == -np.inf else np.where(x < self.lower, below, inside)
+
+    @abstractmethod
+    def _pdf(self, z: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _log_pdf(self, z: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _cdf(self, z: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _sf(self, z: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _log_cdf(self, z: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _log_sf(self, z: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _quantile(self, u: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _isf(self, q: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _log_isf(self, log_q: FloatArray) -> FloatArray: ...
+
+
+class SymmetricNoise(Noise):
+    """A law of Z that is that of -Z: its upper tail is its lower one."""
+
+    symmetric: ClassVar[bool] = True
+
+    def _sf(self, z: FloatArray) -> FloatArray:
+        return self._cdf(-z)
+
+    def _log_sf(self, z: FloatArray) -> FloatArray:
+        return self._log_cdf(-z)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return -self._quantile(q)
+
+    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+        return -self._log_quantile(log_q)
+
+
+def _inverse(formula: _Formula, field: str, p: ArrayLike, low: float, high: float) -> FloatArray:
+    x = as_floats(p)
+    if not np.all((x >= low) & (x <= high)):
+        raise InvalidNoiseArgument(
+            f"{field}: every element must lie in [{low:g}, {high:g}] and none may be NaN; "
+            "pass probabilities to quantile and isf, logarithms to log_quantile and log_isf"
+        )
+    with np.errstate(all="ignore"):
+        return np.asarray(formula(x))
+
+
+_FAR = 700.0  # exp(-700) is a normal double, and far below an ulp of one
+_NULL = -40.0  # from -6.7 down the cdf is zero in doubles
+_STEPS = 32  # table spacing 1/32: a remainder of at most 1/64 costs under one ulp in `_exp_minus_exp`
+_HIGHEST = 6.75  # exp(-exp(6.75)) is below the smallest subnormal
+
+
+@final
+class Gumbel(Noise):
+    """cdf exp(-exp(-z)) on the real line."""
+
+    name: ClassVar[NoiseName] = "gumbel"
+    winner_price: ClassVar[WinnerPrice | None] = "bounded_range"
+
+    def isf_ball(self, q: arb) -> arb:
+        return -(-(-q).log1p()).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        return np.exp(-np.maximum(z, _NULL)) * _exp_minus_exp(-z)
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        finite = np.maximum(z, -2.0 * _FAR)
+        return -(finite + np.exp(-finite))
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        return _exp_minus_exp(-z)
+
+    def _sf(self, z: FloatArray) -> FloatArray:
+        return -np.expm1(-np.exp(-z))
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        return -np.exp(-z)
+
+    def _log_sf(self, z: FloatArray) -> FloatArray:
+        power = np.exp(-np.minimum(z, _FAR))
+        upper = -z + np.log(-np.expm1(-power) / power)
+        return np.where(power <= LN2, upper, np.log1p(-_exp_minus_exp(-z)))
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        z = np.asarray(np.log(u))
+        for step in (np.negative, np.log, np.negative):
+            step(z, out=z)  # new arrays would take three times as long
+        return z
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return -np.log(-np.log1p(-q))
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return -np.log(-log_u)
+
+    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+        q = np.exp(np.maximum(log_q, -_FAR))
+        upper = -log_q - np.log(-np.log1p(-q) / q)
+        return np.where(log_q <= -LN2, upper, -np.log(-np.log(-np.expm1(log_q))))
+
+
+def _exponential_table() -> tuple[FloatArray, FloatArray]:
+    """exp(k / 32) as unevaluated sums of two doubles."""
+    with localcontext() as context:
+        context.prec = 50
+        exact = [(Decimal(k) / _STEPS).exp() for k in range(int(_HIGHEST * _STEPS) + 2)]
+        high = [float(value) for value in exact]
+        low = [float(value - Decimal(top)) for value, top in zip(exact, high, strict=True)]
+    return np.array(high), np.array(low)
+
+
+_EXP_HIGH, _EXP_LOW = _exponential_table()
+
+
+def _exp_minus_exp(y: FloatArray) -> FloatArray:
+    """exp(-exp(y)); done naively, its relative error reaches exp(y) ulp, 1e-13 before it underflows."""
+    near = np.exp(-np.exp(np.minimum(y, 0.0)))
+    # From 0 to 6.75 exp(y) is carried in twice the working precision.
+    large = np.clip(y, 0.0, _HIGHEST)
+    k = np.rint(np.nan_to_num(large) * _STEPS)
+    cell = k.astype(np.intp)
+    high = _EXP_HIGH[cell]
+    rest = _EXP_LOW[cell] + high * np.expm1(large - k / _STEPS)
+    return np.where(y <= 0.0, near, np.exp(-high) * np.exp(-rest))
+
+
+# Closed forms: every pick is the exponential mechanism on what is left (Durfee-Rogers).
+#
+# Scores stay in score units and are subtracted from each other before the division by the scale, so that candidates
+# far below the largest keep the accuracy of their own differences.
+
+
+def gumbel_softmax(scores: FloatArray, scale: float) -> FloatArray:
+    """Probability of each first pick, along the last axis."""
+    with np.errstate(over="ignore", under="ignore"):
+        weights = np.exp((scores - scores.max(axis=-1, keepdims=True)) / scale)
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def _log_pick(scores: FloatArray, scale: float, left: Collection[int]) -> dict[int, float]:
+    """log probability of each next pick when the candidates in `left` are still there."""
+    values = scores[list(left)].tolist()
+    top = max(values)
+    logs = [(value - top) / scale for value in values]
+    total = math.log(math.fsum(map(math.exp, logs)))
+    return {i: log - total for i, log in zip(left, logs, strict=True)}
+
+
+def gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int, ...], float]:
+    """Probability of every sequence of k picks without replacement."""
+    items = frozenset(range(len(scores)))
+    logs: dict[tuple[int, ...], float] = {(): 0.0}
+    for _ in range(k):
+        logs = {
+            (*done, i): log + pick
+            for done, log in logs.items()
+            for i, pick in _log_pick(scores, scale, sorted(items.difference(done))).items()
+        }
+    return {done: math.exp(log) for done, log in logs.items()}
+
+
+def gumbel_top_sets(scores: FloatArray, scale: float, universe: Iterable[int], k: int) -> dict[frozenset[int], float]:
+    """Probability that the first k picks are exactly S, for the k-sets S of `universe`: sums over the last pick."""
+    chosen = sorted(universe)
+    items = frozenset(range(len(scores)))
+    logs = {frozenset[int](): 0.0}
+    for size in range(1, k + 1):
+        picks = {done: _log_pick(scores, scale, sorted(items - done)) for done in logs}
+        logs = {
+            target: _log_sum([logs[target - {i}] + picks[target - {i}][i] for i in target])
+            for target in map(frozenset, itertools.combinations(chosen, size))
+        }
+    return {target: math.exp(log) for target, log in logs.items()}
+
+
+def _log_sum(logs: list[float]) -> float:
+    top = max(logs)
+    if top == -math.inf:
+        return top
+    return top + math.log(math.fsum(math.exp(log - top) for log in logs))
+
+
+@final
+class Laplace(SymmetricNoise):
+    """Density exp(-|z|) / 2 on the real line."""
+
+    name: ClassVar[NoiseName] = "laplace"
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    smooth: ClassVar[bool] = True
+    kinks: ClassVar[tuple[float, ...]] = (0.0,)
+
+    def isf_ball(self, q: arb) -> arb:
+        return -(2 * q).log() if q.mid() < 0.5 else (2 * (1 - q)).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return np.where(z >= 0.0, 1.0 + NATS_TO_BITS * z, 0.0)
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        return 0.5 * np.exp(-np.abs(z))
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        return -np.abs(z) - LN2
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        tail = 0.5 * np.exp(-np.abs(z))
+        return np.where(z < 0.0, tail, 1.0 - tail)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        return np.where(z < 0.0, z - LN2, np.log1p(-0.5 * np.exp(-np.abs(z))))
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return np.copysign(np.log(2.0 * np.minimum(u, 1.0 - u)), u - 0.5)
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return np.where(log_u < -LN2, log_u + LN2, -np.log(-2.0 * np.expm1(log_u)))
+
+
+@final
+class Exponential(Noise):
+    """sf exp(-z) for z >= 0."""
+
+    name: ClassVar[NoiseName] = "exponential"
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    lower: ClassVar[float] = 0.0
+    rises: ClassVar[bool] = False
+    kinks: ClassVar[tuple[float, ...]] = (0.0,)
+
+    def isf_ball(self, q: arb) -> arb:
+        return -q.log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        return np.exp(-z)
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        return -z
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        return -np.expm1(-z)
+
+    def _sf(self, z: FloatArray) -> FloatArray:
+        return np.exp(-z)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        return log1mexp(z)
+
+    def _log_sf(self, z: FloatArray) -> FloatArray:
+        return -z
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return -np.log1p(-u)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return -np.log(q)
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return np.where(log_u <= -LN2, -np.log1p(-np.exp(log_u)), -np.log(-np.expm1(log_u)))
+
+    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+        return -log_q
+
+
+@final
+class Logistic(SymmetricNoise):
+    """cdf 1 / (1 + exp(-z)) on the real line."""
+
+    name: ClassVar[NoiseName] = "logistic"
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    smooth: ClassVar[bool] = True
+
+    def isf_ball(self, q: arb) -> arb:
+        return (1 / q - 1).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-np.abs(z))
+        return odds / np.square(1.0 + odds)
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        size = np.abs(z)
+        return -size - 2.0 * np.log1p(np.exp(-size))
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-np.abs(z))
+        return np.where(z < 0.0, odds, 1.0) / (1.0 + odds)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return np.asarray(scipy.special.logit(u))
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return log_u - log1mexp(-log_u)
+
+
+@final
+class HalfLogistic(Noise):
+    """sf 2 / (1 + exp(z)) for z >= 0; its hazard rate is 1 / (1 + exp(-z))."""
+
+    name: ClassVar[NoiseName] = "half_logistic"
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    lower: ClassVar[float] = 0.0
+    kinks: ClassVar[tuple[float, ...]] = (0.0,)
+
+    def isf_ball(self, q: arb) -> arb:
+        return (2 / q - 1).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return NATS_TO_BITS * z - 1.0
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-z)
+        return 2.0 * odds / np.square(1.0 + odds)
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        return LN2 - z - 2.0 * np.log1p(np.exp(-z))
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        return np.tanh(0.5 * z)
+
+    def _sf(self, z: FloatArray) -> FloatArray:
+        odds = np.exp(-z)
+        return 2.0 * odds / (1.0 + odds)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        below = np.tanh(0.5 * z)
+        return np.where(below <= 0.5, np.log(below), np.log1p(-self._sf(z)))
+
+    def _log_sf(self, z: FloatArray) -> FloatArray:
+        return np.where(z <= 1.0, np.log1p(-np.tanh(0.5 * z)), LN2 - z - np.log1p(np.exp(-z)))
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return 2.0 * np.arctanh(u)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return np.where(q <= 0.5, np.log(2.0 - q) - np.log(q), 2.0 * np.arctanh(1.0 - q))
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return np.where(log_u <= -LN2, 2.0 * np.arctanh(np.exp(log_u)), self._isf(-np.expm1(log_u)))
+
+    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+        upper = np.log(2.0 - np.exp(log_q)) - log_q
+        return np.where(log_q <= -LN2, upper, 2.0 * np.arctanh(-np.expm1(log_q)))
+
+
+_LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
+_INVERSE_ROOT_2PI = 1.0 / float(np.sqrt(2.0 * np.pi))
+_ROOT_HALF = float(np.sqrt(0.5))
+_FAR_BELOW = -100.0
+_SPLIT = 16.0
+_HIGHEST_NORMAL = 40.0  # exp(-40**2 / 2) is below the smallest subnormal
+
+
+@final
+class Gaussian(SymmetricNoise):
+    """Standard normal; its hazard rate is unbounded, so it is not a Lipschitz member."""
+
+    name: ClassVar[NoiseName] = "gaussian"
+    winner_price: ClassVar[WinnerPrice | None] = "gaussian"
+
+    def isf_ball(self, q: arb) -> arb:
+        return arb(2).sqrt() * (2 * q).erfcinv()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return np.where(z >= 0.0, 1.0 + 0.5 * NATS_TO_BITS * np.square(z), 0.0)
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        return _INVERSE_ROOT_2PI * _exp_half_square(np.abs(z))
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        return -0.5 * np.square(z) - _LOG_ROOT_2PI
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        tail = _tail(np.abs(z))
+        return np.where(z < 0.0, tail, 1.0 - tail)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        size = np.abs(z)
+        lower = np.log(0.5 * scipy.special.erfcx(size * _ROOT_HALF)) - 0.5 * np.square(size)
+        return np.where(z < 0.0, lower, np.log1p(-_tail(size)))
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return np.asarray(scipy.special.ndtri(u))
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        """ndtri_exp and one Newton step far below: it errs by 5e-13 of its value around log_u = -1e6."""
+        z = as_floats(scipy.special.ndtri_exp(log_u))
+        inverse_hazard = np.sqrt(np.pi / 2.0) * scipy.special.erfcx(np.abs(z) * _ROOT_HALF)
+        polished = z - (self._log_cdf(z) - log_u) * inverse_hazard
+        return np.where((log_u < _FAR_BELOW) & np.isfinite(polished), polished, z)
+
+
+def _exp_half_square(a: FloatArray) -> FloatArray:
+    """exp(-a**2 / 2) for a >= 0; splitting a keeps the rounding of a**2 from being amplified by its size."""
+    a = np.minimum(a, _HIGHEST_NORMAL)
+    coarse = np.rint(a * _SPLIT) / _SPLIT
+    return np.exp(-0.5 * coarse * coarse) * np.exp(-0.5 * (a - coarse) * (a + coarse))
+
+
+def _tail(size: FloatArray) -> FloatArray:
+    """P[Z > size] for size >= 0: unlike ndtr, without the rounding of size**2 in the exponent."""
+    return as_floats(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))

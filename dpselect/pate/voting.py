@@ -1,0 +1,504 @@
+"""Votes of teachers: one label, one where enough agree, any number of labels, or as many as the votes make stable.
+
+The draws of many rounds at a time are exact: which counts pass a level (Theorem P13), and which one wins (Theorem P14).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from accounting import Curve, GaussianDP, Relation
+from accounting.frozen import Count, Positive, Probability, Real
+from dpselect.errors import InvalidBallots, InvalidRequest
+from dpselect.mechanisms.base import enumerable
+from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up
+from dpselect.mechanisms.noisy_max import select_winner, winner_probabilities
+from dpselect.mechanisms.ranks import blocks, columns, joined
+from dpselect.mechanisms.release import release
+from dpselect.mechanisms.stability.gaps import AnyRegularizer, Rank
+from dpselect.mechanisms.stability.stability_test import NOT_PASSED
+from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.traits import RHO, SIGMA, Traits
+from dpselect.noise import by_name
+from dpselect.pate.ballots import Vote
+from dpselect.sampling import Sampler
+from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds
+from dpselect.sampling.thresholds import exceeds
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity
+
+Words = NDArray[np.uint64]
+Cells = NDArray[np.int32]
+Places = NDArray[np.int64]
+
+_LARGEST = 1 << 16  # counts up to it have tables
+_BITS = 16
+_FEWEST = 12  # labels from which on leaving most of the noise uncomputed pays
+_SAMPLE = 64
+_LEVELS = np.arange(-3.0, 3.01, 0.25)
+_GAUSSIAN = by_name("gaussian")
+
+
+def _wide(block: Numbers) -> Numbers:
+    """Counts in the 64-bit types that samplers and other mechanisms read."""
+    return block.astype(np.int64) if block.dtype.kind == "i" else block
+
+
+@final
+@dataclass(frozen=True)
+class Coins:
+    """One public level and Gaussian noise for many counts, each decided from two random bytes where these suffice.
+
+    Attributes:
+        level: what a noisy count has to exceed.
+        sigma: standard deviation of the noise.
+        edges: edges[c] is the cell of 2^-16 in which the chance of count c ends, up to one; None where counts are too many or
+            no integers, and the sampler's own comparison serves.
+    """
+
+    level: float
+    sigma: float
+    edges: Cells | None = field(repr=False)  # its length is the largest count
+
+    @classmethod
+    def of(cls, matrix: Numbers, level: float, sigma: float) -> Self:
+        """The coins for a matrix of counts >= 0."""
+        if matrix.dtype.kind != "i" or (most := int(matrix.max())) > _LARGEST:
+            return cls(level, sigma, None)
+        with np.errstate(over="ignore"):
+            places = (level - np.arange(most + 1, dtype=np.float64)) / sigma
+        return cls(level, sigma, edges(places))
+
+    def toss(self, counts: Numbers, source: Sampler) -> NDArray[np.bool_]:
+        """(cells,) whether count + sigma * Z > level, with a draw of its own for each of (cells,) counts."""
+        if self.edges is None:
+            return source.exceeds(counts, _GAUSSIAN, self.sigma, self.level)
+        leading = leading_bits(len(counts), source)
+        edge: Cells = np.take(self.edges, counts)  # type: ignore[arg-type]  # integers, where there are edges
+        edge -= leading
+        result = edge > 1
+        unsure = np.flatnonzero(np.abs(edge) <= 1)
+        if len(unsure):
+            words = _after(completed(leading[unsure], source), source)
+            result[unsure] = exceeds(counts[unsure].astype(np.int64), _GAUSSIAN, self.sigma, self.level, words)
+        return result
+
+
+def edges(places: NDArray[np.float64]) -> Cells:
+    """The cell of 2^-16 in which P[Z > place] lies, up to one cell, for every place."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.floor(_GAUSSIAN.sf(places) * 2.0**_BITS), dtype=np.int32)
+
+
+def leading_bits(count: int, source: Sampler) -> NDArray[np.uint16]:
+    """(count,) the leading 16 bits of independent uniform numbers."""
+    return source.words(math.ceil(count / 4)).view(np.uint16)[:count]
+
+
+def completed(leading: NDArray[np.uint16], source: Sampler) -> Words:
+    """The leading 64 bits of numbers of which 16 are known."""
+    rest = source.words(len(leading))
+    rest >>= np.uint64(_BITS)
+    rest |= leading.astype(np.uint64) << np.uint64(64 - _BITS)
+    return rest
+
+
+def _after(words: Words, source: Sampler) -> Any:
+    """A word source that gives `words` first and then what `source` draws."""
+    held = [words]
+    return lambda count: held.pop() if held else source.words(count)
+
+
+def winners(matrix: Numbers, sigma: float, source: Sampler) -> Places:
+    """(rounds,) the label with the largest of count + sigma * Z; ties have probability 0."""
+    plain = not source.exact or source.constant_work or matrix.shape[1] < _FEWEST
+    if plain or matrix.dtype.kind != "i" or int(matrix.max()) > _LARGEST:
+        return np.concatenate([source.top_k_rows(_wide(block), _GAUSSIAN, sigma, 1)[:, 0] for block in blocks(matrix)])
+    race = RaceLevel.of(matrix, sigma)
+    return np.concatenate([race.run(block, source) for block in blocks(matrix)])
+
+
+@final
+@dataclass(frozen=True)
+class RaceLevel:
+    """A level that some label of a typical round exceeds and most labels do not; it decides how fast a race is run, not who wins.
+
+    Only the noise of labels that can win is computed.
+
+    Attributes:
+        edges: edges[d] is the cell of 2^-16 in which the chance to exceed the level ends, for a label d votes behind.
+    """
+
+    sigma: float
+    edges: Cells = field(repr=False)  # its length is the largest count
+
+    @classmethod
+    def of(cls, matrix: Numbers, sigma: float) -> Self:
+        """A race for a matrix of counts."""
+        behind = -_heights(np.arange(int(matrix.max()) + 1), sigma)
+        sample = matrix[:: max(1, len(matrix) // _SAMPLE)]
+        places = -_heights(sample.max(axis=1, keepdims=True) - sample, sigma)
+        return cls(sigma, edges(min(_LEVELS, key=lambda level: _work(_GAUSSIAN.sf(level + places))) + behind))
+
+    def run(self, block: Numbers, source: Sampler) -> Places:
+        """(rows,) the winners of a block."""
+        behind = block.max(axis=1, keepdims=True) - block
+        leading = leading_bits(block.size, source)
+        ahead = np.take(self.edges, behind.ravel())
+        ahead -= leading
+        ahead = ahead.reshape(block.shape)
+        certain = (ahead > 1).any(axis=1)
+        # A round in which nobody certainly exceeds the level is run in full.
+        cells = np.flatnonzero((ahead >= -1) | ~certain[:, None])
+        return self._decide(block, behind.ravel()[cells], cells, completed(leading[cells], source), source)
+
+    def _decide(self, block: Numbers, behind: Places, cells: Places, words: Words, source: Sampler) -> Places:
+        """The winners among the cells that take part, at least one of every row."""
+        rows, labels = np.divmod(cells, block.shape[1])
+        starts = np.searchsorted(rows, np.arange(len(block)))
+        low, high = contest_bounds(_GAUSSIAN, _heights(behind, self.sigma), np.zeros_like(cells), words)
+        floor = np.maximum.reduceat(low, starts)
+        open_ = np.flatnonzero(high >= floor[rows])
+        result = np.empty(len(block), dtype=np.int64)
+        result[rows[open_]] = labels[open_]
+        for row in np.flatnonzero(np.bincount(rows[open_], minlength=len(block)) > 1).tolist():
+            own = open_[rows[open_] == row]
+            result[row] = self._exactly(block[row], labels[own], words[own], source)
+        return result
+
+    def _exactly(self, counts: Numbers, labels: Places, words: Words, source: Sampler) -> int:
+        """The winner of a round that 64 bits leave undecided."""
+        values = counts.astype(np.int64)
+        contest = Contenders(RankingProblem(values, _GAUSSIAN, self.sigma, 1, source.words).against(values.max()))
+        none = np.zeros_like(labels)
+        contest.offer(Entries(labels, none, none, words))
+        return int(contest.ranked().index[0])
+
+
+def _work(chances: NDArray[np.float64]) -> float:
+    """Expected cost of a level: labels that take part, all of them where none exceeds it."""
+    with np.errstate(divide="ignore"):
+        nobody = np.exp(np.log1p(-chances).sum(axis=1))
+    return float((chances.sum(axis=1) + nobody * chances.shape[1]).mean())
+
+
+def _heights(behind: Places, sigma: float) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        return np.fmax(-behind / sigma, LOWEST)
+
+
+@final
+class GNMax(Vote):
+    """The label of the largest count + N(0, sigma^2), where every teacher votes for one label (Papernot et al. 2018).
+
+    Guarantee: GaussianDP(sqrt(2)/sigma) under replace_one, GaussianDP(sqrt(1 - 1/labels)/sigma) under add_remove,
+    Theorem P9.
+
+    Args:
+        sigma: standard deviation of the noise, in votes, > 0.
+        labels: the public number of labels.
+        relation: "replace_one" replaces one teacher's ballots, which is what one private record does; "add_remove" adds or
+            removes a teacher.
+    """
+
+    kind: Literal["gnmax"] = "gnmax"
+    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True)
+    one_vote: ClassVar[bool] = True
+    sigma: Positive = Field(description="a finite sigma > 0, in votes")
+    labels: Count = Field(description="the public number of labels, >= 1")
+    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+
+    @property
+    def covers(self) -> Sensitivity:
+        return one_vote(self.neighbours)
+
+    @property
+    def curve(self) -> GaussianDP:
+        return centred_gaussian(self.sigma, self.covers, self.labels)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return select_winner(scores, by_name("gaussian"), self.sigma, source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        return Selections(winners(matrix, self.sigma, source)[:, None], ordered=True, requested=1)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        return winner_probabilities(scores, by_name("gaussian"), self.sigma)
+
+
+def one_vote(relation: Relation) -> Sensitivity:
+    """What a ballot of at most one vote changes."""
+    return Sensitivity(l0=2 if relation == "replace_one" else 1, relation=relation)
+
+
+_CELLS = 1 << 20  # counts of answered rounds copied, or held as 64-bit numbers, at a time
+ABSTAINED = "the largest noisy count did not reach the threshold"
+
+
+@final
+class ConfidentGNMax(Vote):
+    """`GNMax`, with fresh noise, where the largest count + N(0, sigma_threshold^2) exceeds a threshold; else no label.
+
+    From Papernot et al. 2018. Guarantee under replace_one: GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma); under
+    add_remove GaussianDP(sqrt(1 - 1/labels)/sigma) as the second part, Theorem P10. That is the price of every round, answered
+    or not; `spent` is what a round costs that abstained, for a privacy filter that charges as it goes.
+
+    Args:
+        threshold: votes that the largest noisy count has to exceed.
+        sigma_threshold: standard deviation of the noise of that test, in votes, > 0.
+        sigma: standard deviation of the noise of the answer, in votes, > 0.
+        labels: the public number of labels.
+        relation: "replace_one" or "add_remove", of teachers.
+    """
+
+    kind: Literal["confident_gnmax"] = "confident_gnmax"
+    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True)
+    one_vote: ClassVar[bool] = True
+    threshold: Real = Field(description="a finite number of votes")
+    sigma_threshold: Positive = Field(description="a finite sigma_threshold > 0, in votes")
+    sigma: Positive = Field(description="a finite sigma > 0, in votes")
+    labels: Count = Field(description="the public number of labels, >= 1")
+    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+
+    @property
+    def covers(self) -> Sensitivity:
+        return one_vote(self.neighbours)
+
+    @property
+    def curve(self) -> Curve:
+        return self.test_curve + centred_gaussian(self.sigma, self.covers, self.labels)
+
+    @property
+    def test_curve(self) -> GaussianDP:
+        """What the test costs: the whole price of a round that abstains."""
+        return GaussianDP(mu=ratio_up(1.0, self.sigma_threshold))
+
+    def spent(self, selection: Selection) -> Curve:
+        """What this round cost, given what it released: the test, and the winner if there is one. Theorem P10."""
+        answered = selection.complete and len(selection) == 1
+        abstained = not selection.complete and len(selection) == 0 and selection.reason == ABSTAINED
+        if selection.requested != 1 or not (answered or abstained):
+            raise InvalidRequest("spent takes a Selection that this mechanism released")
+        return self.curve if selection.complete else self.test_curve
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        highest = scores.values.max(keepdims=True)
+        if source.exceeds(highest, by_name("gaussian"), self.sigma_threshold, self.threshold)[0]:
+            return select_winner(scores, by_name("gaussian"), self.sigma, source)
+        return release(scores, (), ordered=True, requested=1, complete=False, reason=ABSTAINED)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        coins = Coins.of(matrix, self.threshold, self.sigma_threshold)
+        passed = np.concatenate([coins.toss(block.max(axis=1), source) for block in blocks(matrix)])
+        labels = np.full((len(matrix), 1), -1, dtype=np.int64)
+        for start in range(0, len(matrix), step := max(1, _CELLS // matrix.shape[1])):
+            rows = start + np.flatnonzero(passed[start : start + step])
+            if len(rows):
+                labels[rows, 0] = winners(matrix[rows], self.sigma, source)
+        return Selections(labels, ordered=True, requested=1, complete=passed, reason=ABSTAINED)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        below = (self.threshold - float(scores.values.max())) / self.sigma_threshold
+        noise = by_name("gaussian")
+        winner = winner_probabilities(scores, noise, self.sigma)
+        passes = float(noise.sf(below))
+        return {(): float(noise.cdf(below)), **{(label,): passes * chance for label, chance in winner.items()}}
+
+
+class LevelVote(Vote, ABC):
+    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds the level. A member has the fields below."""
+
+    if TYPE_CHECKING:
+        sigma: float
+        threshold: float | None
+        teachers: int | None
+        neighbours: Relation
+
+    @property
+    def curve(self) -> GaussianDP:
+        return GaussianDP(mu=ratio_up(self.covers.l2_of(self.labels), self.sigma))
+
+    @model_validator(mode="after")
+    def _has_a_public_level(self) -> Self:
+        if self.neighbours == "add_remove" and (self.threshold is None or self.teachers is not None):
+            raise ValueError(
+                "under relation='add_remove' the number of teachers is private: state threshold= as a public number, "
+                "and no teachers="
+            )
+        return self
+
+    def with_teachers(self, teachers: int) -> Self:
+        """The mechanism with that number of teachers, unless its threshold is stated; InvalidBallots if it has another number."""
+        if self.teachers not in (None, teachers):
+            raise InvalidBallots(
+                f"the mechanism is configured for teachers={self.teachers} and the ballots have {teachers}: state the same"
+            )
+        return self if self.threshold is not None else self.model_copy(update={"teachers": teachers})
+
+    def _check_stated(self) -> None:
+        _ = self._level
+
+    @property
+    def _level(self) -> float:
+        if self.threshold is not None:
+            return self.threshold
+        if self.teachers is None:
+            raise InvalidRequest(
+                "counts alone do not tell how many teachers voted: configure threshold= or teachers=, or pass "
+                "dpselect.pate.Ballots"
+            )
+        return self.teachers / 2
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        passed = source.exceeds(scores.dense(), by_name("gaussian"), self.sigma, self._level)
+        return release(scores, np.flatnonzero(passed).tolist(), ordered=False, requested=None)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        coins = Coins.of(matrix, self._level, self.sigma)
+        passed = (coins.toss(block.ravel(), source).reshape(block.shape) for block in blocks(matrix))
+        return Selections(joined(map(columns, passed)), ordered=False, requested=None)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        enumerable(2.0**scores.size)  # labels are independent
+        noise = by_name("gaussian")
+        with np.errstate(over="ignore"):
+            below = (self._level - np.asarray(scores.dense(), dtype=np.float64)) / self.sigma
+        law: dict[Any, float] = {frozenset(): 1.0}
+        for label, (passes, fails) in enumerate(zip(noise.sf(below).tolist(), noise.cdf(below).tolist(), strict=True)):
+            law = {
+                **{chosen: chance * fails for chosen, chance in law.items()},
+                **{chosen | {label}: chance * passes for chosen, chance in law.items()},
+            }
+        return law
+
+
+@final
+class BinaryVoting(LevelVote):
+    """Every label whose count + N(0, sigma^2) exceeds a threshold, half of the teachers if none is stated.
+
+    A ballot may hold any number of votes. Guarantee: GaussianDP(sqrt(labels)/sigma) under either relation, Theorem P11.
+
+    Args:
+        sigma: standard deviation of the noise on every count, in votes, > 0.
+        labels: the public number of labels.
+        threshold: votes that a noisy count has to exceed; None for half of the teachers.
+        teachers: the public number of teachers; None takes it from the ballots. Counts alone do not tell it.
+        relation: "replace_one", or "add_remove" of teachers, whose number is then private: state `threshold`.
+    """
+
+    kind: Literal["binary_voting"] = "binary_voting"
+    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True)
+    sigma: Positive = Field(description="a finite sigma > 0, in votes")
+    labels: Count = Field(description="the public number of labels, >= 1")
+    threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
+    teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
+    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(relation=self.neighbours)
+
+
+@final
+class TauVoting(LevelVote):
+    """`BinaryVoting` by ballots of at most `tau` votes each, which costs less: cut them by `Ballots.cut`.
+
+    From Zhu et al. 2020 (Private-kNN). Guarantee under replace_one: GaussianDP(sqrt(min(2 tau, labels))/sigma), under
+    add_remove GaussianDP(sqrt(min(tau, labels))/sigma), Theorem P12.
+
+    Args:
+        tau: votes on a ballot at most, >= 1.
+        sigma: standard deviation of the noise on every count, in votes, > 0.
+        labels: the public number of labels.
+        threshold: votes that a noisy count has to exceed; None for half of the teachers.
+        teachers: the public number of teachers; None takes it from the ballots. Counts alone do not tell it.
+        relation: "replace_one", or "add_remove" of teachers, whose number is then private: state `threshold`.
+    """
+
+    kind: Literal["tau_voting"] = "tau_voting"
+    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True)
+    tau: Count = Field(description="an integer >= 1")
+    sigma: Positive = Field(description="a finite sigma > 0, in votes")
+    labels: Count = Field(description="the public number of labels, >= 1")
+    threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
+    teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
+    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+
+    @property
+    def covers(self) -> Sensitivity:
+        return Sensitivity(l0=2 * self.tau if self.neighbours == "replace_one" else self.tau, relation=self.neighbours)
+
+
+@final
+class StableVoting(Vote):
+    """The labels above a wide gap in the votes, their number chosen for every item, or nothing: `StableTopK` on ballots.
+
+    From Zhu and Wang 2022, with the constants of replaced ballots. A ballot may hold any number of votes and need not be cut.
+    Guarantee: Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)), failure_delta) a round, under either relation,
+    Theorem P15: neither the number of labels nor that of the votes on a ballot has a price.
+
+    Args:
+        rho: zCDP parameter of a round, nats, > 0.
+        failure_delta: in (0, 1), the chance that labels pass that a ballot could change; of one round.
+        labels: the public number of labels.
+        kbar: the most labels that an item may get; None for `labels`.
+        regularizer: public preference for some numbers of labels: an array of at least kbar numbers, `TargetSize`, or None.
+        relation: "replace_one" or "add_remove", of teachers.
+    """
+
+    kind: Literal["stable_voting"] = "stable_voting"
+    traits: ClassVar[Traits] = Traits(
+        answers="votes", noise=RHO, failure="failure_delta", ordered=False, most="labels", domain="public", zeros=True
+    )
+    rho: Positive = Field(description="a finite rho > 0, in nats")
+    failure_delta: Probability = Field(description="a probability in (0, 1)")
+    labels: Rank = Field(description="the public number of labels, from 1 to 10,000,000")
+    kbar: Count | None = Field(default=None, description="an integer from 1 to labels, or None")
+    regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
+    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+
+    @model_validator(mode="after")
+    def _has_so_many_labels(self) -> Self:
+        if self.kbar is not None and self.kbar > self.labels:
+            raise ValueError(f"kbar={self.kbar} is more than labels={self.labels}: leave it out for all of them")
+        _ = self.stable  # its own rules, the length of the regularizer among them
+        return self
+
+    @property
+    def stable(self) -> StableTopK:
+        """The mechanism that does the work: `expected_size` and `rule` are for planning."""
+        return StableTopK(
+            rho=self.rho,
+            failure_delta=self.failure_delta,
+            kbar=self.labels if self.kbar is None else self.kbar,
+            regularizer=self.regularizer,
+            relation=self.neighbours,
+        )
+
+    @property
+    def covers(self) -> Sensitivity:
+        return self.stable.covers
+
+    @property
+    def curve(self) -> Curve:
+        return self.stable.curve
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return self.stable._select(scores, source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        stable = self.stable
+        parts = [stable._select_many(_wide(block), source) for block in blocks(matrix, _CELLS)]
+        indices, complete = joined(part.indices for part in parts), np.concatenate([part.complete for part in parts])
+        return Selections(indices, ordered=False, requested=None, complete=complete, reason=NOT_PASSED)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        return self.stable._probabilities(scores)

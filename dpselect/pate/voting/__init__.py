@@ -1,1 +1,0 @@
-"""From ballots to labels: the voting mechanisms."""
