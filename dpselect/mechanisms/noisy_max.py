@@ -48,7 +48,7 @@ def select_winner(scores: Scores, noise: Noise, scale: float, source: Sampler) -
     return release(scores, largest(scores, noise, scale, 1, source), ordered=True, requested=1)
 
 
-def _select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler) -> Selections:
+def select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler) -> Selections:
     """One candidate per row."""
     return Selections(source.top_k_rows(matrix, noise, scale, 1), ordered=True, requested=1)
 
@@ -101,7 +101,7 @@ class NoisyWinner(Mechanism, ABC):
         return select_winner(scores, *self._noise, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return _select_winners(matrix, *self._noise, source)
+        return select_winners(matrix, *self._noise, source)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return winner_probabilities(scores, *self._noise)
