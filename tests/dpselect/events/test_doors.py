@@ -362,7 +362,7 @@ def test_what_a_file_says_of_its_nulls_changes_no_count(missing: tuple[str, ...]
 
 def test_a_file_that_is_wrong_about_its_nulls_is_counted_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told, silent = _both([(1, "a"), (2, "a"), (None, "a"), (1, None), (2, "b"), (2, "b")], ["u", "i"], tmp_path)
-    monkeypatch.setattr("dpselect.events.doors.parquet._without_nulls", lambda *_: True)
+    monkeypatch.setattr("dpselect.events.doors.formats._without_nulls", lambda *_: True)
     for look in ({}, {"clip": 1.0}):
         one, other = (events.read(path, user="u", item="i", **look) for path in (told, silent))
         assert one.labels == other.labels == ("a", "b")
