@@ -1,12 +1,13 @@
 """An event log to counts: dpselect, plain DuckDB and Polars side by side, each in a process of its own.
 
     python tests/benchmarks/bench_events.py [--events 20000000] [--items 1000000] [--bound 20] [--csv] [--texts] [--large]
-        [--group-events 3000000] [--groups 10000] [--group-items 10000]
+        [--memory 4GiB] [--group-events 3000000] [--groups 10000] [--group-items 10000]
 
 The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. `--csv` and `--texts` add the same log as CSV and
 with ids of 32 characters; `--large` adds one of 10^8 events, distinct users and bounded only, to see whether memory stays. What
-plain DuckDB is asked stands in `PLAIN`; it and Polars take the memory they like, dpselect its default. CPU seconds include
-starting Python and importing. The last lines count a log with groups, of which each user is in three or fewer, against pandas.
+plain DuckDB is asked stands in `PLAIN`; it and Polars take the memory they like, dpselect its default or what `--memory` allows.
+CPU seconds include starting Python and importing. The last lines count a log with groups, of which each user is in three or
+fewer, against pandas.
 """
 
 from __future__ import annotations
@@ -113,17 +114,17 @@ def pandas_by_group(path: Path, _: int | None) -> int:
     return len(pd.read_parquet(path).drop_duplicates().groupby(["group_id", "item_id"]).size())
 
 
-def by_dpselect(task: str, path: Path, bound: int) -> int:
+def by_dpselect(task: str, memory: str | None, path: Path, bound: int) -> int:
     """One task by `dpselect.events`."""
     from dpselect import events
 
     if task == "two steps":
-        with events.pairs(path, **_COLUMNS) as kept:
+        with events.pairs(path, **_COLUMNS, memory_limit=memory) as kept:
             first: Any = kept.read(clip=1.0)
             found: Any = kept.read(clip=1.0, within=[first.labels[at] for at in np.argsort(-first.clipped[0])[:_FOUND]])
     else:
         asked: dict[str, Any] = {"distinct": {}, "clipped": {"clip": 1.0}, "bounded": {"max_items_per_user": bound}}[task]
-        found = events.read(path, **_COLUMNS, **asked)
+        found = events.read(path, **_COLUMNS, **asked, memory_limit=memory)
     return _checksum(np.array(found.labels), found.counts)
 
 
@@ -219,13 +220,13 @@ def _line(name: str, events: int, cost: Cost, rest: str = "") -> None:
     print(f"{name:<44} {events:>12,} {cost.cpu:>7.1f} {cost.wall:>7.1f} {1024 * cost.peak:>6.0f}  {rest}", flush=True)
 
 
-def _compare(form: str, path: Path, events: int, bound: int) -> None:
+def _compare(form: str, path: Path, events: int, bound: int, memory: str | None) -> None:
     """Every task by all three."""
     for task in PLAIN:
         plain = measured(partial(by_duckdb, task), path, bound)
         _line(f"{form}: {task}, DuckDB", events, plain)
-        for name, read in (("Polars", by_polars), ("dpselect", by_dpselect)):
-            cost = measured(partial(read, task), path, bound)
+        for name, read in (("Polars", partial(by_polars, task)), ("dpselect", partial(by_dpselect, task, memory))):
+            cost = measured(read, path, bound)
             _line(f"{form}: {task}, {name}", events, cost, f"{cost.cpu / plain.cpu:.2f} CPU, {cost.wall / plain.wall:.2f} wall")
             # A bound keeps other items by another hash, and two steps find others where sums are as good as equal.
             if task in ("distinct", "clipped") and cost.checksum != plain.checksum:
@@ -240,6 +241,7 @@ def main() -> None:
     parser.add_argument("--csv", action="store_true")
     parser.add_argument("--texts", action="store_true")
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--memory", help="the memory_limit of dpselect, its default unless stated")
     parser.add_argument("--group-events", type=int, default=3_000_000)
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--group-items", type=int, default=10_000)
@@ -249,11 +251,11 @@ def main() -> None:
         write_log(log, options.events, options.items)
         print(f"{'':<44} {'events':>12} {'CPU s':>7} {'wall s':>7} {'MiB':>6}  of plain DuckDB's")
         for form, path in write_forms(log, csv=options.csv, texts=options.texts):
-            _compare(form, path, options.events, options.bound)
+            _compare(form, path, options.events, options.bound, options.memory)
         if options.large:
             write_log(log, 10**8, options.items)
             for task in ("distinct", "bounded"):
-                _line(f"{task}, dpselect", 10**8, measured(partial(by_dpselect, task), log, options.bound))
+                _line(f"{task}, dpselect", 10**8, measured(partial(by_dpselect, task, options.memory), log, options.bound))
         write_groups(grouped, options.group_events, options.groups, options.group_items)
         counted, released = measured(by_group, grouped), measured(released_by_group, grouped, options.group_items)
         in_memory = measured(pandas_by_group, grouped)
