@@ -24,9 +24,11 @@ from accounting.curves import (
     LaplaceDP,
     PureDP,
     RenyiTable,
+    RepeatAndSelectDP,
     tighter,
     zero,
 )
+from accounting.curves.repeat_and_select import TruncatedNegativeBinomial
 from accounting.curves.sampled_gaussian import renyi_of_sampled_gaussian as _renyi
 from accounting.errors import InvalidArgument, NoEquivalent
 from accounting.group import group_privacy
@@ -165,6 +167,13 @@ def test_curves_without_a_rule_of_their_own(size: int) -> None:
 
     for curve in (GaussianMax(mu=1.0, candidates=3), tighter(GaussianMax(mu=1.0, candidates=3), GaussianDP(mu=1.0))):
         bounds_the_pair(group_privacy(curve, size), winner(0.0), winner(float(size)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_curve_without_a_rule_keeps_its_zcdp_bound_times_the_square(size: int) -> None:
+    """As for the Gaussian law, where it is attained."""
+    best = RepeatAndSelectDP(base=GaussianDP(mu=0.3), distribution=TruncatedNegativeBinomial.of_mean(3.0))
+    assert group_privacy(best, size).rho == pytest.approx(size * size * best.rho, rel=1e-12)
 
 
 def test_groups_are_monotone() -> None:

@@ -320,6 +320,19 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
         dps.Scores([1], sensitivity=FEW, second=wrong)
 
 
+def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
+    """A selection that pays for a norm of 1 and gets scores of .97 would pay for a look that nobody takes."""
+    whole, less = (dps.Sensitivity.of_clipped(clip, "l2", "add_remove", 5) for clip in (1.0, 0.97))
+    mechanism = dps.DiscoverThenSelect(
+        discovery=dps.SparseHistogram(k=5, scale=1.0, delta=1e-6, sensitivity=whole),
+        selection=dps.OneshotTopK(k=1, noise="gaussian", scale=1.0, sensitivity=whole),
+        candidates=5,
+    )
+    mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=whole, domain="observed"))
+    with pytest.raises(dps.InvalidRequest, match="clipped anew, to 1,"):
+        mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=less, domain="observed"))
+
+
 @pytest.mark.parametrize(("noise", "k"), [("gaussian", None), ("laplace", 2)])
 def test_a_histogram_of_counts_of_counts_has_the_law_of_the_counts(noise: str, k: int | None) -> None:
     """Grouped scores, those of zero included, are drawn as the candidates that they stand for (Theorem X14)."""

@@ -393,3 +393,15 @@ def test_groups_that_are_none_are_refused(groups: Any, most: Any) -> None:
 def test_a_repr_shows_no_score() -> None:
     """Scores of groups print as their number and their bound."""
     assert repr(grouped([[4711, 2]], 2)) == "GroupedScores(groups=1, max_groups_per_user=2)"
+
+
+def test_a_step_that_is_not_halved_counts_twice_beside_one_that_is() -> None:
+    """In two steps and beside values, W2's price of a step that W8 does not halve."""
+    find = dps.SparseHistogram(k=3, scale=1.2, delta=0.05, sensitivity=SHARED)
+    margin = dps.LargeMargin(epsilon=0.5, delta=1e-3, candidates=3, relation="replace_one")
+    assert margin.shared_group_curve is None
+    steps = dps.DiscoverThenSelect(discovery=find, selection=margin, candidates=3)
+    assert dps.PerGroup(mechanism=steps, max_groups_per_user=2, uniform=True).curve == 2 * (find.curve + 2 * margin.curve)
+    gap = dps.StableTopK(rho=0.5, failure_delta=0.05, kbar=2, relation="replace_one", gap_noise="gaussian")
+    assert gap.shared_group_curve is None
+    assert dps.PerGroup(mechanism=gap, max_groups_per_user=3, uniform=True).curve == 6 * gap.curve

@@ -1221,4 +1221,22 @@ EDITS = [
         "return column",
         "tests/dpselect/events/test_reading.py::test_held_counts_of_written_integers_are_of_text",
     ),
+    Edit(
+        "dpselect/mechanisms/unknown/discover_then_select.py",
+        "self.again > again.l2_of(None):",
+        "self.again > 2 * again.l2_of(None):",
+        "tests/laws/test_histograms.py::test_a_price_for_users_clipped_anew_needs_a_second_look",
+    ),
+    Edit(
+        "dpselect/mechanisms/unknown/discover_then_select.py",
+        "(part.shared_group_curve or 2 * part.curve for part",
+        "(part.shared_group_curve or part.curve for part",
+        "tests/laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is",
+    ),
+    Edit(
+        "accounting/group.py",
+        "[curves.ZCDP(rho=_times(size * size, curve.rho))]",
+        "[curves.ZCDP(rho=_times(size * size - 1, curve.rho))]",
+        "tests/accounting/test_group.py::test_a_curve_without_a_rule_keeps_its_zcdp_bound_times_the_square",
+    ),
 ]
