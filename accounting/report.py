@@ -1,19 +1,352 @@
-"""The audit report: one HTML page that needs no network, for people who check a ledger rather than run it."""
+"""The audit report: one HTML page that needs no network, for people who check a ledger rather than run it.
+
+A dataset's section is everything that the template prints, as text and numbers, with the theorems of each price.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from accounting.errors import InvalidArgument, OutputError
+from accounting.arguments import WORDS
+from accounting.budget.budget import Budget
+from accounting.budget.remaining import equivalent
+from accounting.conversion.bounds import Route, best_epsilon
+from accounting.curves import ZCDP, Approximate, Composed, Curve
+from accounting.curves.base import CURVES
+from accounting.errors import AccountingError, InvalidArgument, OutputError
 from accounting.files import new_file
+from accounting.ledger.book import Summary
 from accounting.ledger.ledger import Ledger
-from accounting.ledger.model import ACTIONS, package_version
+from accounting.ledger.model import ACTIONS, Dataset, Entry, Total, package_version
+from accounting.ledger.quota import Standing, read_quota
+from accounting.ledger.stored_text import read_json
 from accounting.ledger.verification import Verification
-from accounting.page.dataset import Proofs, curve_proofs, section, stated
-from accounting.page.templates import asset, template
+from accounting.page.spent import Filled, budget_in_words, failure_up, filled, main_up, percent_up, shares, spending, unit_of
+from accounting.page.templates import asset, card, template
+from accounting.page.wording import in_words, plain, rounded_down, rounded_up
+
+Proofs = Mapping[str, tuple[str, ...]]
+"""Names of theorems, C8 for example, by the kind of a mechanism or curve."""
+
+_CITED = re.compile(r"Theorems? ((?:[A-Z]\d+(?:, and |, | and )?)+)")
+_NAME = re.compile(r"[A-Z]\d+")
+_MOST = 6
+
+
+class _Place(NamedTuple):
+    title: str
+    page: str
+    statement: str
+
+
+class _Theorem(NamedTuple):
+    """A cited statement: its name, and title, page below `docs` and words (two of each where two pages use the name)."""
+
+    name: str
+    places: list[_Place]
+
+
+@cache
+def curve_proofs() -> Proofs:
+    """What every kind of curve cites."""
+    return {kind: cited_by(member) for kind, member in CURVES.members().items()}
+
+
+def cited_by(member: type) -> tuple[str, ...]:
+    """The theorems that a docstring cites, in order."""
+    text = " ".join((inspect.getdoc(member) or "").split())
+    return tuple(dict.fromkeys(name for found in _CITED.findall(text) for name in _NAME.findall(found)))
+
+
+def theorems_of(texts: Iterable[str | None], proofs: Proofs) -> list[str]:
+    """What the JSON of a mechanism and its curve rests on, the mechanism's own theorems first; none where no kind is known."""
+    found = [name for text in texts if text for kind in _kinds(text) for name in proofs.get(kind, ())]
+    return list(dict.fromkeys(found))[:_MOST]
+
+
+@cache
+def _kinds(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(dict.fromkeys(_walk(read_json(text))))
+    except AccountingError:
+        return ()
+
+
+def _walk(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("kind"), str):
+            yield value["kind"]
+        value = list(value.values())
+    for part in value if isinstance(value, list) else ():
+        yield from _walk(part)
+
+
+def stated(names: Iterable[str]) -> list[_Theorem]:
+    """The theorems of these names, in alphabetical order."""
+    known = _known()
+    ordered = sorted(set(names), key=lambda name: (name[0], int(name[1:])))
+    return [_Theorem(name, known.get(name, [])) for name in ordered]
+
+
+@cache
+def _known() -> dict[str, list[_Place]]:
+    found = json.loads(asset("accounting.page", "theorems.json"))
+    return {name: [_Place(*place) for place in places] for name, places in found.items()}
+
+
+# ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
+
+
+MOST_PERIODS, MOST_CURVES = 60, 40
+_STEPS = {
+    "commit": "data are about to be read",
+    "release": "result handed out",
+    "void": "reservation given back",
+    "quota": "a limit within the budget",
+}
+ROUTES: dict[Route, str] = {
+    "pure": "sum of pure ε",
+    "basic": "sum of ε outside the bad event",
+    "rdp": "Rényi",
+    "profile": "exact profile",
+    "pld": "privacy loss distribution",
+    "adaptive": "optimal adaptive composition",
+}
+
+
+def section(
+    summary: Summary, quotas: Sequence[Standing], latest: Sequence[Entry], deltas: Sequence[float], number: int, proofs: Proofs
+) -> dict[str, Any]:
+    """The dataset's promise and declaration, where it stands, what it cost, and its latest entries: what the template prints."""
+    dataset, windowed = summary.dataset, summary.dataset.window != "whole"
+    unit, total = unit_of(dataset.budget.measure), summary.totals[0] if summary.totals else None
+    shares_of = [share for share in summary.shares if share.runs > 0]
+    wanted = sorted({*deltas, *_own_deltas(dataset.budget)}, reverse=True)
+    return {
+        **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
+        **{"promise": _promise(dataset), "quota_heads": ["Quota", "Limit", "Account", "Used"]},
+        "quotas": [_quota(one) for one in quotas],
+        "gauge": _gauge(dataset, summary.totals, latest),
+        **{
+            "cards": [] if windowed else list(_cards(dataset.budget, total)),
+            "equivalents": [] if windowed else list(_equivalents(dataset.budget, total)),
+            "standing": [] if windowed else list(_standings(dataset, total)),
+        },
+        **{"figure": spending(summary), "window": dataset.window},
+        **{"period_heads": ["Period", "Used", "ε so far"], "audit_heads": ["Period", f"Spent ({unit})", "Left"]},
+        "periods": [_period(total) for total in reversed(summary.totals[-MOST_PERIODS:])] if windowed else [],
+        "all_periods": len(summary.totals),
+        "guarantees": [_guarantee(dataset.budget, summary.curves, delta) for delta in wanted],
+        "composed": summary.curves is not None,
+        "curve_heads": ["What was charged", "Runs, over all periods" if windowed else "Runs", "Proof"],
+        "curves": _by_curve(summary.curves or {}, proofs),
+        "label_heads": ["Label", "Runs", f"Cost ({unit})"],
+        "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares_of] if len(shares_of) > 1 else [],
+        "entry_heads": ["No.", "Time (UTC)", "Step", "What", "Runs", "Cost", "Spent after", "Label", "By", "Key"],
+        **{"unit": unit, "latest": [_line(entry, proofs) for entry in latest], "entries": summary.entries},
+    }
+
+
+def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, str, list[str]]]:
+    """Everything that was charged, entries that are not listed included: each curve, how often, and what proves its price."""
+    runs: Counter[str] = Counter()
+    for composed in curves.values():
+        for count, curve in composed.parts if isinstance(composed, Composed) else ((1, composed),):
+            runs[curve.to_json()] += count
+    found = [(text, count) for text, count in runs.most_common(MOST_CURVES) if count > 0]
+    return [(in_words(text), f"{count:,}", theorems_of((text,), proofs)) for text, count in found]
+
+
+def _promise(dataset: Dataset) -> str:
+    """What was promised to whom, in sentences."""
+    budget = dataset.budget
+    if budget.rho is not None:
+        bound = f"with ρ-zero-concentrated differential privacy, ρ = {plain(budget.rho)}"
+        bound += f", but for events of probability δ = {plain(budget.delta)}" if budget.delta else ""
+    else:
+        factor = rounded_up(math.exp(min(budget.limit, 700.0)), 3)
+        bound = f"by a factor of at most e^ε = {factor} (ε = {plain(budget.limit)})"
+        bound += f", and by δ = {plain(budget.delta)} on top of that" if budget.delta else ""
+    rows = "" if dataset.window == "whole" else f", for the rows of each {dataset.window} taken by themselves"
+    return (
+        f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the chance of whatever anybody concludes from all that is "
+        f"released here{rows}, {bound}. This holds whatever else they know, and however later questions depended on earlier "
+        "answers, provided that nothing is released beside this ledger."
+    )
+
+
+def _quota(one: Standing) -> tuple[str, str, str, str]:
+    used = percent_up(max(shares(one.limit, one.spent)))
+    return f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.limit), one.account, used
+
+
+def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Total]]) -> str:
+    """Every dataset, its budget, and what is spent of it, in the period that is nearest its end: a ledger in a notebook."""
+    try:
+        rows = [_standing(dataset, totals(dataset.name)) for dataset in datasets()]
+    except AccountingError as error:
+        return card(title, note=str(error))
+    return card(title, heads=["dataset", "neighbours differ by", "budget", "spent", "period"], rows=rows)
+
+
+def _standing(dataset: Dataset, totals: Sequence[Total]) -> tuple[object, ...]:
+    budget, window = dataset.budget, "" if dataset.window == "whole" else f", for each {dataset.window}"
+    most = max(totals, key=lambda total: max(shares(budget, total.spent)), default=None)
+    share = 0.0 if most is None else max(shares(budget, most.spent))
+    return dataset.name, dataset.relation, budget_in_words(budget) + window, percent_up(share), most.period if most else ""
+
+
+def _facts(dataset: Dataset, summary: Summary) -> list[tuple[str, str]]:
+    window = "one budget for all rows" if dataset.window == "whole" else f"a budget for each {dataset.window}'s rows"
+    return [
+        ("Budget", f"{budget_in_words(dataset.budget)}; {window}"),
+        ("Neighbours differ by", WORDS[dataset.relation]),
+        ("Unit of privacy", dataset.unit),
+        ("Rows", dataset.data_period or "not stated"),
+        ("Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"),
+        ("Head", f"entry {summary.entries:,}, {summary.head}"),
+    ]
+
+
+def _gauge(dataset: Dataset, totals: Sequence[Total], latest: Sequence[Entry]) -> dict[str, Any]:
+    """How much is used, of the fullest period where there are several, and how many more like the last charge fit."""
+    budget = dataset.budget
+    total = max(totals, key=lambda one: max(shares(budget, one.spent)), default=None)
+    spent = total.spent if total is not None else budget.capacity.times(0)
+    main, failure = shares(budget, spent)
+    period = f" in the fullest {dataset.window}, {total.period}" if total is not None and dataset.window != "whole" else ""
+    used = max(main, failure)
+    words = f"{percent_up(used)} used{period}"
+    last = next((entry for entry in latest if entry.action in ("charge", "reserve") and (entry.main or entry.failure)), None)
+    if used >= 1:
+        words += "; nothing more fits" if main >= 1 else "; only what never fails still fits"
+    elif last is not None:
+        left = budget.capacity.minus(spent)
+        fits = [
+            (rest // cost, of) for rest, cost, of in zip(left, (last.main, last.failure), _parts(budget), strict=True) if cost
+        ]
+        many, first = min(fits)
+        words += f", about {many:,} more like the last; runs out first: {first}"
+    return {"share": filled(used, "The budget"), "words": words}
+
+
+def _parts(budget: Budget) -> tuple[str, str]:
+    measure = {"mu^2": "μ²", "release": "releases", "rho": "ρ"}.get(str(budget.measure), "ε")
+    return measure, "failure probability"
+
+
+def _cards(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
+    """Where the dataset stands, in per cent of what was promised."""
+    spent = total.spent if total is not None else budget.capacity.times(0)
+    (main, failure), (of, _) = shares(budget, spent), _parts(budget)
+    yield {"name": f"Used of {of}", "value": percent_up(main), "unit": f"of {budget_in_words(budget)}", "share": filled(main)}
+    if budget.capacity.failure:
+        yield {"name": "Used of failure probability", "value": percent_up(failure), "unit": "", "share": filled(failure)}
+
+
+def _equivalents(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
+    """What was spent and what is left as epsilon: other readings than shares of the budget, so for auditors."""
+    also = equivalent(budget, total.spent if total is not None else budget.capacity.times(0))
+    if also.epsilon is not None:
+        within = f"nats, whenever one looks, but with probability {plain(also.delta)}; it begins at a start-up cost"
+        within = within if also.delta else "nats, whenever one looks"
+        yield {"name": "ε so far (odometer)", "value": f"≤ {rounded_up(also.epsilon)}", "unit": within, "share": None}
+    if also.epsilon_left is not None:
+        yield {
+            "name": "ε left",
+            "value": rounded_down(also.epsilon_left),
+            "unit": "nats: the rest adds at most this",
+            "share": None,
+        }
+
+
+def _standings(dataset: Dataset, total: Total | None) -> Iterator[tuple[str, str, str, str]]:
+    """Both parts of the budget in their own units, rounded against the spender: for auditors."""
+    budget = dataset.budget
+    spent = total.spent if total is not None else budget.capacity.times(0)
+    left, unit = budget.remaining(spent), unit_of(budget.measure)
+    yield unit[0].upper() + unit[1:], main_up(spent.main), rounded_down(left.main), main_up(budget.capacity.main)
+    if budget.capacity.failure:
+        whole = failure_up(budget.capacity.failure)
+        yield "Failure probability", failure_up(spent.failure), rounded_down(left.failure), whole
+    if (mu := equivalent(budget, spent).mu_left) is not None:
+        yield "One Gaussian release (GDP)", "", f"μ ≤ {rounded_down(mu)}", ""
+
+
+def _period(total: Total) -> tuple[str, Filled, str, str, str]:
+    """The period, its bar and epsilon, and for auditors what is spent and left of the main part."""
+    share, epsilon = max(shares(total.budget, total.spent)), total.equivalent.epsilon
+    so_far = "none" if epsilon is None else f"≤ {rounded_up(epsilon)}"
+    return total.period, filled(share, total.period), so_far, main_up(total.spent.main), rounded_down(total.remaining.main)
+
+
+def _own_deltas(budget: Budget) -> tuple[float, ...]:
+    """Where the budget has something to say: at its delta, or above it where all of it may go to failures."""
+    if not budget.delta:
+        return ()
+    return (budget.delta,) if budget.epsilon is not None else (2 * budget.delta,)
+
+
+def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) -> list[str]:
+    whole = f"≤ {rounded_up(found)}" if (found := whole_epsilon(budget, delta)) is not None else "none stated"
+    bounds = [best_epsilon(curve, delta, thorough=True) for curve in (curves or {}).values()]
+    if curves is None or not bounds:
+        return [plain(delta), "0" if curves is not None else "not computed", "", "", whole]
+    worst = max(bounds, key=lambda bound: bound.value)
+    if worst.value == math.inf:
+        return [plain(delta), "none", "more may fail than this δ allows", "", whole]
+    order = "" if worst.order is None else f"{worst.order:.4g}"
+    return [plain(delta), f"≤ {rounded_up(worst.value)}", ROUTES[worst.route], order, whole]
+
+
+def whole_epsilon(budget: Budget, delta: float) -> float | None:
+    """The epsilon (nats) at `delta` that the budget enforces, however charges were chosen; None if it states none there."""
+    if budget.epsilon is not None:
+        return budget.epsilon if delta >= budget.delta else None
+    curve = Approximate(curve=ZCDP(rho=budget.limit), delta0=budget.delta)
+    return best_epsilon(curve, delta).value if delta > budget.delta else None
+
+
+def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
+    """An entry as it is printed; the cost is that of a charge, or what a void gives back."""
+    opens = entry.action in ("charge", "reserve")
+    costs = opens or entry.action == "void"
+    return {
+        "entry": entry,
+        "step": _declared(entry) if entry.action == "quota" else _STEPS.get(entry.action),
+        "what": "" if entry.action in _STEPS else in_words(entry.mechanism or entry.curve),
+        "proofs": theorems_of((entry.mechanism, entry.curve), proofs) if opens else [],
+        "behalf": ", ".join(f"{name} {value}" for name in ("team", "purpose") if (value := getattr(entry, name))),
+        "runs": f"{entry.count:,}" if opens else "",
+        "main": main_up(entry.main) if costs else "",
+        "failure": failure_up(entry.failure) if costs and entry.failure else "",
+        "spent": main_up(entry.spent_main),
+        "key": _short(entry.key),
+    }
+
+
+def _declared(entry: Entry) -> str:
+    try:
+        quota = read_quota(entry.quota)
+    except AccountingError:
+        return _STEPS["quota"]
+    limit = "withdrawn" if quota.limit is None else budget_in_words(quota.limit)
+    return f"{quota.name}, {quota.in_words}: {limit}"
+
+
+def _short(key: str) -> str:
+    """A key that the ledger made up says nothing: its beginning tells it apart."""
+    return f"{key[:8]}…" if len(key) == 32 and key.isalnum() else key
+
 
 DELTAS = (1e-5, 1e-6, 1e-9)
 _MOST_ACCOUNTS = 5  # of a quota: the fullest

@@ -8,8 +8,7 @@ from typing import Any
 
 import accounting as acc
 import dpselect as dps
-from accounting.page.dataset import cited_by
-from accounting.report import write_report
+from accounting.report import cited_by, write_report
 from dpselect.mechanisms import members
 
 

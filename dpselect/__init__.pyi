@@ -19,7 +19,6 @@ from .choose.defaults import default_choice as default_choice
 from .choose.defaults import default_group_choice as default_group_choice
 from .choose.defaults import default_groups as default_groups
 from .choose.defaults import default_mechanism as default_mechanism
-from .choose.quantile import Quantile as Quantile
 from .choose.request import TopKRequest as TopKRequest
 from .choose.second_look import SecondLook as SecondLook
 from .continual import Averages as Averages
@@ -66,6 +65,7 @@ from .mechanisms import StableTopKFixed as StableTopKFixed
 from .mechanisms import TargetSize as TargetSize
 from .mechanisms import TopStable as TopStable
 from .mechanisms import WithValues as WithValues
+from .mechanisms.joint.quantiles import Quantile as Quantile
 from .planning import ReleasePlan as ReleasePlan
 from .planning import Shape as Shape
 from .planning import plan as plan

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accounting.curves.base import CURVES
-from accounting.page.dataset import cited_by, stated
+from accounting.report import cited_by, stated
 from dpselect.mechanisms import members
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -396,7 +396,7 @@ class Ledger:
         return f"Ledger({self._store!r})"
 
     def _repr_html_(self) -> str:
-        return import_module("accounting.page.dataset").standings(repr(self), self.datasets, self.totals)
+        return import_module("accounting.report").standings(repr(self), self.datasets, self.totals)
 
 
 _SAID = ("action", "key", "label", "item", "fingerprint", "salt", "team", "purpose", "expires")  # of a request, in its entries

@@ -18,9 +18,8 @@ from typer import Argument, Exit, Option, Typer
 import dpselect as dps
 from accounting import Relation
 from dpselect import InvalidRequest, Sensitivity, events, verify
-from dpselect.cli import options, out
+from dpselect.cli import continual, options, out
 from dpselect.cli.config import Config, read
-from dpselect.cli.continual import command as continual
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.topk.request import item_columns, value_clip
 from dpselect.events import Reading

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal, localcontext
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Final, Literal, final
 
 import numpy as np
 import scipy
@@ -578,3 +578,16 @@ def _exp_half_square(a: FloatArray) -> FloatArray:
 def _tail(size: FloatArray) -> FloatArray:
     """P[Z > size] for size >= 0: unlike ndtr, without the rounding of size**2 in the exponent."""
     return as_floats(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))
+
+
+_MEMBERS: Final[dict[str, Noise]] = {
+    noise.name: noise for noise in (Gumbel(), Exponential(), Laplace(), Logistic(), HalfLogistic(), Gaussian())
+}
+
+
+def by_name(name: NoiseName) -> Noise:
+    """The distribution of that name; raises `InvalidNoiseArgument` for any other string."""
+    if name not in _MEMBERS:
+        known = ", ".join(_MEMBERS)
+        raise InvalidNoiseArgument(f"noise: {name!r} names no distribution; choose one of {known}")
+    return _MEMBERS[name]

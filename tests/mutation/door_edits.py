@@ -118,8 +118,6 @@ DOOR_EDITS = [
     ),
     Edit("dpselect/answers/answer.py", "zip(part, capacity, strict=True) if most)", "zip(part[:1], capacity[:1]) if most)", USED),
     Edit("dpselect/answers/answer.py", "session.require(choice.mechanism, pay=question.release.pay, key=key)", "pass", USED),
-    Edit("accounting/page/dataset.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
-    Edit(
-        "accounting/page/dataset.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE
-    ),
+    Edit("accounting/report.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
+    Edit("accounting/report.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE),
 ]

@@ -62,7 +62,7 @@ EDITS = [
         f"{DELTAS}::{OF_A_PAIR}",
     ),
     Edit("accounting/ledger/export.py", 'if self._stage != "end":', 'if self._stage == "":', BREAKS_OFF),
-    Edit("accounting/page/dataset.py", "≤ {rounded_up(also.epsilon)}", "≤ {rounded_down(also.epsilon)}", EPSILON_SO_FAR),
+    Edit("accounting/report.py", "≤ {rounded_up(also.epsilon)}", "≤ {rounded_down(also.epsilon)}", EPSILON_SO_FAR),
     Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{period}"', REPLAYED_CHOICES),
     Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{salt}"', REPLAYED_CHOICES),
     Edit(
@@ -337,7 +337,7 @@ EDITS = [
         "tests/laws/test_sparse_vector_proofs.py::test_every_pick_of_a_larger_stable_set_is_paid_for",
     ),
     Edit(
-        "dpselect/choose/quantile.py",
+        "dpselect/mechanisms/joint/quantiles.py",
         "places = np.floor(",
         "places = np.rint(",
         "tests/laws/test_quantile.py::test_a_number_belongs_to_the_last_point_that_is_not_above_it",

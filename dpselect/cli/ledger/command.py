@@ -386,8 +386,7 @@ def report(
 
     With --registry, write a dataset's entry for the DP Deployments Registry instead; what the ledger does not know is marked.
     """
-    from accounting.page.dataset import cited_by
-    from accounting.report import DELTAS, write_report  # the other verbs need no template engine, and no mechanisms
+    from accounting.report import DELTAS, cited_by, write_report  # the other verbs need no template engine, and no mechanisms
     from dpselect.mechanisms import members
 
     store = request.read(config).url_or(url)

@@ -319,7 +319,7 @@ def _released_at_once(
     as_json: bool,
 ) -> None:
     """Release every period from one budget for all of them: `dpselect continual run`."""
-    from dpselect.cli.continual.command import closed_at_once  # what most answers do without
+    from dpselect.cli.continual import closed_at_once  # what most answers do without
     from dpselect.continual.horizon import of_pairs
 
     release, reading, payment = question.release, of_pairs(question.reading), question.payment

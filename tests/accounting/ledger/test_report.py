@@ -17,9 +17,8 @@ import accounting as acc
 from accounting.budget.remaining import equivalent
 from accounting.conversion.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey, Trust
-from accounting.page.dataset import ROUTES, _equivalents, curve_proofs, theorems_of, whole_epsilon
 from accounting.page.wording import in_words, rounded_down, rounded_up
-from accounting.report import write_report
+from accounting.report import ROUTES, _equivalents, curve_proofs, theorems_of, whole_epsilon, write_report
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
 VOID_TAGS = {"meta", "input", "br"}

@@ -1,0 +1,17 @@
+from .distributions import Exponential as Exponential
+from .distributions import Gaussian as Gaussian
+from .distributions import Gumbel as Gumbel
+from .distributions import HalfLogistic as HalfLogistic
+from .distributions import InvalidNoiseArgument as InvalidNoiseArgument
+from .distributions import Laplace as Laplace
+from .distributions import Logistic as Logistic
+from .distributions import Noise as Noise
+from .distributions import NoiseError as NoiseError
+from .distributions import NoiseName as NoiseName
+from .distributions import QuadratureError as QuadratureError
+from .distributions import by_name as by_name
+from .quadrature import argmax_probabilities as argmax_probabilities
+from .quadrature import argmax_probabilities_many as argmax_probabilities_many
+from .quadrature import ordered_probabilities as ordered_probabilities
+from .quadrature import subset_probability as subset_probability
+from .quadrature import top_set_probabilities as top_set_probabilities

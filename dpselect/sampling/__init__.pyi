@@ -1,0 +1,9 @@
+from .base import EntropySampler as EntropySampler
+from .base import EntropyUnavailable as EntropyUnavailable
+from .base import ExactSampler as ExactSampler
+from .base import Sampler as Sampler
+from .base import SeededSampler as SeededSampler
+from .base import constant_work as constant_work
+from .base import sampler as sampler
+from .exact import TooManyCandidates as TooManyCandidates
+from .thresholds import Thresholds as Thresholds
