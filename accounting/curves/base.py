@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BeforeValidator, Field, SerializeAsAny
+from pydantic import BeforeValidator, SerializeAsAny
 
 from accounting.arguments import Relation
 from accounting.conversion import bounds
 from accounting.conversion.gaussian_cover import pure_mu_squared
 from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
 from accounting.errors import InvalidArgument, InvalidCurve
-from accounting.frozen import Frozen, NonNegative, Registry
+from accounting.frozen import Frozen, Registry
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -228,23 +228,6 @@ class OneParameter(Undoubted, ABC):
             block = slice(start, start + 512)
             total += counts[block] @ cls.formula(parameters[block, None], orders[None, :])
         return total
-
-
-class OneEpsilon(OneParameter, ABC):
-    """A one-parameter curve whose parameter is its pure epsilon."""
-
-    kind: str
-    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
-
-    @final
-    @property
-    def parameter(self) -> float:
-        return self.epsilon0
-
-    @final
-    @property
-    def core_epsilon(self) -> float:
-        return self.epsilon0
 
 
 def counts_up(counts: Floats) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC
 from typing import Annotated, Literal, Self, final
 
 import numpy as np
@@ -21,12 +22,29 @@ from accounting.conversion.pld.loss import (
     two_atoms,
 )
 from accounting.conversion.pld.normal import PAD, Normal
-from accounting.curves.base import Curve, Floats, OneEpsilon, OneParameter, Undoubted
+from accounting.curves.base import Curve, Floats, OneParameter, Undoubted
 from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative
 
 # sinh(x) sinh(y) stays far from overflow below this sum of arguments.
 _DIRECT = 60.0
+
+
+class OneEpsilon(OneParameter, ABC):
+    """A one-parameter curve whose parameter is its pure epsilon."""
+
+    kind: str
+    epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
+
+    @final
+    @property
+    def parameter(self) -> float:
+        return self.epsilon0
+
+    @final
+    @property
+    def core_epsilon(self) -> float:
+        return self.epsilon0
 
 
 @final

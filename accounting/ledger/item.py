@@ -159,12 +159,6 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
     return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism, alone)
 
 
-def binding_of(mechanism_json: str | None) -> str | None:
-    """What a description binds its charge to: one job's draw, say, that no other job may make under the same key."""
-    bound = None if mechanism_json is None else read_json(mechanism_json).get("binding")
-    return bound if isinstance(bound, str) else None
-
-
 def checked_across(value: object) -> Across | None:
     """Why a curve covers several periods, if that is stated; InvalidEntry if it is something else."""
     if value is not None and value not in get_args(Across):

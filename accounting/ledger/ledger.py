@@ -5,12 +5,13 @@ What changes it is one transaction each: read the totals, hold them against the 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Self, Unpack, final
+from typing import IO, Self, Unpack, final, get_args
 
 from sqlalchemy import Connection, bindparam, exists, select
 
@@ -19,7 +20,7 @@ from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.budget.price import BudgetExceeded
 from accounting.budget.remaining import affordable, shortfall
 from accounting.curves import Curve
-from accounting.errors import InvalidArgument, Unaffordable
+from accounting.errors import InvalidArgument, InvalidBudget, RelationMismatch, Unaffordable
 from accounting.guarantee import common_relation
 from accounting.ledger import statements
 from accounting.ledger.book import Book, Step, Summary, append, summarise
@@ -34,7 +35,6 @@ from accounting.ledger.item import (
     Opening,
     Request,
     Terms,
-    binding_of,
     checked_across,
     read_item,
     read_requests,
@@ -49,8 +49,6 @@ from accounting.ledger.model import (
     Receipt,
     Total,
     Usage,
-    new_dataset,
-    openings,
     origin,
     price_in,
     require_state,
@@ -61,7 +59,17 @@ from accounting.ledger.model import (
 from accounting.ledger.quota import Quotas, Who, give_back, in_force, revisions
 from accounting.ledger.statements import Declared, Held, entries, entries_of_keys, meta
 from accounting.ledger.store import Store
-from accounting.ledger.stored_text import Window, checked_name, checked_periods, checked_zone, optional_name, optional_text
+from accounting.ledger.stored_text import (
+    Window,
+    checked_name,
+    checked_periods,
+    checked_text,
+    checked_window,
+    checked_zone,
+    optional_name,
+    optional_text,
+    read_json,
+)
 from accounting.ledger.verification import Problem, Verification, stream, verify
 
 
@@ -129,7 +137,7 @@ class Ledger:
         Raises:
             DatasetExists: the name is taken.
         """
-        dataset = new_dataset(name, budget, relation, unit, window, time_zone, data_period, origin(actor, self._clock))
+        dataset = _new_dataset(name, budget, relation, unit, window, time_zone, data_period, origin(actor, self._clock))
         with self._store.writer() as connection:
             statements.declare(connection, dataset)
         return dataset
@@ -325,7 +333,7 @@ class Ledger:
         """The charge under an idempotency key, in its present state; None if there is none."""
         with self._store.reader_on(dataset) as (connection, declared):
             (steps,) = statements.entries_of_keys(connection, declared, [checked_name("key", key)]).values()
-        return Receipt(declared.dataset.name, key, state_of(steps), openings(steps), replayed=True) if steps else None
+        return Receipt(declared.dataset.name, key, state_of(steps), _openings(steps), replayed=True) if steps else None
 
     def last_claim(self, dataset: str, start: str, *, before: int | None = None) -> Entry | None:
         """The record of the latest release whose claim starts with this text; None if there is none.
@@ -397,6 +405,36 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         return import_module("accounting.report").standings(repr(self), self.datasets, self.totals)
+
+
+def _new_dataset(
+    name: str,
+    budget: Budget,
+    relation: Relation,
+    unit: str | None,
+    window: str,
+    time_zone: str,
+    data_period: str | None,
+    by: Origin,
+) -> Dataset:
+    """A checked declaration; InvalidBudget, RelationMismatch or InvalidEntry if a field is not what it should be."""
+    if not isinstance(budget, Budget):
+        raise InvalidBudget(f"budget must be an accounting.Budget, not {type(budget).__name__}")
+    if relation not in get_args(Relation):
+        raise RelationMismatch(f"relation={relation!r} must be one of {', '.join(get_args(Relation))}")
+    rows = checked_window(window)
+    default = "user" if rows == "whole" else f"user within one {rows}"
+    return Dataset(
+        name=checked_name("dataset", name),
+        relation=relation,
+        unit=checked_text("unit", default if unit is None else unit),
+        budget=budget,
+        window=rows,
+        time_zone=checked_zone(time_zone),
+        data_period=optional_text("data_period", data_period),
+        uid=uuid.uuid4().hex,
+        **vars(by),
+    )
 
 
 _SAID = ("action", "key", "label", "item", "fingerprint", "salt", "team", "purpose", "expires")  # of a request, in its entries
@@ -496,12 +534,12 @@ def _periods(dataset: Dataset, period: str | Iterable[str] | None, time_zone: st
 
 
 def _replay(dataset: Dataset, request: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
-    opening = openings(earlier)
+    opening = _openings(earlier)
     first, item = opening[0], request.item
     # Not the mechanism's JSON: a later version writes more into it, and a retry across an upgrade is still the same charge. The
     # relation is the dataset's, as of every item that comes here.
-    asked = (request.action, item.count, periods, item.across, binding_of(item.mechanism_json))
-    stored = (first.action, first.count, tuple(entry.period for entry in opening), first.across, binding_of(first.mechanism))
+    asked = (request.action, item.count, periods, item.across, _binding_of(item.mechanism_json))
+    stored = (first.action, first.count, tuple(entry.period for entry in opening), first.across, _binding_of(first.mechanism))
     if asked != stored or Curve.from_json(first.curve or "") != item.curve:
         raise KeyConflict(
             f"key={request.key!r} has already paid for a different charge of dataset={dataset.name!r} (entry {first.seq}): "
@@ -510,6 +548,12 @@ def _replay(dataset: Dataset, request: Request, periods: tuple[str, ...], earlie
     if (state := state_of(earlier)) == "void":
         raise KeyConflict(f"key={request.key!r} was voided in dataset={dataset.name!r}: charge again under another key")
     return Receipt(dataset.name, request.key, state, opening, replayed=True)
+
+
+def _binding_of(mechanism_json: str | None) -> str | None:
+    """What a description binds its charge to: one job's draw, say, that no other job may make under the same key."""
+    bound = None if mechanism_json is None else read_json(mechanism_json).get("binding")
+    return bound if isinstance(bound, str) else None
 
 
 def _require_fit(total: Total, price: Price, item: Item) -> None:
@@ -570,7 +614,7 @@ def _follow(
             )
         return Receipt(declared.dataset.name, key, state_of(earlier), done, replayed=True)
     require_state(action, state_of(earlier), key)
-    opening, expires = openings(earlier), earlier[0].expires
+    opening, expires = _openings(earlier), earlier[0].expires
     if action == "commit" and expires is not None and origin.at >= expires:
         raise InvalidTransition(
             f"key={key!r} was reserved until {expires} and not committed by then: read no data, reserve again"
@@ -583,6 +627,11 @@ def _follow(
     if action == "void" or ran is not None:
         give_back(connection, declared, opening, written[0])
     return Receipt(declared.dataset.name, key, state_of(written), tuple(written), replayed=False)
+
+
+def _openings(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries that opened the charge, one per period."""
+    return tuple(entry for entry in entries if entry.action in ("charge", "reserve"))
 
 
 def _lapse(connection: Connection, declared: Declared, origin: Origin) -> list[Receipt]:

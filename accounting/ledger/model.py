@@ -10,9 +10,8 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -23,18 +22,13 @@ from accounting.arguments import Relation
 from accounting.budget.budget import Budget, Price, Remaining
 from accounting.budget.remaining import Affordable, Equivalent, equivalent
 from accounting.curves import Approximate, Composed, Curve
-from accounting.errors import InvalidBudget, RelationMismatch
 from accounting.ledger.errors import InvalidEntry, InvalidTransition
 from accounting.ledger.stored_text import (
     LONGEST_NAME,
     Window,
     canonical_json,
     checked_name,
-    checked_text,
-    checked_window,
-    checked_zone,
     digest,
-    optional_text,
 )
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
@@ -77,36 +71,6 @@ class Dataset:
     def genesis(self) -> str:
         """The hash that the first entry follows."""
         return digest(self.declaration())
-
-
-def new_dataset(
-    name: str,
-    budget: Budget,
-    relation: Relation,
-    unit: str | None,
-    window: str,
-    time_zone: str,
-    data_period: str | None,
-    by: Origin,
-) -> Dataset:
-    """A checked declaration; InvalidBudget, RelationMismatch or InvalidEntry if a field is not what it should be."""
-    if not isinstance(budget, Budget):
-        raise InvalidBudget(f"budget must be an accounting.Budget, not {type(budget).__name__}")
-    if relation not in get_args(Relation):
-        raise RelationMismatch(f"relation={relation!r} must be one of {', '.join(get_args(Relation))}")
-    rows = checked_window(window)
-    default = "user" if rows == "whole" else f"user within one {rows}"
-    return Dataset(
-        name=checked_name("dataset", name),
-        relation=relation,
-        unit=checked_text("unit", default if unit is None else unit),
-        budget=budget,
-        window=rows,
-        time_zone=checked_zone(time_zone),
-        data_period=optional_text("data_period", data_period),
-        uid=uuid.uuid4().hex,
-        **vars(by),
-    )
 
 
 @dataclass(frozen=True)
@@ -308,11 +272,6 @@ SLACK = 10**9
 def state_of(entries: Sequence[Entry]) -> State:
     """The state that the steps of one key, in order, have led to."""
     return _AFTER[entries[-1].action]
-
-
-def openings(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries that opened the charge, one per period."""
-    return tuple(entry for entry in entries if entry.action in ("charge", "reserve"))
 
 
 def moves(entry: Entry, opening: Entry | None) -> Entry | None:

@@ -14,11 +14,11 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.answers.promise import Promise, promise, promise_in_words
-from dpselect.answers.question import Payment, Question, choose, choose_later, learns_about, learnt_before, require_learnt
+from dpselect.answers.question import Payment, Question, choose, choose_later, learns_about
 from dpselect.choose.counts import interval
-from dpselect.choose.defaults import Choice, Informed
+from dpselect.choose.defaults import Choice, Informed, declared
 from dpselect.choose.forecast import Norm
-from dpselect.choose.learning import Learnt, LearnThenSelect
+from dpselect.choose.learning import CLAIM, Learning, Learnt, LearnThenSelect
 from dpselect.choose.second_look import SecondLook
 from dpselect.continual.averages import Averages
 from dpselect.continual.memory import Memory, best
@@ -206,14 +206,14 @@ def answer(
     if session is not None:
         _require_periods(question, session.dataset.window)
     whole = None if session is None else session.dataset.budget
-    known = None if choice is not None or session is None else learnt_before(question, session.ledger, session.dataset.name)
+    known = None if choice is not None or session is None else _learnt_before(question, session.ledger, session.dataset.name)
     informed = None if choice is not None or known is not None else choose_later(question, whole)
     if informed is not None:
         return _after_learning(question, informed, session, progress, keep)
     if choice is None:
         choice = choose(question, whole, known)  # which names what the budget does not pay for even so
         if known is None:
-            require_learnt(question)
+            _require_learnt(question)
     payment = question.payment
     key = (payment.key if payment is not None else None) or uuid4().hex  # whatever interrupts it can name it
     with told(None if session is None else session.ledger, None if session is None else session.dataset.name, key):
@@ -223,6 +223,40 @@ def answer(
         with ExitStack() as stack:
             scores, salt = _read(question, choice, progress, staged, stack)
             return _released(question, choice, scores, salt, session, key, keep, memory, known)
+
+
+def _require_learnt(question: Question) -> None:
+    """InvalidRequest where a stated share for learning was left out: what is asked for is done or refused."""
+    release = question.release
+    if release.learn and release.learnt is None and (release.users is None or release.items_per_user is None):
+        raise InvalidRequest(
+            f"learn={release.learn!r} leaves too little of the budget for a choice of mechanisms: state a smaller share, or "
+            "learn=0 to learn nothing"
+        )
+
+
+def _learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learnt | None:
+    """Numbers that the ledger holds of an earlier release of the dataset; None where it holds none that were learnt of the same
+    columns, catalogue and relation and about as much time, or where nothing is to be learnt, or all anew.
+
+    They are released, so that to choose by them costs nothing, whatever they say: what is chosen is charged its own price. A
+    retry of a key looks at what was there when the key was charged, and asks the same.
+
+    Raises:
+        InvalidRequest: what was recorded as learnt cannot be read.
+    """
+    release, payment = question.release, question.payment
+    if not question.learns or release.learn_again or payment is None:
+        return None
+    paid = None if payment.key is None else ledger.find(dataset, payment.key)
+    users, items = release.users is None, release.items_per_user is None
+    for drawn in (Learning(epsilon=1.0), *([Learning(epsilon=1.0, users=users, items=items)] if users != items else [])):
+        start = CLAIM + learns_about(question, drawn)
+        entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
+        if entry is not None and (users or items):
+            found = Learnt.in_claim(entry.label or "", entry.seq)
+            return replace(found, crowd=declared(release.users, release.items_per_user, found.crowd))
+    return None
 
 
 def _after_learning(

@@ -27,7 +27,7 @@ from dpselect.choose.defaults import (
     recounted,
 )
 from dpselect.choose.forecast import Crowd
-from dpselect.choose.learning import CLAIM, LEARN, Learning, Learnt
+from dpselect.choose.learning import LEARN, Learning, Learnt
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
@@ -63,7 +63,7 @@ class Release:
         learn: the share of epsilon by which the default learns what is not declared of these two; 0 for none, None for the
             usual one where it can learn (`Question.learns`).
         learnt: numbers that an earlier release of the same data learnt, in place of learning.
-        learn_again: learn anew, though the ledger holds numbers that an earlier release learnt (`learnt_before`).
+        learn_again: learn anew, though the ledger holds numbers that an earlier release learnt.
         as_set: whether a set of items will do, for the default: it then considers mechanisms that do not release the order.
         with_counts: whether noisy counts of the items are released too.
         min_users: the fewest distinct users of an item that is shown, whatever the noise; None for no such rule.
@@ -305,30 +305,6 @@ def _ends(reading: Reading) -> tuple[float, float]:
 # -- the mechanism ----------------------------------------------------------------------------------------------------
 
 
-def learnt_before(question: Question, ledger: Ledger, dataset: str) -> Learnt | None:
-    """Numbers that the ledger holds of an earlier release of the dataset; None where it holds none that were learnt of the same
-    columns, catalogue and relation and about as much time, or where nothing is to be learnt, or all anew.
-
-    They are released, so that to choose by them costs nothing, whatever they say: what is chosen is charged its own price. A
-    retry of a key looks at what was there when the key was charged, and asks the same.
-
-    Raises:
-        InvalidRequest: what was recorded as learnt cannot be read.
-    """
-    release, payment = question.release, question.payment
-    if not question.learns or release.learn_again or payment is None:
-        return None
-    paid = None if payment.key is None else ledger.find(dataset, payment.key)
-    users, items = release.users is None, release.items_per_user is None
-    for drawn in (Learning(epsilon=1.0), *([Learning(epsilon=1.0, users=users, items=items)] if users != items else [])):
-        start = CLAIM + learns_about(question, drawn)
-        entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
-        if entry is not None and (users or items):
-            found = Learnt.in_claim(entry.label or "", entry.seq)
-            return replace(found, crowd=declared(release.users, release.items_per_user, found.crowd))
-    return None
-
-
 def learns_about(question: Question, learning: Learning) -> str:
     """A digest of what a user's items are, and of which numbers are learnt.
 
@@ -358,16 +334,6 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
     known = {"users": release.users, "items_per_user": release.items_per_user}
     request, order = _request(question, whole), not release.as_set
     return Informed.of(release.budget, request, share=question.learns, **known, limit=limit, order=order)
-
-
-def require_learnt(question: Question) -> None:
-    """InvalidRequest where a stated share for learning was left out: what is asked for is done or refused."""
-    release = question.release
-    if release.learn and release.learnt is None and (release.users is None or release.items_per_user is None):
-        raise InvalidRequest(
-            f"learn={release.learn!r} leaves too little of the budget for a choice of mechanisms: state a smaller share, or "
-            "learn=0 to learn nothing"
-        )
 
 
 def choose(question: Question, whole: Budget | None = None, known: Learnt | None = None) -> Choice:

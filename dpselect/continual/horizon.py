@@ -20,18 +20,7 @@ from accounting.ledger import ClaimConflict, Dataset, Terms
 from dpselect.continual import averages
 from dpselect.continual import state as states
 from dpselect.continual.continual_top_k import ContinualTopK, Floats
-from dpselect.continual.state import (
-    Block,
-    Closed,
-    Increment,
-    Integers,
-    State,
-    estimate,
-    late,
-    measure,
-    true_measurements,
-    weighted,
-)
+from dpselect.continual.state import Block, Closed, Increment, Integers, State, late, measure, true_measurements
 from dpselect.errors import HorizonError, InvalidRequest
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named
@@ -39,6 +28,7 @@ from dpselect.events.doors.base import Kinds, literal, located
 from dpselect.events.engine import Engine, opened
 from dpselect.events.reading import Reading, reading_of, require_items
 from dpselect.events.staging import prepared
+from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import Sampler, sampler
 from dpselect.selection import Label, Selection, label_key
 
@@ -68,6 +58,9 @@ def _measure(state: State, increment: Increment, known: int, source: Sampler) ->
         state.add_measured(block, period)
 
 
+_ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and times a bound on their sizes added up
+
+
 def _discovered(state: State, increment: Increment) -> tuple[Integers, Floats, Floats]:
     """(n,) discovered items, their scores in weights, and what orders them; those that pass a test now are stored as such."""
     mechanism, period, items = state.meta.mechanism, increment.period, state.number_of_items()
@@ -88,6 +81,18 @@ def _discovered(state: State, increment: Increment) -> tuple[Integers, Floats, F
     return np.flatnonzero(shown), each, averages.order_by(mechanism, period, each, np.concatenate(sums, axis=1))
 
 
+def weighted(columns: Floats, rows: Floats) -> Floats:
+    """(columns, items) sums of (periods, items) measurements with (columns, periods) weights.
+
+    In one order for every item: equal measurements have equal sums wherever they stand, as in a matrix product they have not,
+    and how items are numbered tells when they first existed.
+    """
+    sums = np.zeros((len(columns), rows.shape[1]))
+    for weights, row in zip(columns.T, rows, strict=True):
+        sums += weights[:, None] * row
+    return sums
+
+
 def _passes(
     mechanism: ContinualTopK, period: int, rows: Floats, scores: tuple[Floats, Floats], touched: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
@@ -102,6 +107,16 @@ def _passes(
         total, off = estimate(mechanism, mechanism.strategy.totals, rows)
         passed |= total - off > totals
     return passed
+
+
+def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """(items,) estimates in weights at the end of a period, by a column of B, and how far the floats may be off."""
+    grid, column = public_grid(mechanism.scale), column[len(rows) - 1 :: -1]
+    largest = np.zeros(rows.shape[1])
+    for row in rows:  # one at a time: all sizes at once are as large as the measurements
+        np.maximum(largest, np.abs(row), out=largest)
+    off = largest * (np.abs(column).sum() * (len(column) + 2) * _ERROR * grid)
+    return weighted(column[None], rows)[0] * grid, off
 
 
 def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selection:

@@ -43,7 +43,6 @@ Exact = tuple[Integers, Integers]
 """Whole multiples of the public grid, and the rest in multiples of UNIT^-2."""
 _UNIT_BITS = 20
 _SLICE = 2**23  # measurements that are held in memory at a time
-_ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and times a bound on their sizes added up
 
 
 @final
@@ -117,28 +116,6 @@ def late(mechanism: ContinualTopK, period: int, first: int, end: int, source: Sa
     for since, until in slices(mechanism, first, end) if period > 1 else ():
         nothing = np.zeros(until - since, dtype=np.int64)
         yield Block(1, since, np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)]))
-
-
-def weighted(columns: Floats, rows: Floats) -> Floats:
-    """(columns, items) sums of (periods, items) measurements with (columns, periods) weights.
-
-    In one order for every item: equal measurements have equal sums wherever they stand, as in a matrix product they have not,
-    and how items are numbered tells when they first existed.
-    """
-    sums = np.zeros((len(columns), rows.shape[1]))
-    for weights, row in zip(columns.T, rows, strict=True):
-        sums += weights[:, None] * row
-    return sums
-
-
-def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Floats, Floats]:
-    """(items,) estimates in weights at the end of a period, by a column of B, and how far the floats may be off."""
-    grid, column = public_grid(mechanism.scale), column[len(rows) - 1 :: -1]
-    largest = np.zeros(rows.shape[1])
-    for row in rows:  # one at a time: all sizes at once are as large as the measurements
-        np.maximum(largest, np.abs(row), out=largest)
-    off = largest * (np.abs(column).sum() * (len(column) + 2) * _ERROR * grid)
-    return weighted(column[None], rows)[0] * grid, off
 
 
 _SCHEMA: Final = 3

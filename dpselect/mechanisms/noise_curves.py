@@ -45,12 +45,6 @@ def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candi
     return BoundedRange(epsilon=epsilon) if price == "bounded_range" else LaplaceDP(epsilon=epsilon)
 
 
-def shared_winner(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
-    """`winner_curve` of a group that two users share: a union over candidates is paid for each of them. Theorem W8."""
-    whole = winner_curve(noise, scale, sensitivity, candidates)
-    return tighter(2 * whole, centred_gaussian(scale, sensitivity, candidates)) if noise == "gaussian" else whole
-
-
 def winner_price(noise: NoiseName) -> WinnerPrice:
     """The theorem that the noise itself declares, without a default."""
     price = by_name(noise).winner_price
@@ -95,15 +89,6 @@ def _laplace_vector(l1: float, scale: float, sensitivity: Sensitivity, candidate
     parts: list[Curve] = [int(whole) * LaplaceDP(epsilon=ratio_up(sensitivity.linf, scale))] if whole else []
     parts += [LaplaceDP(epsilon=ratio_up(fraction_up(rest), scale))] if rest else []
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
-
-
-def require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:
-    """Refuse Gaussian noise whose cost nothing bounds."""
-    if noise == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
-        raise InvalidMechanism(
-            "noise='gaussian' needs candidates= (the public number of candidates) or a sensitivity with l0= or l2=: without one "
-            "of them nothing bounds how far a user moves the scores in l2"
-        )
 
 
 def centred_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | None) -> GaussianDP:

@@ -20,18 +20,9 @@ from pydantic import Field, model_validator
 from accounting import BoundedRange, Curve, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
-from dpselect.errors import InvalidRequest, NoClosedForm
+from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import (
-    centred_gaussian,
-    ratio_up,
-    require_gaussian_width,
-    shared_vector,
-    shared_winner,
-    vector,
-    winner_curve,
-    winner_price,
-)
+from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up, shared_vector, vector, winner_curve, winner_price
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, half_width, public_grid, release, with_values
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
@@ -147,7 +138,7 @@ class NoisyTopK(Mechanism, ABC):
 
     @model_validator(mode="after")
     def _is_bounded(self) -> Self:
-        require_gaussian_width(self.noise, self.sensitivity, self.candidates)
+        _require_gaussian_width(self.noise, self.sensitivity, self.candidates)
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
         return self
@@ -188,7 +179,7 @@ class ReportNoisyMax(NoisyWinner):
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
-        require_gaussian_width(self.noise, self.sensitivity, self.candidates)
+        _require_gaussian_width(self.noise, self.sensitivity, self.candidates)
         return self
 
     @property
@@ -197,11 +188,20 @@ class ReportNoisyMax(NoisyWinner):
 
     @property
     def shared_group_curve(self) -> Curve:
-        return shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
+        return _shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
 
     @property
     def _noise(self) -> tuple[Noise, float]:
         return by_name(self.noise), self.scale
+
+
+def _require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:
+    """Refuse Gaussian noise whose cost nothing bounds."""
+    if noise == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
+        raise InvalidMechanism(
+            "noise='gaussian' needs candidates= (the public number of candidates) or a sensitivity with l0= or l2=: without one "
+            "of them nothing bounds how far a user moves the scores in l2"
+        )
 
 
 @final
@@ -287,7 +287,7 @@ class PeelingTopK(NoisyTopK):
 
     @property
     def shared_group_curve(self) -> Curve:
-        return self.k * shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
+        return self.k * _shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return release(scores, self._peeled(scores, source), ordered=True, requested=self.k)
@@ -311,6 +311,12 @@ class PeelingTopK(NoisyTopK):
         values = centred(scores.dense())
         enumerable(math.perm(len(values), self.k))
         return _sequences(values, by_name(self.noise), self.scale, self.k)
+
+
+def _shared_winner(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
+    """`winner_curve` of a group that two users share: a union over candidates is paid for each of them. Theorem W8."""
+    whole = winner_curve(noise, scale, sensitivity, candidates)
+    return tighter(2 * whole, centred_gaussian(scale, sensitivity, candidates)) if noise == "gaussian" else whole
 
 
 def _peel_groups(values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:

@@ -19,7 +19,7 @@ import dpselect as dps
 from accounting.budget.price import itemised
 from accounting.curves import composed
 from accounting.curves.base import CURVES as CURVES_BY_KIND
-from accounting.curves.base import OneEpsilon
+from accounting.curves.closed_form import OneEpsilon
 
 MODELS = list({type(model): model for model in [*CURVES, *(case.mechanism for case in CASES)]}.values())  # one of each kind
 

@@ -18,7 +18,8 @@ from dpselect.continual import memory as memories
 from dpselect.continual import state as states
 from dpselect.continual.averages import Means
 from dpselect.continual.declared import _coins
-from dpselect.continual.state import Increment, estimate, measure, true_measurements, weighted
+from dpselect.continual.horizon import estimate, weighted
+from dpselect.continual.state import Increment, measure, true_measurements
 from dpselect.continual.strategy import UNIT, strategy, thresholds
 from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import sampler

@@ -307,7 +307,7 @@ EDITS = [
         "tests/laws/test_per_group.py::test_values_in_groups_cost_what_the_worst_two_users_move",
     ),
     Edit(
-        "dpselect/mechanisms/noise_curves.py",
+        "dpselect/mechanisms/noisy_max.py",
         "tighter(2 * whole, centred",
         "tighter(whole, centred",
         "tests/laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users",

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect import noise as noise_room
-from dpselect.noise import InvalidNoiseArgument, Laplace, Noise, NoiseName, argmax_probabilities, by_name
+from dpselect.noise import InvalidNoiseArgument, Laplace, Noise, NoiseName, argmax_probabilities, by_name, distributions
 
 GRID = np.concatenate([np.linspace(-60.0, 60.0, 4001), np.linspace(-1.0, 1.0, 2001), [200.0, 500.0]])
 
 
 def test_every_name_has_its_member():
     """by_name returns, for each literal name, the one member that carries it, and there are no others."""
-    assert set(noise_room._MEMBERS) == set(typing.get_args(NoiseName))
+    assert set(distributions._MEMBERS) == set(typing.get_args(NoiseName))
     for name in typing.get_args(NoiseName):
         noise = by_name(name)
         assert isinstance(noise, Noise)
@@ -72,7 +71,7 @@ def test_bounded_range_is_announced_by_gumbel_alone():
 def test_a_noise_without_a_theorem_is_refused(declared, monkeypatch):
     """No mechanism assumes a price for a noise that declares none: not even one that is symmetric and of small hazard."""
     stranger = type("Stranger", (Laplace,), {"winner_price": declared, "smooth": False})
-    monkeypatch.setitem(noise_room._MEMBERS, "laplace", stranger())
+    monkeypatch.setitem(distributions._MEMBERS, "laplace", stranger())
     for mechanism in (
         dps.ReportNoisyMax(noise="laplace", scale=1.0),
         dps.PeelingTopK(k=2, noise="laplace", scale=1.0),
