@@ -123,7 +123,7 @@ ROUTES: dict[Route, str] = {
 }
 
 
-def section(
+def _section(
     summary: Summary, quotas: Sequence[Standing], latest: Sequence[Entry], deltas: Sequence[float], number: int, proofs: Proofs
 ) -> dict[str, Any]:
     """The dataset's promise and declaration, where it stands, what it cost, and its latest entries: what the template prints."""
@@ -400,7 +400,7 @@ def _page(
     def sections() -> Iterator[dict[str, Any]]:
         for number, name in enumerate(names):
             quotas = ledger.quotas(name).standing(_MOST_ACCOUNTS)
-            made = section(ledger.summary(name), quotas, ledger.latest(name, latest), deltas, number, proofs)
+            made = _section(ledger.summary(name), quotas, ledger.latest(name, latest), deltas, number, proofs)
             cited.update(theorem for line in made["latest"] for theorem in line["proofs"])
             cited.update(theorem for _, _, names in made["curves"] for theorem in names)
             yield made

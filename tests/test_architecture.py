@@ -98,11 +98,10 @@ def test_a_curve_touches_three_places(kind: str) -> None:
 # One idea in two rooms, or one part of several commands.
 TWICE = {
     *("__init__.py", "base.py", "errors.py"),  # of a package
-    *("command.py", "request.py", "view.py"),  # of a command
-    *("quantile.py", "verify.py", "guarantee.py", "calibration.py"),  # a command or an answer, and what it calls
-    *("gaussian.py", "laplace.py", "repeat_and_select.py"),  # a curve, and the noise or the mechanism that has it
+    *("command.py", "request.py"),  # of a command
+    "calibration.py",  # to a budget, and to a request
+    "repeat_and_select.py",  # a curve, and the mechanism that has it
     "top_k.py",  # canonical and joint
-    "reading.py",  # of a log, and of ballots
 }
 
 

@@ -1,7 +1,8 @@
 """Pairwise comparisons -> rank centrality -> a private top-k."""
 
-from dpselect.errors import InvalidComparisons
-from dpselect.ranking.comparisons import Comparisons, read
-from dpselect.ranking.spectral_top_k import Diagnosis, SpectralTopK, diagnose
+import lazy_loader
 
-__all__ = ["Comparisons", "Diagnosis", "InvalidComparisons", "SpectralTopK", "diagnose", "read"]
+from dpselect.errors import InvalidComparisons
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ += ["InvalidComparisons"]

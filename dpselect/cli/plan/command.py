@@ -240,7 +240,7 @@ def plan(
         answer_pate(stated, voting, html=html, json=json)
         return
     if periods is not None:
-        answer_horizon(stated | voting | {"config": config, "write": write}, over_time, json=json)
+        _answer_horizon(stated | voting | {"config": config, "write": write}, over_time, json=json)
         return
     if any(value is not None for value in over_time.values()):
         raise InvalidRequest("--count, --window, --time, --active and --new-items belong to plan --periods")
@@ -449,7 +449,7 @@ _HORIZON_TAKES = ("unknown_domain", "relation", "seed")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def answer_horizon(stated: dict[str, Any], over_time: dict[str, Any], *, json: bool) -> None:
+def _answer_horizon(stated: dict[str, Any], over_time: dict[str, Any], *, json: bool) -> None:
     """Plan and print. `stated` holds the other options of `plan`.
 
     Raises:

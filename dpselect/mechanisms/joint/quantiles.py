@@ -38,7 +38,7 @@ from dpselect.sensitivity import Sensitivity
 _MOST_POINTS, _MOST_PARTS = 2**53, 10**6
 
 
-def share_of(q: float) -> Fraction:
+def _share_of(q: float) -> Fraction:
     """The decimal that prints a share; ValueError if it has more than six digits."""
     share = Fraction(repr(q))
     if share.denominator > _MOST_PARTS:
@@ -46,7 +46,7 @@ def share_of(q: float) -> Fraction:
     return share
 
 
-def points_of(low: float, high: float, step: float) -> int:
+def _points_of(low: float, high: float, step: float) -> int:
     """How many points low, low + step, ... there are up to high; ValueError for none, and for more than 2^53."""
     if not low < high:
         raise ValueError(f"low={low} must be less than high={high}: they are public bounds of the numbers")
@@ -55,7 +55,7 @@ def points_of(low: float, high: float, step: float) -> int:
     return int((Fraction(high) - Fraction(low)) // Fraction(step)) + 1
 
 
-def places_of(values: ArrayLike, low: float, high: float, step: float) -> NDArray[np.int64]:
+def _places_of(values: ArrayLike, low: float, high: float, step: float) -> NDArray[np.int64]:
     """(users,) the last point that is not above each number, numbers outside moved to the bounds: a map of each number alone."""
     try:
         numbers = np.asarray(values if np.size(values) else np.empty(0), dtype=np.float64)
@@ -67,7 +67,7 @@ def places_of(values: ArrayLike, low: float, high: float, step: float) -> NDArra
         raise InvalidScores("values must be a one-dimensional array of finite numbers, one per user: clean them first")
     with np.errstate(over="ignore"):  # beyond the floats is beyond the last point; a warning would tell that somebody is there
         places = np.floor((np.clip(numbers, low, high) - low) / step)
-    return np.clip(places, 0, points_of(low, high, step) - 1).astype(np.int64)
+    return np.clip(places, 0, _points_of(low, high, step) - 1).astype(np.int64)
 
 
 @final
@@ -105,19 +105,19 @@ class Quantile(Frozen):
 
     @model_validator(mode="after")
     def _is_a_grid(self) -> Self:
-        points_of(self.low, self.high, self.step)
-        share_of(self.q)
+        _points_of(self.low, self.high, self.step)
+        _share_of(self.q)
         return self
 
     @property
     def points(self) -> int:
         """How many candidates there are, a public number."""
-        return points_of(self.low, self.high, self.step)
+        return _points_of(self.low, self.high, self.step)
 
     @property
     def sensitivity(self) -> Sensitivity:
         """What one user changes, in the scores' unit: configure the mechanism with it."""
-        share = share_of(self.q)
+        share = _share_of(self.q)
         if self.relation == "replace_one":
             return Sensitivity(linf=share.denominator, relation="replace_one")
         return Sensitivity(linf=max(share.numerator, share.denominator - share.numerator), monotone=False)
@@ -128,13 +128,13 @@ class Quantile(Frozen):
         Raises:
             InvalidScores: not a one-dimensional array of finite numbers.
         """
-        places, counts = np.unique(places_of(values, self.low, self.high, self.step), return_counts=True)
+        places, counts = np.unique(_places_of(values, self.low, self.high, self.step), return_counts=True)
         # By turns the points between two that somebody is at, and one of these.
         many, below, upto = (np.zeros(2 * len(places) + 1, dtype=np.int64) for _ in range(3))
         many[0::2], many[1::2] = np.diff(np.append(places, self.points), prepend=-1) - 1, 1
         total = np.concatenate([[0], np.cumsum(counts)])
         below[0::2], below[1::2], upto[0::2], upto[1::2] = total, total[:-1], total, total[1:]
-        share = share_of(self.q)
+        share = _share_of(self.q)
         target = share.numerator * int(counts.sum())
         distance = np.maximum(np.maximum(share.denominator * below - target, target - share.denominator * upto), 0)
         kept = many > 0
@@ -207,7 +207,7 @@ class JointQuantiles(Mechanism):
     def _is_a_grid(self) -> Self:
         if self.candidates > _MOST_PLACES:
             raise ValueError(f"step={self.step} and spread={self.spread} make more than 2^53 places: take wider steps")
-        if any(after <= before for before, after in itertools.pairwise(map(share_of, self.quantiles))):
+        if any(after <= before for before, after in itertools.pairwise(map(_share_of, self.quantiles))):
             raise ValueError("quantiles must rise strictly: sort them, and ask for each once")
         if sum(self._parts) > 10**6:
             raise ValueError("quantiles have no common denominator up to 10^6: round them")
@@ -224,7 +224,7 @@ class JointQuantiles(Mechanism):
     @property
     def points(self) -> int:
         """How many numbers may be released, a public number."""
-        return points_of(self.low, self.high, self.step)
+        return _points_of(self.low, self.high, self.step)
 
     @property
     def candidates(self) -> int:
@@ -242,7 +242,7 @@ class JointQuantiles(Mechanism):
     @property
     def _parts(self) -> list[int]:
         """The shares of the users between quantiles, over their least common denominator, which they add up to."""
-        shares = [Fraction(0), *map(share_of, self.quantiles), Fraction(1)]
+        shares = [Fraction(0), *map(_share_of, self.quantiles), Fraction(1)]
         whole = math.lcm(*(share.denominator for share in shares))
         return [int((after - before) * whole) for before, after in itertools.pairwise(shares)]
 
@@ -267,7 +267,7 @@ class JointQuantiles(Mechanism):
         Raises:
             InvalidScores: not a one-dimensional array of finite numbers.
         """
-        points = places_of(values, self.low, self.high, self.step)
+        points = _places_of(values, self.low, self.high, self.step)
         parts = sampler(rng).below(np.full(len(points), self.spread, dtype=np.int64))
         places, counts = np.unique(points * self.spread + parts, return_counts=True)
         held = np.zeros(2 * len(places) + 1, dtype=np.int64)
