@@ -1239,4 +1239,16 @@ EDITS = [
         "[curves.ZCDP(rho=_times(size * size - 1, curve.rho))]",
         "tests/accounting/test_group.py::test_a_curve_without_a_rule_keeps_its_zcdp_bound_times_the_square",
     ),
+    Edit(
+        "accounting/budget/filter.py",
+        "del self._charges[state.number :]",
+        "del self._charges[state.number + 1 :]",
+        "tests/accounting/budget/test_filter.py::test_a_charge_that_was_interrupted_leaves_no_trace",
+    ),
+    Edit(
+        "accounting/budget/budget.py",
+        "share = self.limit * (total.main / self.capacity.main)",
+        "share = self.limit * (price.main / self.capacity.main)",
+        "tests/accounting/budget/test_filter.py::test_what_several_charges_cost_is_their_share_of_the_limit",
+    ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -45,6 +46,33 @@ def test_a_refusal_carries_the_numbers() -> None:
     assert error.remaining.main == 0.65
     spender.charge(ZCDP(rho=0.1), count=error.would_fit)
     assert not spender.can_afford(ZCDP(rho=0.1))
+
+
+def test_a_charge_that_was_interrupted_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C between the record of a charge and its sum: nothing is spent, and later charges are listed as they were made."""
+    spender = PrivacyFilter(Budget(epsilon=1.0))
+    spender.charge(PureDP(epsilon=0.1), label="before")
+    with monkeypatch.context() as patch:
+        patch.setattr("accounting.budget.filter._State", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            spender.charge(PureDP(epsilon=0.5), label="interrupted")
+    spender.charge(PureDP(epsilon=0.2), label="after")
+    assert [(charge.label, charge.curve) for charge in spender.charges] == [
+        ("before", PureDP(epsilon=0.1)),
+        ("after", PureDP(epsilon=0.2)),
+    ]
+    assert spender.remaining.main == 0.7
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("charges", [1, 3, Fraction(5, 2)])
+def test_what_several_charges_cost_is_their_share_of_the_limit(charges: int | Fraction) -> None:
+    """In the unit of `limit`, so that a search sees how far a parameter is from what fits."""
+    for budget, curve in ((Budget(rho=2.0), ZCDP(rho=0.3)), (Budget(epsilon=2.0), PureDP(epsilon=0.3))):
+        assert budget.cost_of_each(curve, charges) == pytest.approx(0.3 * float(charges), rel=1e-9)
 
 
 @given(parts=st.lists(st.sampled_from([0.03, 0.1, 0.25, 1e-9]), max_size=40))
