@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.budget import waiting_cost
+from accounting.budget.budget import Price, waiting_cost
 from accounting.curves.profile_table import ProfileTable
 from accounting.interop import _gaussian, _times
 from accounting.ledger.model import doubt, returned
+from accounting.ledger.quota import AccountReplay, Quota, Revision
 from accounting.ledger.verification import _less
 from dpselect import events, pate
 from dpselect.mechanisms.noisy_max import winners_curve
@@ -160,6 +161,22 @@ def test_what_another_version_may_have_moved_is_in_doubt(tmp_path: Path) -> None
         assert doubt(budget, replace(opening, package="99.0"), opening) == 2 * (1 + opening.main // 10**9) > 2
         assert returned(budget, opening, None, opening.package).main == opening.main
         assert returned(budget, opening, None, "99.0").main == opening.main - 1 - opening.main // 10**9
+
+
+def test_a_quota_adds_up_what_other_versions_may_have_moved(tmp_path: Path) -> None:
+    """Two charges of another version leave an account in doubt by both, and by not a unit more."""
+    quota = Quota(name="limit", limit=acc.Budget(epsilon=400.0))
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=1000.0), "add_remove")
+        charged = [ledger.reserve("visits", acc.PureDP(epsilon=100.0), relation="add_remove", key=key).entries[0] for key in "ab"]
+        book = AccountReplay(ledger.dataset("visits"), [Revision(0, quota)])
+    for entry in charged:
+        other = replace(entry, package="99.0")
+        assert list(book.follow(other, other)) == []
+    (stands,) = book.held()
+    doubts = sum(2 * (1 + entry.main // 10**9) for entry in charged)
+    for off, differs in ((0, False), (doubts, False), (doubts + 1, True), (-doubts, False), (-doubts - 1, True)):
+        assert book.differs([stands._replace(spent=Price(stands.spent.main + off, 0))]) == differs
 
 
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:

@@ -405,3 +405,10 @@ def test_a_step_that_is_not_halved_counts_twice_beside_one_that_is() -> None:
     gap = dps.StableTopK(rho=0.5, failure_delta=0.05, kbar=2, relation="replace_one", gap_noise="gaussian")
     assert gap.shared_group_curve is None
     assert dps.PerGroup(mechanism=gap, max_groups_per_user=3, uniform=True).curve == 6 * gap.curve
+    values = dps.WithValues(mechanism=gap, noise="gaussian", scale=3.0)
+    beside = dps.WithValues(mechanism=gap.model_copy(update={"gap_noise": "gumbel"}), noise="gaussian", scale=3.0)
+    assert beside.mechanism.shared_group_curve is not None
+    paid = dps.PerGroup(mechanism=values, max_groups_per_user=1, uniform=True).curve
+    assert paid.rho - 2 * gap.curve.rho == pytest.approx(
+        dps.PerGroup(mechanism=beside, max_groups_per_user=1, uniform=True).curve.rho - beside.mechanism.shared_group_curve.rho
+    )

@@ -1251,4 +1251,16 @@ EDITS = [
         "share = self.limit * (price.main / self.capacity.main)",
         "tests/accounting/budget/test_filter.py::test_what_several_charges_cost_is_their_share_of_the_limit",
     ),
+    Edit(
+        "accounting/ledger/quota.py",
+        "account.spent.plus(price), account.doubt + unsure",
+        "account.spent.plus(price), unsure",
+        f"{CONSTANTS}::test_a_quota_adds_up_what_other_versions_may_have_moved",
+    ),
+    Edit(
+        "dpselect/mechanisms/combine/with_values.py",
+        "self.mechanism.shared_group_curve or 2 * self.mechanism.curve",
+        "self.mechanism.shared_group_curve or self.mechanism.curve",
+        "tests/laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is",
+    ),
 ]
