@@ -4,5 +4,9 @@ import lazy_loader
 
 from dpselect.errors import InvalidBallots
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__ += ["InvalidBallots"]
+
+
+def __dir__() -> list[str]:
+    return __all__
