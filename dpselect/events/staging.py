@@ -89,7 +89,11 @@ def prepared(
     log = shaped(rows(engine, given), asked, given.amount, given.window)
     number = number_of_buckets(reading.buckets, log.size)
     told(progress, 0, 1)
+    if log.as_integers:
+        log = replace(log, sql=log.as_integers, kinds=dict.fromkeys(asked.roles, "numeral"), untyped=False)
     numerals = _numerals(engine, log, asked)
+    if numerals:  # which event has none of them is looked at event by event
+        log = replace(log, complete=None)
     table = _grouped(engine, log, reading, numerals, counted=counted)
     figures = _Figures(engine, table, log, asked)
     if figures.text:  # after the events that were looked at: all of it is text
@@ -267,6 +271,7 @@ def shaped(log: Rows, asked: Asked, amount: Amount | None, window: Window | None
         sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})",
         kinds=_labels(log, asked),
         complete=None,
+        as_integers="",
         outside=outside,
     )
 

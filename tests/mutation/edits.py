@@ -1193,6 +1193,48 @@ EDITS = [
     ),
     Edit(
         "dpselect/events/doors/formats.py",
+        "not run.any() and not led.any()",
+        "not run.any()",
+        "tests/dpselect/events/test_reading.py::test_records_are_known_from_their_bytes_wherever_a_block_ends",
+    ),
+    Edit(
+        "dpselect/events/doors/formats.py",
+        "_LONGEST_INTEGER = 18",
+        "_LONGEST_INTEGER = 19",
+        "tests/dpselect/events/test_reading.py::test_records_are_known_from_their_bytes_wherever_a_block_ends",
+    ),
+    Edit(
+        "dpselect/events/doors/formats.py",
+        "len(text) - _LONGEST_INTEGER)",
+        "len(text) - _LONGEST_INTEGER + 1)",
+        "tests/dpselect/events/test_reading.py::test_records_are_known_from_their_bytes_wherever_a_block_ends",
+    ),
+    Edit(
+        "dpselect/events/doors/formats.py",
+        "integers = records.integers and (has_header or all(_INTEGER.fullmatch(field) for field in first))",
+        "integers = records.integers",
+        "tests/dpselect/events/test_reading.py::test_a_first_line_of_data_counts_too",
+    ),
+    Edit(
+        "dpselect/events/doors/formats.py",
+        'kinds=kinds, complete=complete, as_integers="")',
+        "kinds=kinds, complete=complete)",
+        "tests/dpselect/events/test_reading.py::test_several_files_are_of_integers_if_each_is",
+    ),
+    Edit(
+        "dpselect/events/staging.py",
+        '        as_integers="",\n',
+        "",
+        "tests/dpselect/events/test_reading.py::test_a_file_of_integers_is_counted_as_the_text_that_it_is",
+    ),
+    Edit(
+        "dpselect/events/staging.py",
+        "        log = replace(log, complete=None)\n",
+        "        pass\n",
+        "tests/dpselect/events/test_reading.py::test_integers_are_stored_where_all_text_writes_them",
+    ),
+    Edit(
+        "dpselect/events/doors/formats.py",
         "sum(stats_null_count) = 0",
         "min(stats_null_count) = 0",
         "tests/dpselect/events/test_doors.py::test_what_a_file_says_of_its_nulls_changes_no_count",

@@ -168,6 +168,8 @@ class Rows:
         complete: how many events there are, where the source says so and that each has every role; None where it does not. What
             is counted does not rest on it, only what is reported about the log.
         untyped: whether labels are text because the source has no types, and may all be written integers.
+        as_integers: the same query with labels as BIGINT, where an untyped source is seen to hold nothing but integers, each
+            written as the engine writes it; "" otherwise.
         outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
     """
 
@@ -178,6 +180,7 @@ class Rows:
     may_be_empty: bool = False
     complete: int | None = None
     untyped: bool = False
+    as_integers: str = ""
     outside: str = ""
 
 

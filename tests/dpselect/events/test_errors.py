@@ -345,7 +345,7 @@ def test_long_lines_and_letters_across_blocks_are_read(tmp_path: Path) -> None:
     long = "é" * 999_000
     log = written(tmp_path, "log.csv", "u,i\n" + "".join(f"{user},{long}\n" for user in range(4)))
     assert events.read(log, user="u", item="i").labels == (long,)
-    after = written(tmp_path, "after.csv", "u,i\n" + "1,a\n" * 250_000 + f"2,{'A' * 1_900_000}\n")
+    after = written(tmp_path, "after.csv", "u,i\n" + "1,a\n" * 250_000 + f"2,{'A' * 1_999_900}\n")
     assert events.read(after, user="u", item="i").counts.tolist() == [1, 1]
 
 

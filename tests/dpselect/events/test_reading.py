@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import Reading, engine, staging
+from dpselect.events.doors import formats
 from dpselect.events.private import ReadReport
 from dpselect.events.reading import Options
 
@@ -168,6 +170,10 @@ def test_integers_are_stored_where_all_text_writes_them(tmp_path: Path) -> None:
             types = opened.run("SELECT typeof(u), typeof(i) FROM pairs LIMIT 1", what="test")[0]
             assert types == ("VARCHAR" if last else "BIGINT", stored)
             assert staged.kinds["item"] == ("numeral" if stored == "BIGINT" else "str")
+    _integer_log(tmp_path / "log.csv", "-7,7,1")
+    with engine.opened() as opened:
+        staging.prepared(opened, tmp_path / "log.csv", reading, None)
+        assert opened.run("SELECT typeof(u), typeof(i) FROM pairs LIMIT 1", what="test")[0] == ("BIGINT", "BIGINT")
 
 
 def test_held_counts_of_written_integers_are_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,3 +188,124 @@ def test_held_counts_of_written_integers_are_of_text(tmp_path: Path, monkeypatch
 
     found, expected = _read_both_ways(path, monkeypatch, ask)
     assert found == expected
+
+
+# -- what the bytes of a delimited file say of it --------------------------------------------------------------------------------
+
+_PLAIN_INTEGER = re.compile("0|[1-9][0-9]{0,17}")
+
+
+def _told(text: str, delimiter: str) -> tuple[int | None, bool]:
+    """How many records there are if none has an empty or a quoted field, and whether those after the first are integers."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    fields = [line.split(delimiter) for line in lines]
+    if '"' in text or "\r" in text or any("" in record for record in fields):
+        return None, False
+    return len(lines), all(_PLAIN_INTEGER.fullmatch(field) for record in fields[1:] for field in record)
+
+
+def _seen(text: str, delimiter: str, size: int) -> tuple[int | None, bool]:
+    data, records = text.encode(), formats._Records(delimiter)
+    for start in range(0, len(data), size):
+        records.add(data[start : start + size])
+    return records.count, records.integers
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 18, 19, 20, 64, 10_000])
+def test_records_are_known_from_their_bytes_wherever_a_block_ends(size: int) -> None:
+    random_, ends = random.Random(size), ["", "\n"]
+    fields = ["0", "7", "10", "9" * 17, "9" * 18, "1" + "0" * 17]
+    others = ["", "00", "07", "9" * 19, "0" * 19, "1" * 40, "-1", "+7", "1.5", "1e2", "a", " 7", "é", '"7"', "7\r"]
+    for delimiter in ",\t":
+        for other in others:
+            for columns in (1, 2, 3):
+                log = [[random_.choice(fields) for _ in range(columns)] for _ in range(8)]
+                for at in (None, 0, random_.randrange(1, 7), 7):
+                    lines = [list(record) for record in log]
+                    if at is not None:
+                        lines[at][random_.randrange(columns)] = other
+                    text = "\n".join(delimiter.join(line) for line in lines) + random_.choice(ends)
+                    assert _seen(text, delimiter, size) == _told(text, delimiter), (delimiter, text)
+    for text in ("", "\n", "7", "7\n", "a,b", "a,b\n", "a,", "\n7", "7\n\n", "a,b\n1,2\n\n", "a,b\n1,2,\n", "a" * 50 + ",b\n1,2"):
+        assert _seen(text, ",", size) == _told(text, ","), text
+
+
+_INTEGERS = [str(number) for number in (*range(12), 10**17, 10**18 - 1)]
+
+
+def _integer_log(path: Path, last: str = "", *, header: bool = True) -> None:
+    random_, delimiter = random.Random(9), "\t" if path.suffix == ".tsv" else ","
+    rows = [(random_.choice(_INTEGERS), random_.choice(_INTEGERS), str(1_700_000_000 + number)) for number in range(1500)]
+    lines = ["u,i,t"] * header + [",".join(row) for row in rows] + [last] * bool(last)
+    path.write_text("\n".join(line.replace(",", delimiter) for line in lines), encoding="utf-8")
+
+
+def _read_as_text(path: Path, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> tuple[bool, Any, Any]:
+    """Whether a file is read as integers, and what is found so, and as text whose events are looked at one by one."""
+    with engine.opened() as opened:
+        rows = staging.rows(opened, Reading(**asked).given(path))
+    found = events.read(path, **asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(formats._Records, "count", None)
+        patch.setattr(staging, "_numerals", lambda *_: frozenset())
+        return bool(rows.as_integers), found, events.read(path, **asked)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+@pytest.mark.parametrize(
+    "look",
+    [
+        {},
+        {"clip": 1.0},
+        {"max_items_per_user": 3, "salt": "s", "clip": [0.5, 2.0]},
+        {"within": ["7", "007", 2, "10", "zoo", str(10**18 - 1)]},
+        {"group": "i", "item": "t", "max_groups_per_user": 3, "salt": "s", "clip": 1.0, "groups": ["10", "2", "x"]},
+        {"item": ["i", "t"]},
+        {"time": "t", "time_unit": "s", "since": "2023-11-14T22:20:00Z", "until": "2023-11-14T22:30:00Z"},
+        {"time": "t", "time_unit": "s", "since": "2023-11-14T22:20:00Z", "until": "2023-11-14T22:30:00Z", "clip": 1.0},
+    ],
+)
+def test_a_file_of_integers_is_counted_as_the_text_that_it_is(
+    look: dict[str, Any], suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"log{suffix}"
+    _integer_log(path)
+    integers, found, expected = _read_as_text(path, monkeypatch, **{"user": "u", "item": "i", **look})
+    assert integers
+    _same(found, expected)
+
+
+@pytest.mark.parametrize("last", ["07,7,1", "7,00,1", f"7,{10**18},1", f"{2**64},7,1", "-7,7,1", "7,1e2,1", "7,7.0,1", "7,7,x"])
+def test_a_file_with_other_text_is_counted_as_text(last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.csv"
+    _integer_log(path, last)
+    integers, found, expected = _read_as_text(path, monkeypatch, user="u", item="i")
+    assert not integers
+    _same(found, expected)
+
+
+@pytest.mark.parametrize(("first", "integers"), [("7,7,7", True), ("007,7,7", False), ("7,0x,7", False)])
+def test_a_first_line_of_data_counts_too(first: str, integers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.csv"
+    _integer_log(path, header=False)
+    path.write_text(f"{first}\n{path.read_text()}")
+    known, found, expected = _read_as_text(path, monkeypatch, user=1, item=2)
+    assert known == integers
+    _same(found, expected)
+    assert found.report.rows == 1501
+
+
+@pytest.mark.parametrize(("last", "integers"), [("", True), ("007,7,1", False)])
+def test_several_files_are_of_integers_if_each_is(
+    last: str, integers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"day={number}").mkdir()
+        _integer_log(tmp_path / f"day={number}" / "log.csv", last if number == 1 else "")
+    asked: dict[str, Any] = {"user": "u", "item": "i", "format": "csv"}
+    known, found, expected = _read_as_text(tmp_path, monkeypatch, **asked)
+    assert known == integers
+    _same(found, expected)
+    known, found, expected = _read_as_text(tmp_path, monkeypatch, **{**asked, "item": "day"})
+    assert not known
+    _same(found, expected)
