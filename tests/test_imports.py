@@ -55,6 +55,13 @@ def test_an_import_loads_no_more_than_is_used(code: str, allowed: set[str]) -> N
     assert _loaded(code) <= allowed
 
 
+def test_help_waits_for_no_arrays() -> None:
+    """The list of commands is there in a tenth of a second: only a command needs what takes longer to import."""
+    script = "import sys\nimport dpselect.cli\nprint({'numpy', 'pydantic', 'duckdb'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_a_command_ends_without_looking_for_garbage() -> None:
     """The process gives everything back at its end, and does not search what its imports made for circles before."""
     script = """

@@ -18,14 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from accounting.errors import AccountingError
 from dpselect.errors import EventLogError
 
 if TYPE_CHECKING:
     import duckdb  # takes a tenth of a second: whoever reads nothing does without
+    from numpy.typing import NDArray
 
 
 _LEAST_MEMORY, _MEMORY_OF_A_CORE = 320, 80  # MiB: what the engine may use unless it is told
@@ -83,6 +81,8 @@ class Engine:
     def columns(self, sql: str, *, what: str) -> dict[str, NDArray[Any]]:
         """All columns of a query without nulls, by name: integers of at most 64 bits, or text."""
         found = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy())
+        import numpy as np
+
         return {name: np.ascontiguousarray(column) for name, column in found.items()}
 
     def _alone(self, what: str, work: Callable[[], T]) -> T:

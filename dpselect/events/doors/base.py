@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 
 from dpselect.errors import EventLogError
-from dpselect.events.contributions import Amount
-from dpselect.events.time_window import Window
 
 if TYPE_CHECKING:
+    from dpselect.events.contributions import Amount
     from dpselect.events.engine import Engine
+    from dpselect.events.time_window import Window
 
 Column = str | int
 # What `Rows.sql` calls the column of each role; further parts of an item are roles of their own.

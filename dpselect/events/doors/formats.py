@@ -20,9 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
 from urllib.parse import unquote
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import (
     BYTES_PER_ROW,
@@ -43,6 +40,10 @@ from dpselect.events.doors.base import (
     selected,
 )
 from dpselect.events.engine import Engine, checked, plain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
@@ -128,6 +129,8 @@ class _Records:
         self._plain = self._plain and b'"' not in block and b"\r" not in block
         if not self._plain:
             return
+        import numpy as np  # the help of a command does without it
+
         text = self._before + block
         seen = np.frombuffer(text, dtype=np.uint8)
         ends = seen == ord("\n")
@@ -142,7 +145,7 @@ class _Records:
 
 def _integers(seen: NDArray[np.uint8], breaks: NDArray[np.bool_]) -> bool:
     """Whether all fields between breaks match `_INTEGER`, as far as they are seen."""
-    digits = seen - np.uint8(ord("0")) <= 9  # smaller bytes wrap around
+    digits = seen - seen.dtype.type(ord("0")) <= 9  # smaller bytes wrap around
     run, length = digits, 1
     while length < _LONGEST_INTEGER + 1:  # where `length` digits begin
         step = min(length, _LONGEST_INTEGER + 1 - length)

@@ -27,8 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import accounting as acc
 from accounting.budget.budget import NOTHING, Price
-from accounting.budget.price import BudgetExceeded
-from accounting.errors import AccountingError, RelationMismatch
+from accounting.errors import AccountingError, BudgetExceeded, RelationMismatch
 from accounting.group import group_privacy
 from accounting.ledger import (
     ClaimConflict,
