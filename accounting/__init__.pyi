@@ -11,6 +11,7 @@ from .budget.budget import Remaining as Remaining
 from .budget.filter import Charge as Charge
 from .budget.filter import PrivacyFilter as PrivacyFilter
 from .budget.filter import PrivacyOdometer as PrivacyOdometer
+from .budget.price import BudgetExceeded as BudgetExceeded
 from .budget.remaining import Affordable as Affordable
 from .budget.remaining import Equivalent as Equivalent
 from .calibration import calibrate as calibrate
@@ -46,7 +47,6 @@ from .curves import TruncatedNegativeBinomial as TruncatedNegativeBinomial
 from .curves import tighter as tighter
 from .curves import zero as zero
 from .errors import AccountingError as AccountingError
-from .errors import BudgetExceeded as BudgetExceeded
 from .errors import CalibrationError as CalibrationError
 from .errors import ForeignProcess as ForeignProcess
 from .errors import GridEdgeWarning as GridEdgeWarning

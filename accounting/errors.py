@@ -4,13 +4,6 @@ None of them subclasses `ValueError`: pydantic swallows those raised inside a va
 come out as pydantic's own, which prints its input.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from accounting.budget.price import Price, Remaining
-
 
 class AccountingError(Exception):
     """Base of every error raised by `accounting` and `dpselect`."""
@@ -38,29 +31,6 @@ class RelationMismatch(AccountingError):
 
 class Unaffordable(InvalidBudget):
     """A curve that no budget of this form (and order, and delta) can ever pay for."""
-
-
-class BudgetExceeded(AccountingError):
-    """A charge does not fit into what is left of a budget; nothing was charged.
-
-    Attributes (None where the raiser did not say):
-        requested: the price that was refused.
-        spent: what had been charged before.
-        remaining: what is left, in nats and probability.
-        would_fit: how many of the requested number of runs still fit.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        requested: Price | None = None,
-        spent: Price | None = None,
-        remaining: Remaining | None = None,
-        would_fit: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit
 
 
 class ForeignProcess(AccountingError):

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
 from accounting.decimal_sum import exact, times_up, units_up
-from accounting.errors import InvalidArgument, InvalidCurve
+from accounting.errors import AccountingError, InvalidArgument, InvalidCurve
 
 Measure = float | Literal["epsilon", "rho", "mu^2", "release"]  # a float is the order of a Renyi divergence
 
@@ -121,3 +121,26 @@ def uncounted(curve: Curve, measure: Measure, budget: object) -> str:
     if math.isfinite(main):
         return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
     return f"{name} has no finite {in_words(measure)}, which is what {budget!r} adds up. {_instead(measure)}"
+
+
+class BudgetExceeded(AccountingError):
+    """A charge does not fit into what is left of a budget; nothing was charged.
+
+    Attributes (None where the raiser did not say):
+        requested: the price that was refused.
+        spent: what had been charged before.
+        remaining: what is left, in nats and probability.
+        would_fit: how many of the requested number of runs still fit.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        requested: Price | None = None,
+        spent: Price | None = None,
+        remaining: Remaining | None = None,
+        would_fit: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit

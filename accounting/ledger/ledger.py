@@ -17,9 +17,10 @@ from sqlalchemy import Connection, bindparam, exists, select
 
 from accounting.arguments import Relation
 from accounting.budget.budget import NOTHING, Budget, Price
+from accounting.budget.price import BudgetExceeded
 from accounting.budget.remaining import affordable, shortfall
 from accounting.curves import Curve
-from accounting.errors import BudgetExceeded, InvalidArgument, InvalidBudget, RelationMismatch, Unaffordable
+from accounting.errors import InvalidArgument, InvalidBudget, RelationMismatch, Unaffordable
 from accounting.guarantee import common_relation
 from accounting.ledger import statements
 from accounting.ledger.book import Book, Step, Summary, append, summarise

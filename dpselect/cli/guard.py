@@ -20,7 +20,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from accounting import (
     AccountingError,
-    BudgetExceeded,
     CalibrationError,
     InvalidArgument,
     InvalidBudget,
@@ -174,6 +173,8 @@ def _with_option(message: str, words: Sequence[str]) -> str:
 def _explained(error: Exception) -> tuple[str, int]:
     """One line for an error, and the exit status."""
     if isinstance(error, AccountingError):
+        from accounting import BudgetExceeded  # help, which fails at nothing, does without the curves that it brings
+
         if isinstance(error, BudgetExceeded):
             return printable(str(error)), SPENT
         if isinstance(error, HorizonError):

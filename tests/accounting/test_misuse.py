@@ -11,8 +11,9 @@ import dpselect as dps
 from accounting.accountant import Accountant
 from accounting.budget.budget import NOTHING, Budget
 from accounting.budget.filter import PrivacyFilter, PrivacyOdometer
+from accounting.budget.price import BudgetExceeded
 from accounting.curves import ZCDP, ApproxDP, Approximate, Composed, Curve, GaussianDP, PureDP, RenyiTable
-from accounting.errors import AccountingError, BudgetExceeded, InvalidBudget, InvalidCurve, RelationMismatch, Unaffordable
+from accounting.errors import AccountingError, InvalidBudget, InvalidCurve, RelationMismatch, Unaffordable
 
 ADDED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity())
 REPLACED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))

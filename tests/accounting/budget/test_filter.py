@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import dpselect as dps
 from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.budget.filter import PrivacyFilter
+from accounting.budget.price import BudgetExceeded
 from accounting.curves import ZCDP, Approximate, Curve, GaussianDP, PureDP
-from accounting.errors import BudgetExceeded, InvalidArgument, RelationMismatch, Unaffordable
+from accounting.errors import InvalidArgument, RelationMismatch, Unaffordable
 
 
 def test_charges_until_the_budget_is_spent() -> None:

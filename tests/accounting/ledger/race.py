@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import create_engine
 
 import accounting as acc
-from accounting.errors import BudgetExceeded
+from accounting.budget.price import BudgetExceeded
 from accounting.ledger import Ledger, LedgerError, book, statements, store
 from accounting.ledger.ledger import _Charging
 from accounting.ledger.store import Store, checked_url

@@ -27,7 +27,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import accounting as acc
 from accounting.budget.budget import NOTHING, Price
-from accounting.errors import AccountingError, BudgetExceeded, RelationMismatch
+from accounting.budget.price import BudgetExceeded
+from accounting.errors import AccountingError, RelationMismatch
 from accounting.group import group_privacy
 from accounting.ledger import (
     ClaimConflict,
