@@ -266,7 +266,7 @@ class _Pool:
         return None
 
     def losses(self) -> None:
-        """So many different parts are not composed as losses."""
+        """None: too many different parts to compose as losses."""
         return
 
     @cached_property

@@ -52,8 +52,8 @@ def calibrate(
         ends. If the budget admits all of a given bracket, its costlier end.
 
     Raises:
-        InvalidArgument: the bracket is not two positive numbers in order, budget is no Budget, charges no whole number >= 1, or
-            family is not a function that returns a Curve.
+        InvalidArgument: the bracket is not two positive numbers in order, budget is not a Budget, charges is not a whole
+            number >= 1, or family is not a function that returns a Curve.
         CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the parameter.
 
     Example:
@@ -79,7 +79,7 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         budget: what the whole may cost. `Budget.how_many` counts charges that are chosen one after the other instead.
 
     Raises:
-        InvalidArgument: budget is no Budget, or family is neither a Curve nor a function that returns one.
+        InvalidArgument: budget is not a Budget, or family is neither a Curve nor a function that returns one.
         CalibrationError: the budget admits any number, or more than 5 * 10^17.
 
     Example:

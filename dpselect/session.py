@@ -65,7 +65,7 @@ class Session:
         time_zone: by whose clock the periods begin, "UTC" by default; it must be the dataset's.
 
     Raises:
-        InvalidRequest: ledger is no Ledger.
+        InvalidRequest: ledger is not a Ledger.
         UnknownDataset: the ledger declares no such dataset.
 
     Example:

@@ -50,7 +50,7 @@ class PrivacyFilter:
         relation: the neighbouring relation; if None, the first mechanism states it.
 
     Raises:
-        InvalidArgument: budget is no Budget.
+        InvalidArgument: budget is not a Budget.
 
     Example:
         >>> import accounting as acc

@@ -334,7 +334,7 @@ class Quotas:
         Reads all entries of the dataset while charges on it wait. The same quota again changes nothing.
 
         Raises:
-            InvalidArgument: it is no Quota.
+            InvalidArgument: it is not a Quota.
             InvalidEntry: it does not fit the dataset's window, or a charge that was made cannot be counted in its unit.
         """
         if not isinstance(quota, Quota):

@@ -165,7 +165,7 @@ def _explained(error: DBAPIError) -> LedgerError:
 def _sqlite_reason(error: sqlite3.Error) -> tuple[str, str]:
     # The low byte is the primary code; the extended ones only add where it happened.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if not code and "decode" in str(error):  # the driver's own: text that is no UTF-8 was not written by it
+    if not code and "decode" in str(error):  # the driver's own: text that is not UTF-8 was not written by it
         return _CORRUPT, type(error).__name__
     return _REASONS.get(code, _REFUSED), getattr(error, "sqlite_errorname", type(error).__name__)
 

@@ -134,7 +134,7 @@ class Arrivals:
             raise InvalidRequest(f"users={users:,} with {items_per_user:g} items each are too many events to make up: try fewer")
         rng = np.random.default_rng(seed)
         owner = np.repeat(np.arange(users), rng.geometric(1 / items_per_user, users))
-        # A user's events fall into so many periods, at a distance that visits all periods before one again.
+        # A user's events fall into this many periods, at a distance that visits all periods before one again.
         days, strides = max(1, round(active * periods)), _coprime(periods)
         start, stride = rng.integers(0, periods, users), strides[rng.integers(0, len(strides), users)]
         when = (start[owner] + stride[owner] * rng.integers(0, days, len(owner))) % periods + 1
@@ -160,7 +160,7 @@ class Arrivals:
         return Arrivals(many[0] + copies, many[1], many[2], self.number, f"{factor} times the users of {self.description}")
 
     def merged(self, periods: int) -> Arrivals:
-        """The same events in periods that are so many times as long."""
+        """The same events in periods that are this many times as long."""
         longer = (self.periods - 1) // periods + 1
         words = f"{self.description}, {periods} periods at once"
         return Arrivals(self.users, self.items, longer, -(-self.number // periods), words)
@@ -199,7 +199,7 @@ class HorizonPlan:
         one_by_one: (periods,) the same for releases of the same budget that are charged one by one.
         remembered: (periods,) the same if what was shown stays (`Memory`); on a public domain by means over time (`Averages`).
         clips: the mean recall for each way to bound users that was tried, roughly, best first.
-        longer: the mean recall of a horizon whose periods are so many times as long.
+        longer: the mean recall of a horizon whose periods are this many times as long.
         log: what it was tried on, in words.
     """
 
@@ -451,7 +451,7 @@ def one_by_one(
 
 
 def _clipped(pairs: _Pairs, seen: Integers, rng: np.random.Generator) -> Floats:
-    """(items,) counts of a period's pairs, of each user at most so many, scaled to a norm of 1."""
+    """(items,) counts of a period's pairs, of each user at most this many, scaled to a norm of 1."""
     coins = rng.random(len(seen))
     order = seen[np.lexsort((coins, pairs.users[seen]))]
     owner = pairs.users[order]

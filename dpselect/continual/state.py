@@ -286,7 +286,7 @@ class State(NotPickled):
         used, filters = self._positions()
         cells = cells[used[cells >> 32] < mechanism.users.cells]
         if mechanism.count != "period":
-            since = period - (mechanism.window or period)  # a pair counts again so many periods later
+            since = period - (mechanism.window or period)  # a pair counts again this many periods later
             cells = cells[~self._counted_after(since, cells, filters)]
         users, items = cells >> 32, cells & _LOW
         counted, weights = mechanism.users.counted(users, used, lambda at: coins(users[at], items[at]))

@@ -453,7 +453,7 @@ class Table:
         return [_place(*ends[unit], member) for unit, member in pairs]
 
     def _untouched(self, count: int, source: Sampler) -> list[Label]:
-        """So many different candidates of a public domain that have 0, uniformly."""
+        """A uniform draw of different candidates of a public domain that have 0."""
         names, found, tries = self.names or (), dict[Label, None](), max(_TRIES, 2 * count)
         while len(found) < count:
             tried = [names[place] for place in source.below(np.full(tries, len(names), dtype=np.int64)).tolist()]

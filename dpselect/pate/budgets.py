@@ -100,7 +100,7 @@ def fitted(
         adaptive: whether StableVoting is priced by the adaptive programme in the true order of its steps, which takes seconds to
             minutes and saves a little noise. A ledger prices for any order, a little more than `budget`, and refuses such a plan.
         teachers: how many teachers vote, which is public; None where it is not known yet.
-        anyway: whether a mechanism is returned whose outlook is poor for so many teachers.
+        anyway: whether a mechanism is returned whose outlook is poor for this many teachers.
         settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what is sought.
 
     Raises:

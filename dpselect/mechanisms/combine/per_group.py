@@ -35,7 +35,7 @@ class GroupedScores(Rounds):
             are the groups; `PerGroup` needs a `discovery` then. None for a public list.
 
     Raises:
-        InvalidScores: no groups, names that are neither int nor str, what is no Scores, groups that differ in form, a bound
+        InvalidScores: no groups, names that are neither int nor str, what is not a Scores, groups that differ in form, a bound
             that is not an integer >= 1, or a presence that is not of these groups.
 
     Example:

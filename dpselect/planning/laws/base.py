@@ -99,7 +99,7 @@ def share(total: Floats, best: float) -> Floats:
 @final
 @dataclass(frozen=True)
 class Runs:
-    """So many simulated runs. Every mechanism starts from the same seed, so that luck is shared.
+    """A number of simulated runs. Every mechanism starts from the same seed, so that luck is shared.
 
     Attributes:
         count: how many runs, >= 2.
