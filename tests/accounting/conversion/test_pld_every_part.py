@@ -139,6 +139,14 @@ def test_levels_lie_above_and_gaussians_merge_exactly() -> None:
         assert sum(b * b for b in after) <= 1.1 * sum(a * a for a in before)
 
 
+def test_failures_stay_where_widths_are_rounded_to_levels() -> None:
+    """150 widths of randomised response and 20 more that fail: beyond all finite losses, delta is that some step failed."""
+    failing = [(1, acc.ApproxDP(epsilon=float(e), delta=1e-3)) for e in np.linspace(0.01, 0.02, 20)]
+    plan = acc.Composed.of([(1, acc.PureDP(epsilon=float(e))) for e in np.linspace(0.01, 0.03, 150)] + failing)
+    attained = 1 - (1 - 1e-3) ** 20
+    assert attained <= plan.delta(plan.core_epsilon) <= (1 + 1e-6) * attained
+
+
 def _steps(rng: np.random.Generator) -> list[tuple[int, float]]:
     return [(int(n), float(w)) for n, w in zip(rng.integers(1, 4, 200), np.exp(rng.normal(-3, 1, 200)), strict=True)]
 
