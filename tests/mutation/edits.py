@@ -1311,4 +1311,10 @@ EDITS = [
         "isinstance(loss, Banded)",
         "tests/accounting/conversion/test_pld_every_part.py::test_failures_stay_where_widths_are_rounded_to_levels",
     ),
+    Edit(
+        "accounting/ledger/export.py",
+        "for query, _, message in cross_checks():",
+        "for query, _, message in ():",
+        f"{KILLED}/test_export.py::test_what_is_taken_back_after_a_commit_is_not_imported",
+    ),
 ]

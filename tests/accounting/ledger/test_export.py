@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 import accounting as acc
 from accounting.ledger import ImportRefused, InvalidEntry, Ledger
+from accounting.ledger.book import Step, append
+from accounting.ledger.model import origin, utc_now
+from accounting.ledger.statements import lock_dataset
 
 
 def filled(url: str) -> Ledger:
@@ -154,6 +157,27 @@ def test_a_line_without_end_is_refused(sqlite_url: str) -> None:
     """A line that is longer than any entry is not read into memory to the end."""
     with Ledger.open(sqlite_url) as ledger, pytest.raises(ImportRefused, match="24,480,000"):
         ledger.import_(io.StringIO("x" * 25_000_000))
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_is_taken_back_after_a_commit_is_not_imported(sqlite_url: str, tmp_path: Path, committed: bool) -> None:
+    """A void in a chain without a flaw: of a reservation it comes back as it is, of data that were read it is refused."""
+    curve, key = acc.PureDP(epsilon=0.25), "plan"
+    with Ledger.open(sqlite_url) as ledger, Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        reserved = ledger.reserve("clicks", curve, relation="add_remove", key=key).entries[0]
+        if committed:
+            ledger.commit("clicks", key)
+        step = Step("void", key, "", reserved.price.times(-1), "why", opening=reserved)
+        with ledger._store.writer() as connection:
+            append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+        assert ledger.total("clicks").spent.main == 0
+        if not committed:
+            assert copy.import_(io.StringIO(exported(ledger))) == 2
+            return
+        with pytest.raises(ImportRefused, match="entry 3: the void follows a commit"):
+            copy.import_(io.StringIO(exported(ledger)))
+        assert copy.datasets() == []
 
 
 class _Described:
