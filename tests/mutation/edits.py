@@ -1317,4 +1317,10 @@ EDITS = [
         "for query, _, message in ():",
         f"{KILLED}/test_export.py::test_what_is_taken_back_after_a_commit_is_not_imported",
     ),
+    Edit(
+        "accounting/curves/sparse_vector.py",
+        "return min(self.epsilon2, self._count * float((gain",
+        "return min(self.epsilon2, 0.95 * self._count * float((gain",
+        "tests/laws/test_sparse_vector.py::test_rho_of_answers_is_their_divergence_for_each_one_above",
+    ),
 ]
