@@ -28,6 +28,23 @@ def test_a_set_is_released_in_the_candidates_order() -> None:
         assert list(indices) == sorted(indices)
 
 
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        dps.StabilityTest(k=3, scale=10.0, failure_delta=1e-6),
+        dps.StableTopK(rho=1.0, failure_delta=1e-6, kbar=3, regularizer=dps.TargetSize(k=3, penalty=50_000.0)),
+        dps.TopStable(k=3, kbar=3, epsilon=1.0, delta=1e-6),
+    ],
+    ids=lambda mechanism: mechanism.kind,
+)
+def test_a_set_of_observed_items_is_released_in_the_order_of_labels(mechanism: dps.Mechanism) -> None:
+    """However the counts are ranked, the labels come sorted: their ranks are not paid for."""
+    for names in (["m", "z", "a", "k"], ["z", "m", "a", "k"], ["a", "z", "m", "k"]):
+        scores = dps.Scores([120_000, 90_000, 60_000, 1], sensitivity=mechanism.covers, labels=names, domain="observed")
+        released = mechanism.select(scores)
+        assert (released.labels, released.ordered) == (("a", "m", "z"), False)
+
+
 def test_positions_among_observed_candidates_stay_private() -> None:
     """A selection of observed items shows labels; positions, which count other items, are in neither repr nor JSON."""
     selection = dps.LimitedDomain(k=1, kbar=2, epsilon=20, delta=0.01).select(OBSERVED)

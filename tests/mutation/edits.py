@@ -1323,4 +1323,10 @@ EDITS = [
         "return min(self.epsilon2, 0.95 * self._count * float((gain",
         "tests/laws/test_sparse_vector.py::test_rho_of_answers_is_their_divergence_for_each_one_above",
     ),
+    Edit(
+        "dpselect/mechanisms/release.py",
+        "    if not ordered:\n",
+        '    if not ordered and scores.domain == "public":\n',
+        "tests/dpselect/test_selection.py::test_a_set_of_observed_items_is_released_in_the_order_of_labels",
+    ),
 ]
