@@ -181,6 +181,26 @@ def test_what_is_not_halved_pays_for_both_users() -> None:
                 both.check(groups)
 
 
+def test_a_second_look_must_be_at_uniform_shares_too() -> None:
+    """Priced for uniform shares by its own word, at half: both looks must declare them, though the selection covers others."""
+    other = SHARED.model_copy(update={"uniform": False})
+    selection = TWO_STEPS.selection.model_copy(update={"sensitivity": other})
+    steps = TWO_STEPS.model_copy(update={"selection": selection})
+    mechanism = dps.PerGroup(mechanism=steps, max_groups_per_user=1, uniform=True)
+    assert mechanism.curve == steps.discovery.curve + selection.curve  # once, where others pay twice
+    assert dps.PerGroup(mechanism=selection, max_groups_per_user=1).curve == 2 * selection.curve
+    for uniform, look in ((True, SHARED), (False, other)):
+        second = dps.SecondLook(lambda _: pytest.fail("looked"), look)  # type: ignore[arg-type, return-value]
+        scores = dps.Scores([1, 2], sensitivity=SHARED, domain="observed", labels=["a", "b"], second=second)
+        asked = dps.GroupedScores({"g": scores}, max_groups_per_user=1)
+        steps.check(scores)  # of one group either is covered
+        if uniform:
+            mechanism.check(asked)
+            continue
+        with pytest.raises(dps.SensitivityMismatch, match="priced for uniform shares"):
+            mechanism.select(asked)
+
+
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("items", [1, 2])
 def test_values_in_groups_cost_what_the_worst_two_users_move(k: int, items: int) -> None:
