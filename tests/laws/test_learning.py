@@ -13,7 +13,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.defaults import ASSUMED, Informed, declared
+from dpselect.choose.defaults import ASSUMED, Choice, Informed, Menu, declared
 from dpselect.choose.forecast import Crowd
 from dpselect.choose.learning import Learning, LearnThenSelect
 from dpselect.noise import by_name
@@ -272,6 +272,17 @@ def test_what_may_be_chosen_is_what_was_paid_for(budget: acc.Budget) -> None:
     assert {informed.chosen(Crowd(u, (1, 2, 3, 9, 20))).mechanism for u in (50, 5e3, 5e6)} <= {
         choice.mechanism for choice in informed.menu.choices
     }
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid(turned: bool) -> None:
+    """Two histograms, one with more noise and one with more failures: a single curve that is at least either's, and no more."""
+    few = dps.Sensitivity.of_counts(items_per_user=2)
+    made = [dps.SparseHistogram(k=5, scale=scale, delta=delta, sensitivity=few) for scale, delta in ((8.0, 1e-6), (9.0, 3e-6))]
+    choices = tuple(Choice(mechanism, 2) for mechanism in (made[::-1] if turned else made))
+    (paid,) = Menu(dps.TopKRequest(k=5, sensitivity=few), choices).curves
+    assert paid.delta0 == 3e-6
+    assert made[0].curve.rho <= paid.rho <= (1 + 1e-12) * made[0].curve.rho
 
 
 def test_nothing_is_learnt_of_what_is_declared() -> None:

@@ -1335,4 +1335,10 @@ EDITS = [
         "looks = [scores.sensitivity]",
         "tests/laws/test_per_group.py::test_a_second_look_must_be_at_uniform_shares_too",
     ),
+    Edit(
+        "dpselect/choose/defaults.py",
+        "failure = max(curve.delta0 for curve in gaussian)",
+        "failure = min(curve.delta0 for curve in gaussian)",
+        "tests/laws/test_learning.py::test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid",
+    ),
 ]
