@@ -1341,4 +1341,16 @@ EDITS = [
         "failure = min(curve.delta0 for curve in gaussian)",
         "tests/laws/test_learning.py::test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid",
     ),
+    Edit(
+        "dpselect/pate/voting.py",
+        "(self.threshold is None or self.teachers is not None)",
+        "(self.threshold is None and self.teachers is None)",
+        "tests/dpselect/pate/test_edges.py::test_a_private_number_of_teachers_sets_no_level",
+    ),
+    Edit(
+        "dpselect/cli/guard.py",
+        "if isinstance(note, Note)]",
+        "]",
+        "tests/dpselect/cli/test_guard.py::test_notes_of_others_are_not_shown",
+    ),
 ]

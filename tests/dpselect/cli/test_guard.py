@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpselect import events
 from dpselect.cli.topk import delivery
-from dpselect.errors import EventLogError, printable
+from dpselect.errors import EventLogError, Note, printable
 
 GOOD = ("--k", "1", "--epsilon", "1", "--delta", "1e-6")
 
@@ -37,6 +37,18 @@ def test_a_defect_shows_no_message(ask: Any, failing: Any) -> None:
     assert "4711" not in result.output
     assert "ValueError" in result.stderr
     assert "--debug" in result.stderr
+
+
+@pytest.mark.parametrize("error", [ValueError("a defect"), EventLogError("the column is missing"), KeyboardInterrupt()], ids=repr)
+def test_notes_of_others_are_not_shown(ask: Any, failing: Any, error: BaseException) -> None:
+    """A library may add a row to whatever passes through it: of notes only those that the commands add are told."""
+    error.add_note("user alice bought 4711")
+    error.add_note(Note("the first public words"))
+    failing(error)
+    said = ask(*GOOD).output
+    assert "the first public words" in said
+    assert "alice" not in said
+    assert "4711" not in said
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
