@@ -43,6 +43,20 @@ def test_gaussian_noise_grows_with_the_root_of_the_groups_kept() -> None:
     assert scales[1] / scales[0] == pytest.approx(2.0, rel=1e-3)
 
 
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_counts_in_groups_take_the_share_that_the_plan_states(relation: str) -> None:
+    """Of all groups that a user, or the two of a replacement, is in: what a release costs beyond its selection."""
+    groups, budget = Groups(count=30, max_groups_per_user=3, exponent=0.0), acc.Budget(rho=0.05)
+    asked = {"mechanisms": ["oneshot_top_k"], "rounds": 100, "with_counts": True, "relation": relation}
+    plan = dps.plan(budget, k=3, groups=groups, shape=SHAPE, **asked)  # type: ignore[arg-type]
+    run = plan.mechanism
+    assert isinstance(run, dps.PerGroup)
+    assert isinstance(run.mechanism, dps.WithValues)
+    assert plan.counts is not None
+    selecting = run.model_copy(update={"mechanism": run.mechanism.mechanism}).curve
+    assert run.curve.rho - selecting.rho == pytest.approx(plan.counts * 0.05, rel=1e-3)
+
+
 @pytest.mark.parametrize(("per_user", "most", "kept"), [(1.0, 1, 1.0), (3.0, 1, 1 / 3), (3.0, 10_000, 1.0), (2.0, 2, 0.75)])
 def test_what_a_bound_keeps(per_user: float, most: int, kept: float) -> None:
     """Of geometric numbers of groups: sum of min(t, G) over sum of t."""
