@@ -1359,4 +1359,16 @@ EDITS = [
         "self.releases * self.groups.max_groups_per_user",
         "tests/dpselect/planning/test_groups.py::test_counts_in_groups_take_the_share_that_the_plan_states",
     ),
+    Edit(
+        "accounting/ledger/ledger.py",
+        "(label is None or done.label == label)",
+        "True",
+        f"{SETTLED}::test_the_first_claim_on_a_charge_decides",
+    ),
+    Edit(
+        "dpselect/cli/guard.py",
+        'kind += f": {os.strerror(error.errno)}"',
+        'kind += f": {error}"',
+        "tests/dpselect/cli/test_guard.py::test_an_error_of_the_system_is_told_by_its_number",
+    ),
 ]

@@ -97,6 +97,16 @@ def test_only_reservations_are_settled_and_only_once(ledger: Ledger) -> None:
     assert ledger.verify().ok
 
 
+def test_the_first_claim_on_a_charge_decides(ledger: Ledger) -> None:
+    """The same claim again is answered, another one is refused, and what is on record stays the first."""
+    ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="k")
+    first = ledger.release("clicks", "k", claim="sha256:a")
+    assert ledger.release("clicks", "k", claim="sha256:a").replayed
+    with pytest.raises(ClaimConflict):
+        ledger.release("clicks", "k", claim="sha256:b")
+    assert [entry.label for entry in ledger.entries("clicks") if entry.action == "release"] == [first.entries[0].label]
+
+
 def test_nothing_is_drawn_under_what_was_settled(ledger: Ledger) -> None:
     """A commit that is repeated finds itself, until the rest was given back: then a plan that has runs left draws no more."""
     ledger.create_dataset("views", BUDGETS[0], "add_remove")

@@ -39,6 +39,16 @@ def test_a_defect_shows_no_message(ask: Any, failing: Any) -> None:
     assert "--debug" in result.stderr
 
 
+def test_an_error_of_the_system_is_told_by_its_number(ask: Any, failing: Any) -> None:
+    """In the system's own words: what it was raised with may name a file, or quote one."""
+    failing(OSError(28, "row of user alice", "/home/alice/4711.csv"))
+    result = ask(*GOOD)
+    assert result.exit_code == 70
+    assert "No space left on device" in result.stderr
+    assert "alice" not in result.output
+    assert "4711" not in result.output
+
+
 @pytest.mark.parametrize("error", [ValueError("a defect"), EventLogError("the column is missing"), KeyboardInterrupt()], ids=repr)
 def test_notes_of_others_are_not_shown(ask: Any, failing: Any, error: BaseException) -> None:
     """A library may add a row to whatever passes through it: of notes only those that the commands add are told."""
