@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 _LEAST_MEMORY, _MEMORY_OF_A_CORE = 320, 80  # MiB: what the engine may use unless it is told
-_MEMORY = re.compile(r"\s*\d+(\.\d+)?\s*([KMGT]i?B)\s*", re.IGNORECASE)
+_MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)\s*", re.IGNORECASE)
+_SHARES = (1.0, 0.75, 0.5)  # of the memory, which a grouping is tried with
 # Rows that each thread holds back per period while it cuts a log by time: few, since it does so for all periods at once.
 _ROWS_HELD_BACK = 20_000
 _BETWEEN_INTERRUPTIONS = 0.05  # seconds
@@ -47,10 +48,11 @@ class Engine:
     and no thread asks it before another has fetched its answer.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, memory: str) -> None:
         self.folder = folder
         self.abandoned = False  # a query never ended
         self._connection = connection
+        self._memory = memory
         self._lock = threading.Lock()
         self._numbers: dict[str, int] = {}
 
@@ -77,6 +79,34 @@ class Engine:
             EventLogError: the engine refused; the message names `what` was being read and the rule, never a value.
         """
         return self._alone(what, lambda: self._connection.execute(sql, list(parameters)).fetchall())
+
+    def group(self, sql: str, *, what: str) -> None:
+        """Run a statement that groups what can be read again; one that does not fit in memory is tried with less of it.
+
+        The engine's hash tables double. A limit just below what a table would then take makes it fail, in some versions, where a
+        lower limit makes it spill in time.
+
+        Raises:
+            EventLogError: as of `run`.
+        """
+        self._alone(what, lambda: self._grouped(sql))
+
+    def _grouped(self, sql: str) -> None:
+        import duckdb
+
+        size = _MEMORY.fullmatch(self._memory)
+        assert size is not None, "require_memory saw to it"
+        try:
+            for share in _SHARES:
+                try:
+                    self._connection.execute(f"SET memory_limit = '{share * float(size[1])}{size[2]}'")
+                    self._connection.execute(sql).fetchall()
+                    return
+                except duckdb.OutOfMemoryException:
+                    if share == _SHARES[-1]:
+                        raise
+        finally:
+            self._connection.execute(f"SET memory_limit = '{self._memory}'")
 
     def columns(self, sql: str, *, what: str) -> dict[str, NDArray[Any]]:
         """All columns of a query without nulls, by name: integers of at most 64 bits, or text."""
@@ -175,7 +205,7 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
         connection = duckdb.connect(":memory:", config=_configuration(memory, folder))
         try:
             without_progress_bar(connection)
-            yield (engine := Engine(connection, folder))
+            yield (engine := Engine(connection, folder, memory))
         finally:
             if engine is None or not engine.abandoned:
                 connection.close()

@@ -131,13 +131,14 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, numerals: Collection[s
     Events outside a window have no labels there, so that they are a handful of groups. A log whose figures are known is not
     counted by events: that takes a third of the time, and of the memory.
     """
+    make = engine.run if log.once else engine.group
     asked, apart = reading.asked, _apart(log, reading.asked, numerals)
     labels = [SHORT[role] for role in asked.roles if role not in ("value", "time")]
     if log.complete is not None:
         whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)
         sql = f"SELECT DISTINCT {', '.join(labels)} FROM ({log.sql}) WHERE {whole}"
         table, shown, by = ("totals", "i, count(*) AS n", " GROUP BY i") if counted else ("grouped", "*", "")
-        engine.run(f"CREATE TABLE {table} AS SELECT {shown}, CAST(0 AS TINYINT) AS apart FROM ({sql}){by}", what=log.what)
+        make(f"CREATE TABLE {table} AS SELECT {shown}, CAST(0 AS TINYINT) AS apart FROM ({sql}){by}", what=log.what)
         return table
     others = [f"{SHORT[role]}k" for role in asked.columns if role != "time"] if callable(log.kinds) else []
     if asked.value is not None or asked.time is not None:
@@ -153,10 +154,10 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, numerals: Collection[s
         source = f"SELECT *, {apart} AS apart FROM ({log.sql})"
     sql = f"SELECT {shown}, count(*) AS m{total} FROM ({source}) GROUP BY ALL"
     if not counted:
-        engine.run(f"CREATE TABLE grouped AS {sql}", what=log.what)
+        make(f"CREATE TABLE grouped AS {sql}", what=log.what)
         return "grouped"
     kept = ", ".join(["i", "apart", *others])
-    engine.run(f"CREATE TABLE totals AS SELECT {kept}, count(*) AS n, sum(m) AS m FROM ({sql}) GROUP BY ALL", what=log.what)
+    make(f"CREATE TABLE totals AS SELECT {kept}, count(*) AS n, sum(m) AS m FROM ({sql}) GROUP BY ALL", what=log.what)
     return "totals"
 
 

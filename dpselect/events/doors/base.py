@@ -170,6 +170,7 @@ class Rows:
         untyped: whether labels are text because the source has no types, and may all be written integers.
         as_integers: the same query with labels as BIGINT, where an untyped source is seen to hold nothing but integers, each
             written as the engine writes it; "" otherwise.
+        once: whether it can be read only once: a stream.
         outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
     """
 
@@ -181,6 +182,7 @@ class Rows:
     complete: int | None = None
     untyped: bool = False
     as_integers: str = ""
+    once: bool = False
     outside: str = ""
 
 

@@ -39,7 +39,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     relation, size = adapter(engine, source, asked, what)
     kinds = described(engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what), asked, what)
     names = {role: SHORT[role] for role in asked.columns}
-    return Rows(sql=selected(relation, names, kinds), size=size, what=what, kinds=kinds)
+    return Rows(sql=selected(relation, names, kinds), size=size, what=what, kinds=kinds, once=adapter is _arrow)
 
 
 def _adapter(source: object) -> _Adapter | None:

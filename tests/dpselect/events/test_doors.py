@@ -203,6 +203,62 @@ def test_a_stream_is_never_whole_in_memory() -> None:
     assert most <= 20
 
 
+class Cramped:
+    """A connection on which the first tables that are made do not fit; the event log has been read by then."""
+
+    def __init__(self, connection: Any, failures: int) -> None:
+        self._connection = connection
+        self._failures = failures
+        self.asked: list[str] = []
+
+    def execute(self, sql: str, *more: Any) -> Any:
+        made = sql.startswith("CREATE TABLE")
+        if made or sql.startswith("SET memory_limit"):
+            self.asked.append(sql.split(" AS ")[0])
+        result = self._connection.execute(sql, *more)
+        if made and self._failures:
+            self._failures -= 1
+            self._connection.execute(sql.split(" AS ")[0].replace("CREATE", "DROP"))
+            raise duckdb.OutOfMemoryException("failed to allocate data")
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def _cramped(monkeypatch: pytest.MonkeyPatch, failures: int) -> list[str]:
+    """What is asked of a connection on which the first tables do not fit."""
+    connection = Cramped(duckdb.connect(), failures)
+    monkeypatch.setattr(duckdb, "connect", lambda *_, **__: connection)
+    return connection.asked
+
+
+def test_a_grouping_that_does_not_fit_is_tried_with_less_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Engines begin a table that does not fit, where a lower limit would have spilled. Afterwards the limit is as before."""
+    (tmp_path / "log.csv").write_text("u,i\n1,5\n2,5\n")
+    with monkeypatch.context() as patch:
+        asked = _cramped(patch, 2)
+        found = events.read(tmp_path / "log.csv", user="u", item="i", clip=1.0, memory_limit="200MiB")
+    assert (found.labels, found.counts.tolist()) == (("5",), [2])
+    limits = [f"SET memory_limit = '{limit}MiB'" for limit in ("200.0", "150.0", "100.0", "200")]
+    made = "CREATE TABLE grouped"
+    assert asked[:7] == [limits[0], made, limits[1], made, limits[2], made, limits[3]]
+    with monkeypatch.context() as patch:
+        asked = _cramped(patch, 3)
+        refused(tmp_path / "log.csv", "did not fit", memory_limit="200MiB")
+    assert asked.count(made) + asked.count("CREATE TABLE totals") == 3
+    assert asked[-1] == limits[3]
+
+
+def test_a_stream_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it gave before the memory ran out would be missing from the counts."""
+    stream = Stream(pa.table({"u": [1, 2], "i": [5, 5]}))
+    with monkeypatch.context() as patch:
+        asked = _cramped(patch, 1)
+        refused(stream, "did not fit")
+    assert len(asked) == 1
+
+
 def test_a_lazy_frame_is_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The frame's own engine writes it out: nothing calls collect."""
     monkeypatch.setattr(pl.LazyFrame, "collect", lambda *_, **__: pytest.fail("collected"))

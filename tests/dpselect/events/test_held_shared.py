@@ -73,7 +73,7 @@ def test_a_query_gets_its_own_rows_whatever_runs_between_it_and_its_fetch(asked:
     """One connection has one result: a second thread's query would put its rows into the first's."""
     other: list[Any] = []
     meanwhile = Meanwhile(lambda: other.append(engine.run("SELECT 2 AS n", what="a test")))
-    engine = Engine(Slow(meanwhile.now), tmp_path)  # type: ignore[arg-type]
+    engine = Engine(Slow(meanwhile.now), tmp_path, "320MiB")  # type: ignore[arg-type]
     found: Any = getattr(engine, asked)("SELECT 1 AS n", what="a test")
     meanwhile.end()
     assert other == [[(2,)]]
