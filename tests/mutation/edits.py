@@ -1241,8 +1241,8 @@ EDITS = [
     ),
     Edit(
         "dpselect/events/engine.py",
-        "_SHARES = (1.0, 0.75, 0.5)",
-        "_SHARES = (1.0, 0.75)",
+        "_SHARES = (0.85, 0.65, 0.5)",
+        "_SHARES = (0.85, 0.65)",
         "tests/dpselect/events/test_doors.py::test_a_grouping_that_does_not_fit_is_tried_with_less_memory",
     ),
     Edit(

@@ -240,7 +240,7 @@ def test_a_grouping_that_does_not_fit_is_tried_with_less_memory(monkeypatch: pyt
         asked = _cramped(patch, 2)
         found = events.read(tmp_path / "log.csv", user="u", item="i", clip=1.0, memory_limit="200MiB")
     assert (found.labels, found.counts.tolist()) == (("5",), [2])
-    limits = [f"SET memory_limit = '{limit}MiB'" for limit in ("200.0", "150.0", "100.0", "200")]
+    limits = [f"SET memory_limit = '{limit}MiB'" for limit in ("170.0", "130.0", "100.0", "200")]
     made = "CREATE TABLE grouped"
     assert asked[:7] == [limits[0], made, limits[1], made, limits[2], made, limits[3]]
     with monkeypatch.context() as patch:
