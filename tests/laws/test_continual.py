@@ -17,7 +17,7 @@ from dpselect.continual import averages, horizon
 from dpselect.continual import memory as memories
 from dpselect.continual import state as states
 from dpselect.continual.averages import Means
-from dpselect.continual.declared import _coins
+from dpselect.continual.declared import _coins, declared
 from dpselect.continual.horizon import estimate, weighted
 from dpselect.continual.state import Increment, measure, true_measurements
 from dpselect.continual.strategy import UNIT, strategy, thresholds
@@ -94,6 +94,10 @@ def test_the_curve_is_that_of_the_norm(count: str, window: int | None, relation:
     assert mechanism.curve.epsilon(1e-5) == pytest.approx(exact.epsilon(1e-5), rel=1e-5)
     public = of(count, window, relation=relation, scale=3.0, delta=None)
     assert public.curve.epsilon(1e-5) == pytest.approx(acc.GaussianDP(mu=mu).epsilon(1e-5), rel=1e-5)
+    assert (mechanism.takes_observed, public.takes_observed) == (True, False)
+    stated = declared(public)  # what an audit holds a release's pipeline to
+    assert stated.relation == relation
+    assert stated.l2_of(None) / 3.0 == pytest.approx(mu, rel=1e-12)
 
 
 def test_windows_without_a_band_move_further() -> None:

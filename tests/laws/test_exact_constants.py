@@ -88,6 +88,9 @@ def test_limited_domain_prefers_by_what_one_user_can_touch(l0: int) -> None:
     preferences = mechanism._preferences(np.zeros(5))
     sizes = np.minimum(l0, np.arange(2, 7))
     assert preferences[0] - preferences == pytest.approx(np.log(sizes / sizes[0]) / mechanism.epsilon, abs=1e-5)
+    margins = np.array([mechanism.margin_at(size) for size in range(1, 7)])
+    touched = np.minimum(l0, np.arange(1, 7))
+    assert margins == pytest.approx(1 + np.log(touched * 0.999 / 1e-3), rel=1e-12)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

@@ -170,6 +170,14 @@ def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
                 assert low[i] < value < high[i]
 
 
+@pytest.mark.parametrize("gamma", [0.5, 1.0])
+@pytest.mark.parametrize(("k", "candidates"), [(1, 5), (3, 5), (5, 5)])
+def test_a_row_has_as_many_classes_as_are_counted_beforehand(k: int, candidates: int, gamma: float) -> None:
+    """What a row takes of memory is planned by the count of its classes."""
+    asked = canonical_draw.RowDraw(k, gamma, "tied", by_name("laplace"), 1.0)
+    assert asked.classes(candidates) == len(canonical_draw.RowClasses(asked, candidates).n)
+
+
 def test_class_sizes_are_enclosed() -> None:
     """Bounds on ln of the size of runs of classes contain Arb's, at any rank and k up to 10^6 candidates."""
     rng = np.random.default_rng(2)

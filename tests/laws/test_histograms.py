@@ -318,6 +318,9 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
         found.scores(["a", "b"])
     with pytest.raises(dps.InvalidScores):
         dps.Scores([1], sensitivity=FEW, second=wrong)
+    for asked, declared in ((None, FEW), (lambda _: dps.Scores([1]), 1.0)):
+        with pytest.raises(dps.InvalidScores, match="takes a function"):
+            dps.SecondLook(asked, declared)  # type: ignore[arg-type]
 
 
 def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:

@@ -114,6 +114,21 @@ def test_limited_domain_chooses_with_its_noise(relation: Any, monkeypatch: Patch
     assert len(calls) >= 4
 
 
+def test_limited_domain_draws_above_the_floor_it_chose(monkeypatch: Patch) -> None:
+    """Of one competitor, heights are above the second count; of two, above the third: 6 - 4, or 6 - 1 and 4 - 1."""
+    mechanism = dps.LimitedDomain(k=1, kbar=2, kbar_least=1, epsilon=0.8, delta=0.01)
+    margins = [1 + math.log(size * 0.99 / 0.01) / 0.8 for size in (1, 2)]
+    for place, heights in enumerate(([2, margins[0]], [5, 3, margins[1]])):
+        with monkeypatch.context() as patch:
+            patch.setattr(dps.LimitedDomain, "_choose", lambda _, floors, *__, at=place: np.full(len(floors), at))
+            calls = recorded(patch)
+            drawn(mechanism, [6, 4, 1])
+        assert len(calls) >= 2
+        for _, _, values in calls:
+            for row in np.atleast_2d(values):
+                assert row == pytest.approx(heights, rel=1e-13)
+
+
 @pytest.mark.parametrize("noise", LIPSCHITZ)
 @pytest.mark.parametrize("sensitivity", [dps.Sensitivity(), WIDE], ids=["counts", "both ways"])
 def test_canonical_classes_are_drawn_with_the_configured_noise(noise: Any, sensitivity: Any, monkeypatch: Patch) -> None:

@@ -387,17 +387,17 @@ _ROWS = fingerprints.c.fingerprint == "rows"
 
 
 @pytest.mark.parametrize(
-    "edit",
+    ("edit", "named"),
     [
-        update(fingerprints).where(_ROWS).values(periods='["2024-02"]'),
-        update(fingerprints).where(_ROWS).values(periods='["2024-01", "2024-02"]'),
-        update(fingerprints).where(_ROWS).values(dataset_id=1),
-        insert(fingerprints).values(fingerprint="others", dataset_id=2, periods='["2024-01"]'),
-        delete(fingerprints).where(_ROWS),
+        (update(fingerprints).where(_ROWS).values(periods='["2024-02"]'), {"visits"}),
+        (update(fingerprints).where(_ROWS).values(periods='["2024-01", "2024-02"]'), {"visits"}),
+        (update(fingerprints).where(_ROWS).values(dataset_id=1), {"first", "visits"}),
+        (insert(fingerprints).values(fingerprint="others", dataset_id=2, periods='["2024-01"]'), {"visits"}),
+        (delete(fingerprints).where(_ROWS), {"visits"}),
     ],
     ids=["moved", "widened", "given away", "made up", "forgotten"],
 )
-def test_edited_claims_are_found(url: str, edit: Executable) -> None:
+def test_edited_claims_are_found(url: str, edit: Executable, named: set[str]) -> None:
     """Rows that are claimed for another period or dataset, or that nobody read, would have a second budget: verify says so."""
     with Ledger.open(url) as ledger:
         for name in ("first", "visits"):
@@ -410,7 +410,9 @@ def test_edited_claims_are_found(url: str, edit: Executable) -> None:
         assert ledger.verify().ok
         with intruder(url) as connection:
             connection.execute(edit)
-        assert {problem.kind for problem in ledger.verify().problems} == {"rows"}
+        found = ledger.verify().problems
+        assert {problem.kind for problem in found} == {"rows"}
+        assert {problem.dataset for problem in found} == named
 
 
 @pytest.mark.parametrize(("part", "amount"), [("main", 0), ("failure", 1)])

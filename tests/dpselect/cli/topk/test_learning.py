@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +274,16 @@ def test_a_forged_record_costs_no_privacy(url: str, tmp_path: Path, users: float
         ledger.release("visits", "worse", claim=f"learnt:{about} " + '{"users":NaN}')
     with pytest.raises(dps.InvalidRequest, match="again"):
         paid(url, tmp_path, "june")
+
+
+def test_what_is_learnt_of_one_month_serves_the_next_and_not_the_year() -> None:
+    """The digest tells stretches of time apart to half a doubling."""
+    release, start = Release(k=1, budget=acc.Budget(epsilon=1.0), domain=CATALOGUE), datetime(2024, 1, 1)
+
+    def about(days: int) -> str:
+        until = start + timedelta(days=days)
+        reading = dps.events.Reading(user="user", item="item", time="time", since=start, until=until)
+        return learns_about(Question(None, reading, release), Learning(epsilon=0.01))
+
+    assert about(28) == about(30) == about(31)
+    assert len({about(days) for days in (1, 7, 14, 30, 60, 90, 365, 730)}) == 8
