@@ -8,18 +8,18 @@ from __future__ import annotations
 import bisect
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from operator import itemgetter
+from operator import itemgetter, mul
 from typing import Annotated, Any, Literal, Self, cast, final
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
-from accounting.conversion.bounds import best_delta, best_epsilon
+from accounting.conversion.bounds import best_delta, best_epsilon, deltas_near
 from accounting.conversion.pld.hull import Hull, RenyiLoss
-from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution, failing
+from accounting.conversion.pld.loss import TINY, Losses, PrivacyLossDistribution, failing
 from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum
@@ -279,8 +279,8 @@ def zero() -> Composed:
 class ChosenAfter(Curve):
     """`first`, then one of `options` on the same data, which one being chosen by what `first` released. Theorem A5.
 
-    A sum of `first` and the dearest option at every order. Where `first` is pure, an (epsilon, delta) of every option gives one
-    of the whole at epsilon more.
+    A sum of `first` and the dearest option at every order. Where `first` is pure, the divergence at epsilon is the mean of the
+    dearest option's, at what the privacy loss of `first` leaves of epsilon.
 
     Args:
         first: of the answer that the choice is made by; it leaves no bad event out.
@@ -339,19 +339,58 @@ class ChosenAfter(Curve):
     def profile(self, epsilon: float) -> float | None:
         if math.isinf(self.first.core_epsilon):
             return None
-        left = math.nextafter(epsilon - self.first.core_epsilon, -math.inf)
-        return 1.0 if left < 0 else max(_profile(curve, left) for curve in self.options)
+        found, left = self._deltas_near(epsilon)(epsilon), math.nextafter(epsilon - self.first.core_epsilon, -math.inf)
+        return found if left < 0 else min(found, max(best_delta(curve, left, thorough=True).value for curve in self.options))
 
     def inverse(self, delta: float) -> float | None:
-        if math.isinf(self.first.core_epsilon):
+        pure = self.first.core_epsilon
+        if math.isinf(pure):
             return None
         dearest = max(best_epsilon(curve, delta, thorough=True).value for curve in self.options)
-        return decimal_sum([(1, self.first.core_epsilon), (1, dearest)])
+        low, high = max(0.0, dearest - pure), decimal_sum([(1, pure), (1, dearest)])
+        if not math.isfinite(high):
+            return high
+        deltas = self._deltas_near(dearest)
+        while high - low > 1e-12 * (1 + high):
+            middle = (low + high) / 2
+            low, high = (low, middle) if deltas(middle) <= delta else (middle, high)
+        return high
+
+    def _deltas_near(self, epsilon: float) -> Callable[[float], float]:
+        """Bounds at every epsilon, quickly where it is near this one: the mean of the dearest option's at what is left (A5)."""
+        options = [deltas_near(curve, max(0.0, epsilon)) for curve in self.options]
+        places, masses, lost = self._first_loss
+
+        def dearest(left: float) -> float:
+            away = max(delta(abs(left)) for delta in options)
+            return away if left >= 0 else min(1.0, (-math.expm1(left) + math.exp(left) * away) * (1 + 1e-15))
+
+        def mean(at: float) -> float:
+            found = [dearest(math.nextafter(at - place, -math.inf)) for place in places]
+            return min(1.0, (math.fsum(map(mul, masses, found)) + lost) * (1 + 1e-15))
+
+        return mean
+
+    @cached_property
+    def _first_loss(self) -> tuple[list[float], list[float], float]:
+        """Losses of the first answer (nats), what each weighs, and the weight of an infinite one, on a grid (Theorem P2).
+
+        Its pure epsilon alone, where there is no law of a few steps.
+        """
+        known = self.first.losses()
+        if known is None or known.added or not 0 < sum(count for count, _ in known.steps) <= _FEW_STEPS:
+            return [self.first.core_epsilon], [1.0], 0.0
+        interval = min(loss.period or loss.scale for _, loss in known.steps) / 2
+        low, mass, lost = 0, np.ones(1), 0.0
+        for count, loss in known.steps:
+            one = loss.pmf(interval, TINY)
+            for _ in range(count):
+                low, mass, lost = low + one.low, np.convolve(mass, one.mass) * (1 + 1e-14), lost + one.infinity
+        seen = np.flatnonzero(mass)
+        return ((low + seen) * interval).tolist(), mass[seen].tolist(), lost
 
 
-def _profile(curve: Curve, epsilon: float) -> float:
-    closed = curve.profile(epsilon)
-    return best_delta(curve, epsilon, thorough=True).value if closed is None else closed
+_FEW_STEPS = 8  # whose losses are added up one by one
 
 
 @final

@@ -62,7 +62,7 @@ def calibrated(
     return found
 
 
-def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
+def fitted(kind: str, budget: Budget, request: TopKRequest, *, failure: float | None = None) -> Mechanism:
     """The mechanism called `kind`, for `request`, with the noise that spends `budget`.
 
     A mechanism that can fail has its chance of failure and the conversion to epsilon share the budget's delta: a few splits
@@ -71,6 +71,7 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
 
     Args:
         kind: a mechanism's `kind` or the name of its class.
+        failure: the most that its chance of failure may be; None for the best of a few splits.
 
     Raises:
         InvalidRequest: the mechanism is unknown, or it cannot do what is asked.
@@ -91,7 +92,7 @@ def fitted(kind: str, budget: Budget, request: TopKRequest) -> Mechanism:
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     bracket, best = knob.bracket(request.sensitivity.range), None
     counted = None if request.counts is None else CountNoise.of(request, budget)
-    for split in _splits(member, budget, request):
+    for split in _splits(member, budget, request, failure):
         family = _family(member, {**settings, **split}, request, counted)
         if best is None or _may_beat(best, family, budget, split):
             found = _affordable(family, budget, bracket, request)
@@ -207,7 +208,7 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
         )
 
 
-def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest) -> list[dict[str, float]]:
+def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest, most: float | None) -> list[dict[str, float]]:
     failure = member.traits.failure
     if failure is None:
         return [{}]
@@ -216,7 +217,9 @@ def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest) -> li
             f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1), or a public "
             "catalogue (candidates= in the library, --domain at the command line) and a mechanism that never fails"
         )
-    most = math.inf if request.share is None else request.share.budget.failure_of_each(request.share.charges)
+    most = math.inf if most is None else most
+    if request.share is not None:
+        most = min(most, request.share.budget.failure_of_each(request.share.charges))
     if request.charges is not None:
         most = min(most, budget.failure_of_each(request.charges))
         return [{failure: most}] if most > 0 else []

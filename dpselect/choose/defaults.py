@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -15,7 +16,7 @@ from typing import Any, NoReturn, Self, cast, final
 
 import numpy as np
 
-from accounting import AccountingError, Approximate, Budget, CalibrationError, ChosenAfter, Composed, Curve, GaussianDP
+from accounting import AccountingError, Approximate, Budget, CalibrationError, ChosenAfter, Composed, Curve, GaussianDP, calibrate
 from accounting.arguments import checked_integer, shown
 from dpselect.choose.calibration import calibrated, fitted, knob_of
 from dpselect.choose.counts import CLIPS, CountNoise, without_counts
@@ -57,6 +58,7 @@ _FEW = 2  # items per user, which a clip does not distort: one step does
 _LOSS = 2.0  # how much worse a user is whom the clip takes from a count, which is forecast roughly, than one of the noise
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
+_QUADRATIC = 1.15  # of half the square of what learning costs, what it takes: losses are skewed, and failures do not add up so
 # Standard deviations of the standard noises.
 _DEVIATION: dict[NoiseName, float] = {
     "gumbel": math.pi / math.sqrt(6),
@@ -155,18 +157,24 @@ class Menu:
         norm: Norm | None = None,
         order: bool = True,
         twice: bool = True,
+        selections: Budget | None = None,
+        pure: float | None = None,
     ) -> Self:
         """Every way that fits the budget; with a stated clip only those of clipped counts.
 
         Args:
             twice: whether users may be looked at twice.
+            selections: what a selection may cost, where that is less than what a noisy vector may.
+            pure: what it may cost as a pure epsilon, where that is less than the epsilon of `selections`.
         """
         norm = norm or ("l1" if budget.form == "pure" else "l2")
         found = list(_clipped(budget, request, limit, clip, norm, twice=twice))
         if clip is not None and not found:
             _refused(budget)
         if clip is None:
-            found = [*_plain(budget, request, limit), *found, *([] if order else _sets(budget, request, limit))]
+            rest = selections or budget
+            chance = None if selections is None or not found else max(one.mechanism.curve.delta0 for one in found)
+            found = [*_plain(rest, request, limit, pure, chance), *found, *([] if order else _sets(rest, request, limit))]
         if not found:
             found = [Choice(without_counts(default_mechanism(budget, request)), limit)]  # says why there is none
         return cls(request, tuple(found), _counted(budget, request))
@@ -242,17 +250,19 @@ class Informed:
         if share == 0 or not any(wanted.values()):
             return None
         _require_ways(request, ways.get("limit"), ways.get("clip"), items_per_user)
-        shared = _sharing(request, 1 - share)
         epsilon = share * _epsilon(budget) / max(1, request.releases)
         learning = Learning(epsilon=epsilon, relation=request.sensitivity.relation, **wanted)
-        try:
-            menu = Menu.of(_rest(budget, learning.curve, request.releases), shared, **ways)
-        except CalibrationError:  # the whole budget may do without learning, or is named by what refuses it
-            return None
-        item = LearnThenSelect(learning=learning, options=menu.curves)
-        if len(menu.choices) < 2 or not _covered(budget, item.curve, request):
-            return None
-        return cls(menu, item, declared(users, items_per_user))
+        for rest in _rests(budget, learning, request):
+            try:
+                menu = Menu.of(rest.vectors, rest.request, selections=rest.selections, pure=rest.pure, **ways)
+            except CalibrationError:  # the whole budget may do without learning, or is named by what refuses it
+                return None
+            if len(menu.choices) < 2:
+                return None
+            item = LearnThenSelect(learning=learning, options=menu.curves)
+            if _covered(budget, item.curve, request):
+                return cls(menu, item, declared(users, items_per_user))
+        return None
 
     def chosen(self, learnt: Crowd) -> Choice:
         """What to run on the same data, by numbers that `item.learning` released."""
@@ -264,10 +274,42 @@ def _epsilon(budget: Budget) -> float:
     return math.sqrt(2 * budget.limit) if budget.form == "zcdp" else budget.limit
 
 
-def _rest(budget: Budget, first: Curve, releases: int) -> Budget:
-    """What learning leaves of a budget for `releases` releases that each learn."""
-    spent = releases * (first.rho if budget.form == "zcdp" else first.core_epsilon)
-    return _part(budget, 1 - spent / budget.limit, chances=1.0)
+@dataclass(frozen=True)
+class _Rest:
+    """What learning leaves of a budget.
+
+    Attributes:
+        vectors: for noisy vectors.
+        selections: for what chooses otherwise; None for as much, whatever else is chosen.
+        pure: nats, for what has a pure epsilon.
+        request: with its part of a ledger's share.
+    """
+
+    vectors: Budget
+    selections: Budget | None
+    pure: float | None
+    request: TopKRequest
+
+
+def _rests(budget: Budget, learning: Learning, request: TopKRequest) -> Iterator[_Rest]:
+    """Ways to divide the budget of all releases, the one that leaves most first; the last one surely fits one release.
+
+    Privacy losses of what is learnt and of what is released add up like independent numbers (A5), so that squares of Gaussian
+    parameters do: a small epsilon takes little from a noisy vector, or from a selection of many items, whose loss is a sum. It
+    takes all of itself from a pure epsilon, or from a selection of a few.
+    """
+    curve, releases = learning.curve, request.releases
+    spent = releases * (curve.rho if budget.form == "zcdp" else curve.core_epsilon)
+    pure = 1 - spent / budget.limit
+    if budget.form == "approximate":
+        with suppress(CalibrationError):  # an epsilon so small or large that no Gaussian parameter is known
+            mu = calibrate(lambda size: GaussianDP(mu=size), Budget(epsilon=budget.epsilon, delta=budget.delta), (1e-6, 1e3))
+            whole = 1 - _QUADRATIC * releases * (curve.core_epsilon / mu) ** 2 / 2
+            if pure < whole:
+                most, shared = _part(budget, whole, chances=1.0), _sharing(request, whole**2)
+                for selections in (most, _part(budget, pure, chances=1.0)):
+                    yield _Rest(most, selections, pure * (1 - 2**-40) * budget.limit, shared)
+    yield _Rest(_part(budget, pure, chances=1.0), None, None, _sharing(request, pure))
 
 
 def _covered(budget: Budget, curve: ChosenAfter, request: TopKRequest) -> bool:
@@ -358,9 +400,9 @@ def standard_shapes(crowd: Crowd, k: int, candidates: int | None) -> list[Rankin
 # -- all that may be chosen, fitted to a budget ----------------------------------------------------------------------------
 
 
-def _plain(budget: Budget, request: TopKRequest, limit: int | None) -> Iterator[Choice]:
+def _plain(budget: Budget, request: TopKRequest, limit: int | None, pure: float | None, chance: float | None) -> Iterator[Choice]:
     """On counts as they are, or as the declared bound leaves them."""
-    found = _unknown(budget, request) if _seen_alone(request) else _public(budget, request)
+    found = _unknown(budget, request, chance) if _seen_alone(request) else _public(budget, request, pure)
     yield from (Choice(one, limit) for one in found if one is not None)
 
 
@@ -507,17 +549,17 @@ def two_steps(
     )
 
 
-def _unknown(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
+def _unknown(budget: Budget, request: TopKRequest, chance: float | None = None) -> list[Mechanism | None]:
     found = []
     if request.sensitivity.l0 is not None and request.kbar is None and request.noise in (None, "gaussian", "laplace"):
         noise = request.noise or "gaussian"
-        found.append(_tried(SparseHistogram, budget, request.model_copy(update={"noise": noise})))
-    return [*found, _tried(LimitedDomain, budget, request)]
+        found.append(_tried(SparseHistogram, budget, request.model_copy(update={"noise": noise}), failure=chance))
+    return [*found, _tried(LimitedDomain, budget, request, failure=chance)]
 
 
-def _public(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
+def _public(budget: Budget, request: TopKRequest, pure: float | None = None) -> list[Mechanism | None]:
     once = budget.form == "approximate" and request.releases == 1 and not request.recounted  # counts take a part of the budget
-    without_delta = Budget(epsilon=budget.epsilon) if once else budget  # of many releases pure epsilons add up too fast
+    without_delta = Budget(epsilon=pure or budget.epsilon) if once else budget  # of many releases pure epsilons add up too fast
     asked = {noise: request.model_copy(update={"noise": noise}) for noise in _DEVIATION}
     found = [_tried(PeelingTopK, without_delta, asked["exponential"]), _tried(OneshotTopK, budget, asked["gumbel"])]
     if request.sensitivity.l2_of(None) < math.inf:
@@ -526,10 +568,12 @@ def _public(budget: Budget, request: TopKRequest) -> list[Mechanism | None]:
     return found
 
 
-def _tried(kind: type[Mechanism], budget: Budget, request: TopKRequest, *, ordered: bool = True) -> Mechanism | None:
+def _tried(
+    kind: type[Mechanism], budget: Budget, request: TopKRequest, *, ordered: bool = True, failure: float | None = None
+) -> Mechanism | None:
     """None where the mechanism has no guarantee of this kind, or does not release the order that is asked for."""
     try:
-        found = fitted(kind.__name__, budget, request)
+        found = fitted(kind.__name__, budget, request, failure=failure)
     except AccountingError:
         return None
     found = without_counts(found) if request.recounted else found  # whichever is chosen gets them

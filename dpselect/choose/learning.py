@@ -20,9 +20,10 @@ from accounting import ChosenAfter, Curve, Relation
 from accounting.curves import AnyCurve
 from accounting.files import read_text
 from accounting.frozen import Frozen, Positive
-from dpselect.choose.forecast import MOST, SHARES, Crowd, Quantiles
+from dpselect.choose.forecast import MOST, SHARES, Crowd, Floats, Quantiles
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK
+from dpselect.noise import by_name
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 
@@ -34,7 +35,8 @@ LEARN = 0.03
 
 _NORMAL = 1.96  # deviations of an interval of 95 %: sums of Laplace noise are nearly normal
 _CELLS = 10  # of users: with 1 item, 2 or 3, 4 to 7, ..., 512 or more
-_LEAST_SHARE = 0.1  # of the users: what the assumed share of a cell may be wrong by, where it is smaller than that
+_GRID = (np.linspace(0.0, 5.5, 23), np.linspace(0.2, 2.2, 11))  # logs of items per user: their median and deviation
+_MISFIT = 0.03  # of the users: what a cell of a real log differs by from that of a lognormal law
 
 
 @final
@@ -92,8 +94,11 @@ class Learning(Frozen):
         drawn = self.histogram.select(Scores(counts, sensitivity=self.histogram.covers), rng=rng)
         noisy = np.empty(self.cells)
         noisy[list(drawn.indices)] = np.clip(drawn.values or (), -MOST, MOST)
-        users = _users(max(float(noisy.sum()), self._deviation * math.sqrt(self.cells))) if self.users else assumed.users
-        return Crowd(users, _quantiles(noisy, self._deviation, users, assumed) if self.items else assumed.quantiles)
+        if not self.items:
+            return Crowd(_users(max(float(noisy[0]), self._deviation)), assumed.quantiles)
+        cells = _likely(noisy, self._deviation, assumed, users=None if self.users else assumed.users)
+        users = _users(max(float(cells.sum()), self._deviation)) if self.users else assumed.users
+        return Crowd(users, _quantiles(cells))
 
     @property
     def _deviation(self) -> float:
@@ -125,14 +130,37 @@ def _cell(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.minimum(np.log2(numbers).astype(np.int64), _CELLS - 1)
 
 
-def _quantiles(noisy: NDArray[np.float64], deviation: float, users: float, assumed: Crowd) -> Quantiles:
-    """Of items per user: each cell is its noisy number and the assumed one, weighed by how far either may be off."""
-    sizes, shares = assumed.loads
-    guess = users * np.bincount(_cell(sizes), shares, _CELLS)
-    doubt = np.maximum(guess, _LEAST_SHARE * users) ** 2
-    found = np.maximum(0.0, (noisy * doubt + guess * deviation**2) / (doubt + deviation**2))
-    found = found if found.any() else guess
-    ends = np.concatenate([[0.0], np.cumsum(found)]) / found.sum()
+def _likely(noisy: Floats, deviation: float, assumed: Crowd, users: float | None) -> Floats:
+    """(cells,) users, from noisy numbers of them: items per user follow a lognormal law, or nearly.
+
+    The mean over such laws, each weighed by how well it explains the noisy numbers and by how near it is to what is assumed: few
+    users leave that, many leave nothing of it. A cell then moves towards its noisy number, as far as the noise is small beside
+    `_MISFIT` of all users: many users are counted, whatever law they follow.
+
+    Args:
+        noisy: (cells,) noisy numbers of users.
+        deviation: of their noise.
+        assumed: its median is the likeliest.
+        users: how many there are; None where that is not known.
+    """
+    median, spread = (each.ravel() for each in np.meshgrid(*_GRID))
+    ends = np.concatenate([[-math.inf], np.log(2.0 ** np.arange(1, _CELLS) - 0.5), [math.inf]])
+    laws = np.diff(by_name("gaussian").cdf((ends - median[:, None]) / spread[:, None]))
+    sizes = (laws**2).sum(axis=1)
+    scales = np.full(len(laws), users) if users else np.maximum(1.0, laws @ noisy / sizes)
+    misfit = _MISFIT * max(float(noisy.sum()), 1.0)
+    far = ((noisy - scales[:, None] * laws) ** 2).sum(axis=1) / (deviation**2 + misfit**2)
+    unlikely = ((median - math.log(assumed.quantiles[2])) / 1.5) ** 2 + ((spread - 1.2) / 0.7) ** 2
+    logs = -(far + unlikely) / 2 - (0.0 if users else np.log(sizes) / 2)
+    weights = np.exp(logs - logs.max())
+    guess = weights / weights.sum() @ (scales[:, None] * laws)
+    trust = deviation**2 / (deviation**2 + (_MISFIT * float(guess.sum())) ** 2)
+    return np.asarray(np.maximum(0.0, trust * guess + (1 - trust) * noisy))
+
+
+def _quantiles(cells: Floats) -> Quantiles:
+    """Of items per user, from (cells,) users of which some are > 0."""
+    ends = np.concatenate([[0.0], np.cumsum(cells)]) / cells.sum()
     cell = np.clip(np.searchsorted(ends, SHARES) - 1, 0, _CELLS - 1)
     inside = (np.array(SHARES) - ends[cell]) / np.maximum(ends[cell + 1] - ends[cell], 1e-12)
     return cast(Quantiles, tuple(np.floor(2.0 ** (cell + np.minimum(inside, 1.0))).tolist()))

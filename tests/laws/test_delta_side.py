@@ -98,6 +98,17 @@ class Case(NamedTuple):
     attained: bool
 
 
+def _after_response(first: float, options: list[Callable[[float], float]]) -> Callable[[float], float]:
+    """The largest of these divergences after either outcome of randomised response, at what that leaves of epsilon."""
+    high = 1 / (1 + math.exp(-first))
+
+    def largest(left: float) -> float:
+        away = max(option(abs(left)) for option in options)
+        return away if left >= 0 else 1 - math.exp(left) * (1 - away)
+
+    return lambda epsilon: high * largest(epsilon - first) + (1 - high) * largest(epsilon + first)
+
+
 _ORDERS = 1 + np.geomspace(1e-3, 1e3, 100_001)
 _TEN = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=0.0)
 CASES = {
@@ -135,7 +146,7 @@ CASES = {
     "tighter": Case(acc.Tighter(curves=(acc.GaussianDP(mu=0.7), acc.PureDP(epsilon=0.9))), _gaussian(0.7), (0.0, 0.2), False),
     "chosen_after": Case(
         acc.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(acc.GaussianDP(mu=0.5), acc.ApproxDP(epsilon=0.3, delta=0.02))),
-        lambda epsilon: max(_gaussian(0.5)(epsilon - 0.1), _randomised_response(0.3, 0.02)(epsilon - 0.1)),
+        _after_response(0.1, [_gaussian(0.5), _randomised_response(0.3, 0.02)]),
         (0.2, 0.75, 3.0),
         False,
     ),

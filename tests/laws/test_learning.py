@@ -118,6 +118,57 @@ def _with_failure(curve: acc.Curve, delta: float) -> acc.Curve:
     return acc.Approximate(curve=curve, delta0=delta) if delta else curve
 
 
+def hurting(epsilon: float, first: float, options: Sequence[tuple[float, float]]) -> tuple[Law, Law]:
+    """After each outcome of randomised response the (epsilon, delta) whose divergence is largest at what that outcome leaves."""
+
+    def largest(left: float) -> int:
+        laws = [aligned(leaking(*option)) for option in options]
+        return int(np.argmax([float(hockey_stick(*pair, [left])[0, 0]) for pair in laws]))
+
+    dearest = {y: options[largest(epsilon - (first if y == 0 else -first))] for y in (0, 1)}
+    return tuple(joint(response(first)[side], lambda y, side=side: leaking(*dearest[y])[side]) for side in (0, 1))  # type: ignore[return-value]
+
+
+FEWER = {"nothing": (1.0, 1.0, 1.0), "first": (0.95, 1.0, 1.0), "option": (1.0, 0.95, 1.0), "delta": (1.0, 1.0, 0.95)}
+"""Factors of epsilon of the first answer, of epsilons of the options, and of their failure."""
+
+
+@pytest.mark.parametrize("fewer", FEWER)
+def test_delta_is_attained_at_every_epsilon_by_its_own_adversary(fewer: str) -> None:
+    """An option that fails and one that never does, whose divergences cross: at each epsilon the curve says what the adversary
+    gets who chooses for it, where losses add up to less than epsilons too; prices of 5 % less do not."""
+    options = ((0.3, 0.02), (0.6, 0.0))
+    small, narrow, rare = FEWER[fewer]
+    kept = tuple(_with_failure(acc.ApproxDP(epsilon=e * narrow, delta=d * rare), 0.0) for e, d in options)
+    curve = acc.ChosenAfter(first=acc.PureDP(epsilon=0.2 * small), options=kept)
+    short = []
+    for epsilon in (0.05, 0.2, 0.35, 0.45, 0.6, 0.7):
+        pair = aligned(hurting(epsilon, 0.2, options))
+        short.append(float(hockey_stick(*pair, [epsilon])[0, 0]) - curve.delta(epsilon))
+    assert max(short) > 1e-4 if fewer != "nothing" else np.allclose(short, 0.0, atol=1e-9)
+
+
+def test_a_laplace_answer_is_averaged_over() -> None:
+    """The dearest option's divergence at what is left of epsilon, in the mean over the exact loss of a Laplace answer; and the
+    inverse is where that is delta."""
+    first, options = 0.2, (acc.GaussianDP(mu=0.25), acc.BoundedRange(epsilon=0.9), acc.ApproxDP(epsilon=0.5, delta=1e-3))
+    curve = acc.ChosenAfter(first=acc.LaplaceDP(epsilon=first), options=options)
+
+    def dearest(left: float) -> float:
+        away = max(option.delta(abs(left)) for option in options)
+        return away if left >= 0 else 1 - math.exp(left) * (1 - away)
+
+    for epsilon in (0.1, 0.4, 0.8):
+        inside = np.linspace(-first, first, 2001)
+        density = [math.exp((loss - first) / 2) / 4 * dearest(epsilon - loss) for loss in inside]
+        ends = dearest(epsilon - first) / 2 + math.exp(-first) / 2 * dearest(epsilon + first)
+        exact = ends + float(np.trapezoid(density, inside))
+        assert exact * (1 - 1e-6) <= curve.delta(epsilon) <= exact * 1.005
+        assert curve.profile(epsilon) is not None
+        assert curve.epsilon(curve.delta(epsilon)) == pytest.approx(epsilon, rel=1e-6)
+    assert curve.delta(0.8) < 0.8 * max(option.delta(0.8 - first) for option in options)  # what epsilons that add up would cost
+
+
 # -- real mechanisms on small logs: how users are clipped is chosen by the learnt histogram ----------------------------------
 
 LEARNING = Learning(epsilon=0.4)

@@ -116,6 +116,30 @@ EDITS = [
     ),
     Edit(
         "accounting/curves/composed.py",
+        "max(delta(abs(left)) for delta in options)",
+        "0.95 * max(delta(abs(left)) for delta in options)",
+        "tests/laws/test_learning.py::test_delta_is_attained_at_every_epsilon_by_its_own_adversary",
+    ),
+    Edit(
+        "accounting/curves/composed.py",
+        "math.nextafter(at - place, -math.inf)",
+        "math.nextafter(at - 0.95 * place, -math.inf)",
+        "tests/laws/test_learning.py::test_delta_is_attained_at_every_epsilon_by_its_own_adversary",
+    ),
+    Edit(
+        "accounting/curves/composed.py",
+        "1.0, (-math.expm1(left) + math.exp(left) * away)",
+        "1.0, (math.exp(left) * away)",
+        "tests/laws/test_learning.py::test_a_laplace_answer_is_averaged_over",
+    ),
+    Edit(
+        "accounting/conversion/bounds.py",
+        "        if curve.core_epsilon <= at:\n            return min(*found, curve.delta0)",
+        "        if curve.core_epsilon <= at:\n            return 0.0",
+        "tests/laws/test_learning.py::test_a_laplace_answer_is_averaged_over",
+    ),
+    Edit(
+        "accounting/curves/composed.py",
         "decimal_sum((count, curve.mu_squared)",
         "0.95 * decimal_sum((count, curve.mu_squared)",
         f"{GAUSSIAN}::test_settling_gives_back_mu_squared",

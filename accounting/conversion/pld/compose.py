@@ -90,14 +90,23 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> _Pl
 @lru_cache(maxsize=512)
 def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> _PldBound:
     """A delta for `epsilon` >= 0; arguments as for `pld_epsilon`."""
+    total = _best_near(losses, epsilon, theta)
+    return _PldBound(total.delta(epsilon), total.interval, inflation(losses, total.interval))
+
+
+def pld_deltas(losses: Losses, epsilon: float) -> Callable[[float], float]:
+    """A delta for every epsilon >= 0, by one composition: the best for this one."""
+    return _best_near(losses, epsilon, None).delta
+
+
+def _best_near(losses: Losses, epsilon: float, theta: float | None) -> _Total:
     rough = _Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
 
     def log_delta(t: float) -> float:
         return rough.cumulant(t) - t * (epsilon + math.log1p(1 / t)) - math.log1p(t)
 
     tilt = _best_tilt(rough, log_delta, theta)
-    total = _compose(losses, tilt, math.exp(min(0.0, log_delta(tilt))))
-    return _PldBound(total.delta(epsilon), total.interval, inflation(losses, total.interval))
+    return _compose(losses, tilt, math.exp(min(0.0, log_delta(tilt))))
 
 
 @dataclass(frozen=True)
