@@ -129,6 +129,8 @@ def load(name: str, user: str = "user_id", item: str = "item_id") -> Log:
     """gowalla, nyc or tky of ../shared/data; a made-up log, zipf:EXPONENT,ITEMS,USERS,MOST; or a Parquet or CSV file."""
     if name.startswith("zipf:"):
         return made_up(name, *map(float, name.removeprefix("zipf:").split(",")))
+    if name in ("gowalla", "nyc", "tky"):
+        user, item = "user_id", "item_id"
     table = _table(name, user, item)
     return Log(name, *(_codes(table[column]) for column in (user, item)))
 
