@@ -27,7 +27,7 @@ from accounting.files import new_file
 from accounting.ledger.book import Summary
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS, Dataset, Entry, Total, package_version
-from accounting.ledger.quota import Standing, read_quota
+from accounting.ledger.quota import Quota, Standing
 from accounting.ledger.stored_text import read_json
 from accounting.ledger.verification import Verification
 from accounting.page.spent import Filled, budget_in_words, failure_up, filled, main_up, percent_up, shares, spending, unit_of
@@ -336,7 +336,7 @@ def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
 
 def _declared(entry: Entry) -> str:
     try:
-        quota = read_quota(entry.quota)
+        quota = Quota.model_validate_json(entry.quota or "")
     except AccountingError:
         return _STEPS["quota"]
     limit = "withdrawn" if quota.limit is None else budget_in_words(quota.limit)

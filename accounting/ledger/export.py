@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,14 +13,12 @@ from sqlalchemy import Connection, select, update
 
 from accounting.errors import OutputError
 from accounting.files import new_file
-from accounting.ledger import statements
-from accounting.ledger.book import rebuild
-from accounting.ledger.errors import ImportRefused, InvalidEntry, LedgerCorrupt
-from accounting.ledger.heads import Head, Heads, Trust, head_data, read_signatures, signature_data
-from accounting.ledger.model import ENTRY_FIELDS, Entry
-from accounting.ledger.quota import replay, revisions
-from accounting.ledger.statements import datasets, meta
-from accounting.ledger.store import Store
+from accounting.ledger.book import Book
+from accounting.ledger.errors import DatasetExists, ImportRefused, InvalidEntry, LedgerCorrupt
+from accounting.ledger.heads import Head, Heads, Signature, Trust
+from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
+from accounting.ledger.quota import AccountReplay, Revision
+from accounting.ledger.store import Declared, Store, all_datasets, checked_types, datasets, declare, find_dataset, meta
 from accounting.ledger.stored_text import LONGEST_JSON, LONGEST_TEXT, canonical_json, checked_name, checked_text, read_json
 from accounting.ledger.verification import Chain, Problem, cross_checks, stream
 
@@ -32,7 +32,7 @@ _BATCH = 500
 def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> Heads:
     """Write every dataset up to its entry in `heads`."""
     with store.reader() as connection:
-        declared = [row for row in statements.all_datasets(connection) if row.dataset.name in heads.datasets]
+        declared = [row for row in all_datasets(connection) if row.dataset.name in heads.datasets]
     for row in declared:
         row.seq = heads.datasets[row.dataset.name].seq
     try:
@@ -45,7 +45,7 @@ def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> He
     return heads
 
 
-def _lines(store: Store, heads: Heads, declared: list[statements.Declared]) -> Iterator[dict[str, Any]]:
+def _lines(store: Store, heads: Heads, declared: list[Declared]) -> Iterator[dict[str, Any]]:
     yield {"type": "ledger", "format": FORMAT, "ledger_id": heads.ledger_id, "at": heads.at}
     for row in declared:
         yield {"type": "dataset", "declaration": row.declaration}
@@ -53,7 +53,7 @@ def _lines(store: Store, heads: Heads, declared: list[statements.Declared]) -> I
             if isinstance(entry, Problem):
                 raise LedgerCorrupt(f"dataset={row.dataset.name!r} breaks off at entry {entry.seq}: run verify")
             yield {"type": "entry"} | entry.to_dict()
-    yield {"type": "end", "datasets": head_data(heads.datasets)} | signature_data(heads.signatures)
+    yield {"type": "end"} | heads.content()
 
 
 def import_lines(store: Store, source: Path | str | IO[str], trust: Trust | None = None) -> int:
@@ -80,19 +80,16 @@ def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
 
 
 def _numbered(file: IO[str]) -> Iterator[tuple[int, str]]:
-    number = 0
-    while line := _next_line(file, number + 1):
-        number += 1
+    for number in count(1):
+        try:
+            line = file.readline(_LONGEST_LINE + 1)
+        except (OSError, UnicodeDecodeError) as error:
+            raise _refusal(number, f"it cannot be read as UTF-8 text ({type(error).__name__})") from None
         if len(line) > _LONGEST_LINE:
             raise _refusal(number, f"a line has more than {_LONGEST_LINE:,} characters")
+        if not line:
+            return
         yield number, line
-
-
-def _next_line(file: IO[str], number: int) -> str:
-    try:
-        return file.readline(_LONGEST_LINE + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise _refusal(number, f"it cannot be read as UTF-8 text ({type(error).__name__})") from None
 
 
 def _refusal(number: int, message: str) -> ImportRefused:
@@ -100,17 +97,14 @@ def _refusal(number: int, message: str) -> ImportRefused:
 
 
 class _Importer:
-    """The state between lines: which dataset is being read, its chain, and entries not yet written."""
+    """The state between lines: which dataset is being read, its chain, and what is not yet written of it."""
 
     def __init__(self, connection: Connection, trust: Trust | None) -> None:
         self._connection, self._trust = connection, trust
         self._origin = ("", "")
         self._heads: dict[str, Head] = {}
-        self._row: statements.Declared
-        self._chain: Chain | None = None
-        self._waiting: list[Entry] = []
+        self._read: tuple[Chain, Book] | None = None  # of the dataset whose entries come
         self._claim: tuple[str, str, tuple[str, ...]] | None = None
-        self._claimed: set[tuple[str, tuple[str, ...]]] = set()
         self._stage = "start"
         self._count = 0
 
@@ -135,8 +129,8 @@ class _Importer:
             self._header(data)
         elif kind == "dataset" and self._stage == "body":
             self._dataset(data)
-        elif kind == "entry" and self._stage == "body" and self._chain is not None:
-            self._entry(self._chain, data)
+        elif kind == "entry" and self._stage == "body" and self._read is not None:
+            self._entry(*self._read, data)
         elif kind == "end" and self._stage == "body":
             self._end(data)
         else:
@@ -148,7 +142,7 @@ class _Importer:
         identity = data.get("ledger_id")
         if not isinstance(identity, str) or not 1 <= len(identity) <= _LONGEST_IDENTITY:
             raise InvalidEntry("the export does not say of which ledger it is")
-        statements.wait_for_declarations(self._connection)
+        self._connection.execute(select(meta).with_for_update())  # nobody declares a dataset meanwhile
         if self._connection.execute(select(datasets.c.id)).first() is None:
             # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on being its heads.
             self._connection.execute(update(meta).values(ledger_id=identity))
@@ -157,76 +151,64 @@ class _Importer:
 
     def _dataset(self, data: dict[str, Any]) -> None:
         self._finish()
-        text = data.get("declaration")
-        declared = statements.read_declaration(text if isinstance(text, str) else "")
+        text = str(data.get("declaration"))
+        declared = Dataset.from_declaration(text)
         name = checked_name("name", declared.name)
         if name != declared.name:
             raise InvalidEntry(f"dataset={name!r} is not written in Unicode's composed form (NFC), in which names are declared")
-        if self._connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
-            raise InvalidEntry(f"dataset={name!r} exists in this ledger: import into another one")
-        statements.insert_dataset(self._connection, name, str(text))
-        self._row = statements.find_dataset(self._connection, declared.name)
-        self._chain = Chain(declared, self._row.genesis)
+        try:
+            declare(self._connection, name, text)
+        except DatasetExists:
+            raise InvalidEntry(f"dataset={name!r} exists in this ledger: import into another one") from None
+        row = find_dataset(self._connection, name)
+        self._read = Chain(declared, row.genesis), Book(self._connection, row)
 
-    def _entry(self, chain: Chain, data: dict[str, Any]) -> None:
+    def _entry(self, chain: Chain, book: Book, data: dict[str, Any]) -> None:
         if set(data) != set(ENTRY_FIELDS):
             raise InvalidEntry("an entry has other fields than it should")
-        entry = Entry(**statements.checked_types(data))
+        entry = Entry(**checked_types(data))
         for field, value in data.items():
             if isinstance(value, str):
                 checked_text(field, value, LONGEST_JSON)
         problem = next(chain.follow(entry), None)
         if problem is not None:
             raise InvalidEntry(f"dataset={chain.dataset.name!r}, entry {entry.seq}: {problem.message}")
-        self._gather_claim(entry)
-        self._waiting.append(entry)
+        self._gather_claim(book, entry)
+        book.enter(entry, chain.opening)
         self._count += 1
-        if len(self._waiting) >= _BATCH:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            statements.insert_entries(self._connection, self._row.id, self._waiting)
-            self._waiting.clear()
+        if len(book.waiting) >= _BATCH:
+            book.close()
 
     def _finish(self) -> None:
-        """Write what is left of the dataset: its last entries, totals, head, and claims of rows."""
-        if self._chain is None:
+        """Write what is left of the dataset: its last entries, what its quotas' accounts hold, and claims of rows."""
+        if self._read is None:
             return
-        self._flush()
-        connection, row = self._connection, self._row
-        for period, spent in self._chain.spent.items():
-            statements.set_total(connection, row.id, period, spent)
-        row.seq, row.head = self._chain.seq, self._chain.head
-        statements.set_head(connection, row.id, row.seq, row.head)
-        statements.set_held(connection, row.id, replay(connection, row, revisions(connection, row.id)).held())
-        rebuild(connection, row)
-        self._settle_claim()
+        book, self._read = self._read[1], None
+        book.close()
+        row = book.declared
+        book.hold(AccountReplay.of(self._connection, row, Revision.all(self._connection, row.id)).held())
+        book.close()
+        self._settle_claim(book)
         self._heads[row.dataset.name] = Head(row.seq, row.head)
-        self._chain = None
 
-    def _gather_claim(self, entry: Entry) -> None:
+    def _gather_claim(self, book: Book, entry: Entry) -> None:
         """The entries of one charge follow each other, one per period."""
         if self._claim is not None and self._claim[1] != entry.key:
-            self._settle_claim()
+            self._settle_claim(book)
         if entry.fingerprint is not None and entry.action in ("charge", "reserve"):
             periods = self._claim[2] if self._claim is not None else ()
             self._claim = (entry.fingerprint, entry.key, (*periods, entry.period))
 
-    def _settle_claim(self) -> None:
+    def _settle_claim(self, book: Book) -> None:
         claim, self._claim = self._claim, None
-        if claim is None or (claim[0], claim[2]) in self._claimed:
-            return
-        if not statements.claim_rows(self._connection, self._row, claim[0], claim[2]):
-            raise InvalidEntry(f"dataset={self._row.dataset.name!r}: the same rows are charged under another dataset or period")
-        self._claimed.add((claim[0], claim[2]))
+        if claim is not None and not book.claims(claim[0], claim[2]):
+            raise InvalidEntry(f"dataset={book.dataset.name!r}: the same rows are charged under another dataset or period")
 
     def _end(self, data: dict[str, Any]) -> None:
         self._finish()
-        signatures = read_signatures(data.pop("signatures", []))
-        if data != {"datasets": head_data(self._heads)}:
+        signed = Heads(*self._origin, self._heads, Signature.read_all(data.pop("signatures", [])))
+        if data != replace(signed, signatures=()).content():
             raise InvalidEntry("the end line's heads are not those of the entries: lines were removed or added")
-        signed = Heads(*self._origin, self._heads, signatures)
         for why in () if self._trust is None else self._trust.problems(signed):
             raise InvalidEntry(why)
         self._stage = "end"

@@ -21,11 +21,12 @@ from accounting.ledger.book import Check
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Heads, Trust
 from accounting.ledger.model import ACTIONS, SLACK, Dataset, Entry, Openings, doubt, returned
-from accounting.ledger.quota import AccountReplay, Revision, revisions
-from accounting.ledger.statements import (
+from accounting.ledger.quota import AccountReplay, Revision
+from accounting.ledger.store import (
     BLOCK,
     Declared,
     Held,
+    Store,
     all_held,
     all_totals,
     datasets,
@@ -34,7 +35,6 @@ from accounting.ledger.statements import (
     fingerprints,
     meta,
 )
-from accounting.ledger.store import Store
 from accounting.ledger.stored_text import digest
 
 Kind = (
@@ -282,7 +282,7 @@ def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
     """None in the place of what cannot be read."""
     totals = _readable(lambda: all_totals(connection, row.id))
     held = _readable(lambda: all_held(connection, row.id))
-    quotas = _readable(lambda: [one for one in revisions(connection, row.id) if one.seq <= row.seq])
+    quotas = _readable(lambda: [one for one in Revision.all(connection, row.id) if one.seq <= row.seq])
     return _Snapshot(row, totals, quotas, held, _readable(lambda: Check.of(connection, row.id)))
 
 

@@ -52,7 +52,7 @@ EDITS = [
         "np.flatnonzero(used < self.meta.mechanism.users.cells - 1)",
         f"{HORIZON}::test_pairs_of_users_who_have_used_their_cells_are_forgotten",
     ),
-    Edit("accounting/ledger/heads.py", "until is None or at < until", "until is None or at <= until", SUCCEEDED),
+    Edit("accounting/ledger/heads.py", "is None or heads.at < until", "is None or heads.at <= until", SUCCEEDED),
     Edit("accounting/ledger/model.py", "part - 1 - of // SLACK", "part + 1 + of // SLACK", GIVEN_BACK),
     Edit("accounting/ledger/model.py", "part - 1 - of // SLACK", "part", GIVEN_BACK),
     Edit(
@@ -812,7 +812,7 @@ EDITS = [
         f"{KILLED}/test_tamper.py::test_edited_claims_are_found",
     ),
     Edit(
-        "accounting/ledger/statements.py",
+        "accounting/ledger/book.py",
         "read_price(row.spent_main, row.spent_failure)) != spent:",
         "read_price(row.spent_main, row.spent_failure)) < NOTHING:",
         f"{KILLED}/test_tamper.py::test_an_edited_total_stops_the_next_charge",
@@ -1036,7 +1036,7 @@ EDITS = [
         "tests/dpselect/events/test_errors.py::test_quotes_are_quotes_in_csv_alone",
     ),
     Edit(
-        "accounting/ledger/statements.py",
+        "accounting/ledger/store.py",
         '    "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",\n',
         "",
         f"{KILLED}/test_growth.py::test_what_each_charge_asks_for_has_an_index",
@@ -1373,7 +1373,7 @@ EDITS = [
     ),
     Edit(
         "accounting/ledger/ledger.py",
-        "(label is None or done.label == label)",
+        "(label is None or done[0].label == label)",
         "True",
         f"{SETTLED}::test_the_first_claim_on_a_charge_decides",
     ),

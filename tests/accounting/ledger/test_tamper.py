@@ -30,23 +30,29 @@ from sqlalchemy.exc import DBAPIError
 import accounting as acc
 from accounting.budget.budget import Price
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, Quota, SchemaMismatch
-from accounting.ledger.book import Amounts, Place, Step, _row, append
+from accounting.ledger.book import Amounts, Book, Place, Step, _row
 from accounting.ledger.item import Opening, read_item
 from accounting.ledger.model import Action, Entry, origin, utc_now
-from accounting.ledger.statements import (
+from accounting.ledger.store import (
+    checked_url,
     datasets,
     entries,
     find_dataset,
     fingerprints,
-    lock_dataset,
     meta,
     metadata,
     read_entry,
     sums,
     totals,
 )
-from accounting.ledger.store import checked_url
 from accounting.ledger.verification import Chain
+
+
+def entered(connection: Connection, dataset: str, step: Step) -> None:
+    """Chain a step to a dataset without asking whether it may follow."""
+    book = Book(connection, find_dataset(connection, dataset, locked=True))
+    book.append([step], origin(None, utc_now))
+    book.close()
 
 
 @pytest.fixture
@@ -249,7 +255,7 @@ def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, url: str, step: Ste
     """A step that was written past the checks, in a chain without a flaw, is found by the rules of states and prices."""
     kept.reserve("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key=RESERVED)
     with kept._store.writer() as connection:
-        append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+        entered(connection, "clicks", step)
     with intruder(url) as connection:
         resum(connection)
     assert kinds(kept) == {kind}
@@ -266,7 +272,7 @@ def test_a_step_of_another_period_is_found(sqlite_url: str, action: Action) -> N
         price = Price(0, 0) if action == "commit" else Price(-(10**11), 0)
         with ledger._store.writer() as connection:
             step = Step(action, RESERVED, "2024-02", price, None if action == "commit" else "why")
-            append(connection, lock_dataset(connection, "visits"), [step], origin(None, utc_now))
+            entered(connection, "visits", step)
         with intruder(sqlite_url) as connection:
             resum(connection)
         assert "state" in kinds(ledger)
@@ -278,7 +284,7 @@ def test_a_charge_beyond_the_budget_is_found(kept: Ledger, action: Opening) -> N
     item = read_item(acc.PureDP(epsilon=100.0), 1, None)
     with kept._store.writer() as connection:
         step = Step(action, "greedy", "", Price(10**14, 0), None, item)
-        append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+        entered(connection, "clicks", step)
     assert kinds(kept) == {"overspent"}
 
 
