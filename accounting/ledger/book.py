@@ -31,11 +31,11 @@ from accounting.ledger.store import (
     Declared,
     Held,
     all_totals,
+    checked_types,
     datasets,
     entries,
     entries_of_keys,
     fingerprints,
-    read_price,
     scopes,
     spent_in,
     sums,
@@ -280,7 +280,7 @@ class Step:
 
 # Statements that every charge runs are built once: building them costs as much time as running them.
 _LAST = (
-    select(entries.c.spent_main, entries.c.spent_failure)
+    select(entries.c.spent_main.label("main"), entries.c.spent_failure.label("failure"))
     .where(entries.c.dataset_id == bindparam("mine"), entries.c.period == bindparam("account"), entries.c.action != "quota")
     .order_by(entries.c.seq.desc())
     .limit(1)
@@ -324,7 +324,7 @@ class Book:
 
     def _require_last(self, period: str, spent: Price) -> None:
         row = self.connection.execute(_LAST, {"mine": self.declared.id, "account": period}).one_or_none()
-        if (NOTHING if row is None else read_price(row.spent_main, row.spent_failure)) != spent:
+        if (NOTHING if row is None else Price(**checked_types(row._asdict()))) != spent:
             raise LedgerCorrupt(
                 "the running total of a period is not that of its last entry: one of them was edited. Nothing was charged, "
                 "nothing may be released: run `dpselect ledger verify`"
@@ -334,7 +334,7 @@ class Book:
         """What accounts of a quota have been charged so far."""
         if new := [account for account in accounts if (revision, account) not in self._held]:
             rows = self.connection.execute(_HELD, {"mine": self.declared.id, "seq": revision, "accounts": new})
-            found = {row.account: read_price(row.main, row.failure) for row in rows}
+            found = {account: Price(**checked_types({"main": main, "failure": failure})) for account, main, failure in rows}
             self._held |= {(revision, account): found.get(account, NOTHING) for account in new}
         return [(account, self._held[revision, account]) for account in accounts]
 

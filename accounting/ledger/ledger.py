@@ -24,7 +24,6 @@ from accounting.errors import InvalidArgument, InvalidBudget, RelationMismatch, 
 from accounting.guarantee import common_relation
 from accounting.ledger.book import Book, Step, Summary
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
-from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Head, Heads, SigningKey, Trust
 from accounting.ledger.item import MOST_RUNS, TWICE, Chargeable, Item, Opening, Request, Terms, read_item, require_known
 from accounting.ledger.model import (
@@ -55,7 +54,7 @@ from accounting.ledger.store import (
     entries_of_keys,
     find_dataset,
     meta,
-    read_entry,
+    select_entries,
     spent_in,
 )
 from accounting.ledger.stored_text import (
@@ -69,7 +68,7 @@ from accounting.ledger.stored_text import (
     optional_text,
     read_json,
 )
-from accounting.ledger.verification import Problem, Verification, stream, verify
+from accounting.ledger.verification import Problem, Verification, export_lines, import_lines, stream, verify
 
 
 @final
@@ -338,11 +337,10 @@ class Ledger:
         """
         start = checked_name("start", start)
         with self._store.reader_on(dataset) as (connection, declared):
-            released = (entries.c.dataset_id == declared.id) & (entries.c.action == "release") & (entries.c.seq <= declared.seq)
-            mine = released & (func.substr(entries.c.label, 1, len(start)) == start)
-            earlier = mine if before is None else mine & (entries.c.seq < before)
-            row = connection.execute(select(entries).where(earlier).order_by(entries.c.seq.desc()).limit(1)).one_or_none()
-            return None if row is None else read_entry(declared.dataset.name, row)
+            earlier = entries.c.seq <= (declared.seq if before is None else min(declared.seq, before - 1))
+            claims = func.substr(entries.c.label, 1, len(start)) == start
+            released = earlier, entries.c.action == "release", claims
+            return next(iter(select_entries(connection, declared, *released, limit=1, latest=True)), None)
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries so far, in order, a block at a time."""
@@ -356,9 +354,7 @@ class Ledger:
     def latest(self, dataset: str, limit: int = 20) -> list[Entry]:
         """The last entries, latest first."""
         with self._store.reader_on(dataset) as (connection, declared):
-            mine = select(entries).where(entries.c.dataset_id == declared.id)
-            rows = connection.execute(mine.order_by(entries.c.seq.desc()).limit(limit))
-            return [read_entry(declared.dataset.name, row) for row in rows]
+            return select_entries(connection, declared, limit=limit, latest=True)
 
     def summary(self, dataset: str) -> Summary:
         """What reports need to know of a dataset, added up by the store."""

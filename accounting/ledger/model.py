@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -99,6 +99,14 @@ class Dataset:
         return digest(self.declaration())
 
 
+class Who(NamedTuple):
+    """On whose behalf and what for: names that the charging process states, not proofs of them."""
+
+    actor: str
+    team: str | None
+    purpose: str | None
+
+
 @dataclass(frozen=True)
 class Entry:
     """One line of the ledger. `main` and `failure` are what it adds to the period's sum, `spent_*` the sum after it.
@@ -162,14 +170,6 @@ class Entry:
 
 
 ENTRY_FIELDS = tuple(field.name for field in fields(Entry))
-
-
-class Who(NamedTuple):
-    """On whose behalf and what for: names that the charging process states, not proofs of them."""
-
-    actor: str
-    team: str | None
-    purpose: str | None
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,7 @@ class Usage:
 
 
 Clock = Callable[[], datetime]
+utc_now: Clock = partial(datetime.now, UTC)
 
 
 @dataclass(frozen=True)
@@ -252,11 +253,6 @@ class Origin:
     host: str
     at: str
     package: str
-
-
-def utc_now() -> datetime:
-    """The host's clock."""
-    return datetime.now(UTC)
 
 
 def origin(actor: str | None, clock: Clock) -> Origin:

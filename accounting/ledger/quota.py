@@ -25,7 +25,7 @@ from accounting.frozen import Frozen
 from accounting.ledger.book import Book, Step
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Clock, Dataset, Entry, Openings, Who, doubt, origin, price_in, returned
-from accounting.ledger.store import Declared, Held, Store, all_held, blocks, entries, entries_after
+from accounting.ledger.store import Declared, Held, Store, all_held, blocks, entries, select_entries
 from accounting.ledger.stored_text import WHOLE, Window, checked_name, period_of
 
 Scope = Literal["actor", "team", "purpose"]
@@ -347,7 +347,7 @@ class Quotas:
             quota.require_for(declared.dataset.window)
             present = _latest(connection, declared).get(quota.name)
             if present is not None and present.quota == quota:
-                return entries_after(connection, declared, present.seq - 1, limit=1)[0]
+                return select_entries(connection, declared, entries.c.seq == present.seq)[0]
             seq = declared.seq + 1
             replay = AccountReplay.of(connection, declared, [] if quota.limit is None else [Revision(seq, quota)])
             held = replay.held()

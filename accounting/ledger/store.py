@@ -23,6 +23,7 @@ from sqlalchemy import (
     URL,
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Engine,
     ForeignKey,
@@ -265,18 +266,18 @@ def all_datasets(connection: Connection) -> list[Declared]:
 def spent_in(connection: Connection, dataset_id: int, period: str) -> Price:
     """What a period has been charged so far."""
     row = connection.execute(_SPENT, {"mine": dataset_id, "account": period}).one_or_none()
-    return NOTHING if row is None else read_price(row.main, row.failure)
+    return NOTHING if row is None else Price(**checked_types(row._asdict()))
 
 
 def all_totals(connection: Connection, dataset_id: int) -> list[tuple[str, Price]]:
     """(period, spent) for every period with a charge, in order."""
     rows = connection.execute(select(totals).where(totals.c.dataset_id == dataset_id))
-    return sorted((str(row.period), read_price(row.main, row.failure)) for row in rows)
+    return sorted((str(row.period), _read_price(row)) for row in rows)
 
 
-def read_price(main: int, failure: int) -> Price:
-    """What a row of totals or of a quota's accounts has been charged."""
-    return Price(**checked_types({"main": main, "failure": failure}))
+def _read_price(row: Row[Any]) -> Price:
+    """What an account has been charged, a period's or a quota's."""
+    return Price(**checked_types({"main": row.main, "failure": row.failure}))
 
 
 class Held(NamedTuple):
@@ -290,10 +291,10 @@ class Held(NamedTuple):
 def all_held(connection: Connection, dataset_id: int) -> list[Held]:
     """Every account of every quota that was ever declared."""
     rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
-    return [Held(row.quota, row.account, read_price(row.main, row.failure)) for row in rows]
+    return [Held(row.quota, row.account, _read_price(row)) for row in rows]
 
 
-def read_entry(dataset: str, row: Row[Any]) -> Entry:
+def _read_entry(dataset: str, row: Row[Any]) -> Entry:
     """A row as an entry, if its values have their types: SQLite does not mind what an editor writes into a column."""
     values = _stored(row)
     if (kinds := tuple(map(type, values))) not in _SOUND:
@@ -317,15 +318,22 @@ def entries_of_keys(connection: Connection, dataset: Declared, keys: list[str]) 
     for start in range(0, len(keys), _MOST_KEYS):
         asked = {"mine": dataset.id, "wanted": keys[start : start + _MOST_KEYS]}
         for row in connection.execute(_OF_KEYS, asked):
-            found[row.key].append(read_entry(dataset.dataset.name, row))
+            found[row.key].append(_read_entry(dataset.dataset.name, row))
     return {key: sorted(steps, key=lambda entry: entry.seq) for key, steps in found.items()}
+
+
+def select_entries(
+    connection: Connection, dataset: Declared, *which: ColumnElement[bool], limit: int | None = None, latest: bool = False
+) -> list[Entry]:
+    """The dataset's entries of which all of this holds, in order, or the latest first; at most `limit`."""
+    order = entries.c.seq.desc() if latest else entries.c.seq
+    rows = connection.execute(select(entries).where(entries.c.dataset_id == dataset.id, *which).order_by(order).limit(limit))
+    return [_read_entry(dataset.dataset.name, row) for row in rows]
 
 
 def entries_after(connection: Connection, dataset: Declared, seq: int, limit: int = BLOCK) -> list[Entry]:
     """At most `limit` entries with numbers above `seq`, up to the dataset's stated end, in order."""
-    mine = (entries.c.dataset_id == dataset.id) & (entries.c.seq > seq) & (entries.c.seq <= dataset.seq)
-    rows = connection.execute(select(entries).where(mine).order_by(entries.c.seq).limit(limit))
-    return [read_entry(dataset.dataset.name, row) for row in rows]
+    return select_entries(connection, dataset, entries.c.seq > seq, entries.c.seq <= dataset.seq, limit=limit)
 
 
 def blocks(connection: Connection, dataset: Declared) -> Iterator[list[Entry]]:

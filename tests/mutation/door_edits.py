@@ -100,8 +100,8 @@ DOOR_EDITS = [
     ),
     Edit(
         "accounting/ledger/book.py",
-        "read_price(row.spent_main, row.spent_failure)) != spent:",
-        "read_price(row.spent_main, row.spent_failure)).main != spent.main:",
+        "Price(**checked_types(row._asdict()))) != spent:",
+        "Price(**checked_types(row._asdict()))).main != spent.main:",
         f"{TAMPER}::test_an_edited_total_stops_the_next_charge",
     ),
     Edit(

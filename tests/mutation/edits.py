@@ -61,7 +61,7 @@ EDITS = [
         "            return 0.0\n        place",
         f"{DELTAS}::{OF_A_PAIR}",
     ),
-    Edit("accounting/ledger/export.py", 'if self._stage != "end":', 'if self._stage == "":', BREAKS_OFF),
+    Edit("accounting/ledger/verification.py", 'if self._stage != "end":', 'if self._stage == "":', BREAKS_OFF),
     Edit("accounting/report.py", "≤ {rounded_up(also.epsilon)}", "≤ {rounded_down(also.epsilon)}", EPSILON_SO_FAR),
     Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{period}"', REPLAYED_CHOICES),
     Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{salt}"', REPLAYED_CHOICES),
@@ -813,8 +813,8 @@ EDITS = [
     ),
     Edit(
         "accounting/ledger/book.py",
-        "read_price(row.spent_main, row.spent_failure)) != spent:",
-        "read_price(row.spent_main, row.spent_failure)) < NOTHING:",
+        "Price(**checked_types(row._asdict()))) != spent:",
+        "Price(**checked_types(row._asdict()))) < NOTHING:",
         f"{KILLED}/test_tamper.py::test_an_edited_total_stops_the_next_charge",
     ),
     Edit(
@@ -842,7 +842,7 @@ EDITS = [
         f"{KILLED}/test_signatures.py::test_a_mirror_notices_a_ledger_of_the_same_length",
     ),
     Edit(
-        "accounting/ledger/export.py",
+        "accounting/ledger/verification.py",
         "_LONGEST_LINE = 12 * (2",
         "_LONGEST_LINE = 2 * (2",
         f"{KILLED}/test_export.py::test_what_is_charged_can_be_imported",
@@ -1324,8 +1324,8 @@ EDITS = [
         "tests/accounting/conversion/test_pld_every_part.py::test_failures_stay_where_widths_are_rounded_to_levels",
     ),
     Edit(
-        "accounting/ledger/export.py",
-        "for query, _, message in cross_checks():",
+        "accounting/ledger/verification.py",
+        "for query, _, message in _cross_checks():",
         "for query, _, message in ():",
         f"{KILLED}/test_export.py::test_what_is_taken_back_after_a_commit_is_not_imported",
     ),

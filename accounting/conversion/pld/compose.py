@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import TINY, Banded, Floats, Loss, Losses, Pmf, grid_of
-from accounting.conversion.pld.normal import Normal
+from accounting.conversion.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
 
 # Most runs of all steps together: beyond, the rounding of the powers is not small against the law of the sum.
 _MOST_RUNS = 10**10

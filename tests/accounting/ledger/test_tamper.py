@@ -34,6 +34,7 @@ from accounting.ledger.book import Amounts, Book, Place, Step, _row
 from accounting.ledger.item import Opening, read_item
 from accounting.ledger.model import Action, Entry, origin, utc_now
 from accounting.ledger.store import (
+    _read_entry,
     checked_url,
     datasets,
     entries,
@@ -41,7 +42,6 @@ from accounting.ledger.store import (
     fingerprints,
     meta,
     metadata,
-    read_entry,
     sums,
     totals,
 )
@@ -191,7 +191,7 @@ def test_a_tail_that_was_cut_off_with_care_is_found_against_an_exported_head(kep
 
 def _rechain(connection: Connection, dataset: str, change: Callable[[dict[str, object]], None], seq: int) -> None:
     """Edit an entry and recompute every hash and total after it."""
-    rows = [read_entry(dataset, row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
+    rows = [_read_entry(dataset, row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
     prev, main, failure = rows[seq - 1].prev, rows[seq - 2].spent_main, rows[seq - 2].spent_failure
     for entry in rows[seq - 1 :]:
         values = entry.to_dict()
@@ -227,7 +227,7 @@ def test_a_rewritten_history_is_found_against_an_exported_head(kept: Ledger, url
 def test_a_forged_running_total_is_found_even_with_every_hash_recomputed(kept: Ledger, url: str, part: str) -> None:
     """Both parts of the running total of every entry are the sums of the entries before it."""
     with intruder(url) as connection:
-        rows = [read_entry("clicks", row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
+        rows = [_read_entry("clicks", row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
         last = replace(rows[-1], **{f"spent_{part}": 1})
         last = replace(last, hash=last.expected_hash())
         connection.execute(update(entries).where(entries.c.seq == last.seq).values(**{f"spent_{part}": 1}, hash=last.hash))
