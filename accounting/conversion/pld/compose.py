@@ -196,11 +196,6 @@ def _summed(terms: Floats, rate: float) -> Floats:
     return sums
 
 
-def _fast_length(least: int) -> int:
-    """The least 2^a 3^b 5^c that is not below: transforms of such a length are quick."""
-    return min(odd << max(0, (-(-least // odd) - 1).bit_length()) for odd in _ODD)
-
-
 def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
     """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
     finest, coarsest = _choose_interval(losses, _FINE), _choose_interval(losses, _COARSE)
@@ -243,7 +238,9 @@ class _Reach:
     def window(self, parts: _Parts, theta: float) -> _Window:
         """The cells that are computed, with a bound on the mass above them for the law on this very grid."""
         low, cells = self.cells(parts)
-        size = _fast_length(min(cells, 2 * _MOST_CELLS))
+        least = min(cells, 2 * _MOST_CELLS)
+        # The least 2^a 3^b 5^c that is not below: transforms of such a length are quick.
+        size = min(odd << max(0, (-(-least // odd) - 1).bit_length()) for odd in _ODD)
         if low + size > parts.most:
             return _Window(low, size, 0.0)
         beyond = theta + self.step
