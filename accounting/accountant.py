@@ -121,8 +121,9 @@ class Accountant:
     @property
     def _priced(self) -> Bounded:
         """The plan as what converts it best: one curve, unless it has too many parts for building one to pay."""
+        # As one `Composed` its parts may have a joint privacy loss distribution.
         pool = self._pool
-        return pool.curve() if pool.is_small else pool
+        return pool.curve() if sum(len(family.parameters) for family in pool.families) <= _FEW else pool
 
     def epsilon(self, delta: float) -> float:
         """The smallest proved epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs; `adaptive` may be smaller."""
@@ -224,11 +225,6 @@ class _Pool:
         )
         rest = [(n, c) for c, n in zip(curves, counts, strict=True) if type(c) not in kinds]
         return _Pool(families, Composed.of(rest))
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it is as well converted as one `Composed`, whose parts may have a joint privacy loss distribution."""
-        return sum(len(family.parameters) for family in self.families) <= _FEW
 
     def curve(self) -> Curve:
         """The composition as a curve."""

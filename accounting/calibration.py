@@ -62,12 +62,15 @@ def calibrate(
         >>> round(acc.calibrate(lambda e: 30 * acc.BoundedRange(epsilon=e), budget), 4)
         0.0867
     """
-    checked = charges if charges is None or (isinstance(charges, Fraction) and charges >= 1) else _checked_charges(charges)
-    probes = _Probes(_checked_family(family, "parameter"), checked_budget(budget), checked)
+    if charges is not None and not (isinstance(charges, Fraction) and charges >= 1):
+        charges = checked_integer("charges", charges, "how many charges share the budget")
+    probes = _Probes(_checked_family(family, "parameter"), checked_budget(budget), charges)
     if bracket is None:
         _outward(probes)
     else:
-        _spread(probes, *checked_bracket(bracket))
+        low, high = checked_bracket(bracket)
+        ratio = min(high / low, 1e308)  # the quotient may overflow
+        probes.add(low, *(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)), high)
     return _thorough_end(probes, _safe_end(probes))
 
 
@@ -88,7 +91,11 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         35
     """
     checked_budget(budget)
-    curve = _repeated(family) if isinstance(family, Curve) else _counted(_checked_family(family, "count"))
+    made = (lambda count: Composed.of([(count, family)])) if isinstance(family, Curve) else _checked_family(family, "count")
+
+    def curve(count: int) -> Curve:
+        return _checked_curve(made(count))
+
     low, high = 0, 1
     while budget.admits(curve(high)):
         low, high = high, 2 * high
@@ -98,18 +105,6 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         middle = (low + high) // 2
         low, high = (middle, high) if budget.admits(curve(middle)) else (low, middle)
     return low
-
-
-def _checked_charges(charges: object) -> int:
-    return checked_integer("charges", charges, "how many charges share the budget")
-
-
-def _repeated(curve: Curve) -> Callable[[int], Curve]:
-    return lambda count: Composed.of([(count, curve)])
-
-
-def _counted(family: Callable[[int], Curve]) -> Callable[[int], Curve]:
-    return lambda count: _checked_curve(family(count))
 
 
 def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
@@ -216,12 +211,6 @@ class _Bracket(NamedTuple):
 
 
 # -- where to look: until an admitted parameter lies beside a refused one ---------------------------------------------
-def _spread(probes: _Probes, low: float, high: float) -> None:
-    """Probe a given bracket at both ends and between."""
-    ratio = min(high / low, 1e308)  # the quotient may overflow
-    probes.add(low, *(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)), high)
-
-
 def _outward(probes: _Probes) -> None:
     """Probe ever more distant decades around 1, on the sides that may matter; in pairs while the direction is unknown."""
     probes.add(1.0, _NUDGE)

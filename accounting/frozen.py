@@ -77,9 +77,9 @@ class Frozen(BaseModel):
         return self._rebuilt(update or {})
 
     def _rebuilt(self, update: Mapping[str, Any]) -> Self:
-        names = {field.alias or name: name for name, field in type(self).model_fields.items()}
-        given = {alias: getattr(self, name) for alias, name in names.items()}
-        return type(self).model_validate({**given, **{_alias(names, name): value for name, value in update.items()}})
+        aliases = {name: field.alias or name for name, field in type(self).model_fields.items()}
+        given = {alias: getattr(self, name) for name, alias in aliases.items()}
+        return type(self).model_validate({**given, **{aliases.get(name, name): value for name, value in update.items()}})
 
     # What is computed from the fields and kept beside them, by cached_property, is not part of the value.
 
@@ -103,11 +103,6 @@ class Frozen(BaseModel):
 
     def __str__(self) -> str:
         return repr(self)
-
-
-def _alias(names: Mapping[str, str], given: str) -> str:
-    """The alias of a field that is given by its name or alias."""
-    return next((alias for alias, name in names.items() if given in (alias, name)), given)
 
 
 def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:

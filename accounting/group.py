@@ -98,22 +98,17 @@ def _step(curve: Curve, orders: Floats) -> Floats:
 
 
 def _by_profile(curve: Curve, size: int) -> Curve:
-    def grown(epsilon: float, delta: float) -> tuple[float, float]:
-        return _times(size, epsilon), _grown(delta, epsilon, size)
-
-    return as_table([grown(epsilon, delta) for epsilon, delta in sampled_profile(curve)], f"{type(curve).__name__} x {size}")
+    points = [(_times(size, epsilon), _grown(delta, epsilon, size)) for epsilon, delta in sampled_profile(curve)]
+    return as_table(points, f"{type(curve).__name__} x {size}")
 
 
 def _grown(delta: float, epsilon: float, size: int) -> float:
     """delta (1 + e^epsilon + ... + e^((size - 1) epsilon)), rounded up."""
     if delta == 0:
         return 0.0
-    factor = float(size) if epsilon == 0 else _ratio(epsilon, size)
-    return delta * factor * _OUTWARD
-
-
-def _ratio(epsilon: float, size: int) -> float:
-    return math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf
+    if epsilon == 0:
+        return delta * size * _OUTWARD
+    return delta * (math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf) * _OUTWARD
 
 
 def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:

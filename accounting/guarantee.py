@@ -109,8 +109,9 @@ class Guarantee(Summable):
 
     def to_json(self) -> str:
         """What it is composed of, for the ledger."""
-        parts = self.parts or ((1, self.curve),)
-        return json.dumps({"kind": "schedule", "parts": [_provenance(count, part) for count, part in parts]})
+        kinds = ((n, "curve" if isinstance(part, Curve) else "mechanism", part) for n, part in _parts(self))
+        parts = [{"count": count, kind: json.loads(part.to_json())} for count, kind, part in kinds]
+        return json.dumps({"kind": "schedule", "parts": parts})
 
 
 def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
@@ -156,8 +157,3 @@ def _parts(item: Any) -> tuple[tuple[int, Any], ...]:
     if isinstance(item, Guarantee):
         return item.parts or ((1, item.curve),)
     return ((1, item),)
-
-
-def _provenance(count: int, part: Any) -> dict[str, Any]:
-    kind = "curve" if isinstance(part, Curve) else "mechanism"
-    return {"count": count, kind: json.loads(part.to_json())}

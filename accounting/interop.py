@@ -71,16 +71,12 @@ def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | 
 
 def _amplified(curve: Curve, rate: float) -> Curve:
     if isinstance(curve, PureDP | ApproxDP):
-        return _one_point(curve.core_epsilon, curve.delta0, rate)
+        epsilon, delta = _less(curve.core_epsilon, rate), _times(rate, curve.delta0)
+        return PureDP(epsilon=epsilon) if delta == 0 else ApproxDP(epsilon=epsilon, delta=delta)
     if (mu := _gaussian(curve)) is not None:
         return SampledGaussianDP(mu=mu, rate=rate)
     points = [(_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)]
     return as_table(points, type(curve).__name__)
-
-
-def _one_point(epsilon: float, delta: float, rate: float) -> Curve:
-    amplified = _less(epsilon, rate)
-    return PureDP(epsilon=amplified) if delta == 0 else ApproxDP(epsilon=amplified, delta=_times(rate, delta))
 
 
 def _times(rate: float, delta: float) -> float:
@@ -147,12 +143,12 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     """
     if not isinstance(curve, Curve):
         raise InvalidArgument(f"to_dp_event takes a Curve, not {type(curve).__name__}: pass mechanism.curve")
-    write = _WRITERS.get(type(curve))
-    if write is None and (event := _later_event(curve)) is not None:
-        return event
-    if write is None:
-        raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {_instead(curve)}")
-    return write(curve, same_relation(None, relation) or _RELATION)
+    if (write := _WRITERS.get(type(curve))) is not None:
+        return write(curve, same_relation(None, relation) or _RELATION)
+    name, write_later = _LATER_WRITERS.get(type(curve), ("", None))
+    if write_later is not None and (event := getattr(dp_event, name, None)) is not None:
+        return write_later(event, curve)
+    raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {_instead(curve)}")
 
 
 # -- events to curves -------------------------------------------------------------------------------------------------
@@ -303,13 +299,6 @@ def _later_reader(event: object) -> Callable[[Any, Relation], Curve] | None:
     """How an event of this class, not of another of its name, is read."""
     name = type(event).__name__
     return _LATER_READERS.get(name) if getattr(dp_event, name, None) is type(event) else None
-
-
-def _later_event(curve: Curve) -> dp_event.DpEvent | None:
-    """The event of a curve that only later versions have one for; None where this one has none."""
-    name, write = _LATER_WRITERS.get(type(curve), ("", None))
-    event = getattr(dp_event, name, None)
-    return None if write is None or event is None else write(event, curve)
 
 
 _REFUSED: dict[str, str] = {

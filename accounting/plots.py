@@ -46,7 +46,11 @@ def plot_rdp(curves: Curves, *, orders: ArrayLike | None = None, ax: Axes | None
         MissingExtra: matplotlib is not installed.
         InvalidArgument: no curve is given, or an order is not above 1.
     """
-    grid = _order_grid(curves) if orders is None else np.asarray(orders, dtype=np.float64)
+    if orders is None:  # a logarithmic grid, and both sides of every step of a table
+        steps = np.array([order for _, curve in _labelled(curves) for order in curve.table_orders])
+        grid = np.unique(np.concatenate([1 + np.geomspace(0.05, 999, 97), steps, np.nextafter(steps, np.inf)]))
+    else:
+        grid = np.asarray(orders, dtype=np.float64)
     axes = _drawn(curves, ax, grid, lambda curve: curve.rdp(grid))
     axes.set(xlabel="Renyi order", ylabel="Renyi divergence (nats)", xscale="log", yscale="log")
     return _finished(axes)
@@ -64,7 +68,11 @@ def plot_profile(curves: Curves, *, epsilons: ArrayLike | None = None, ax: Axes 
         MissingExtra: matplotlib is not installed.
         InvalidArgument: no curve is given, or an epsilon is negative.
     """
-    grid = _epsilon_grid(curves) if epsilons is None else np.asarray(epsilons, dtype=np.float64)
+    if epsilons is None:
+        end = max(best_epsilon(curve, 1e-12).value for _, curve in _labelled(curves))
+        grid = np.linspace(0, min(max(end, 1e-6), 10.0) * 1.02, 121)
+    else:
+        grid = np.asarray(epsilons, dtype=np.float64)
     axes = _drawn(curves, ax, grid, lambda curve: _each(lambda e: best_delta(curve, e).value, grid))
     axes.set(xlabel="epsilon (nats)", ylabel="delta", yscale="log")
     axes.set_ylim(bottom=max(_LEAST_DELTA, axes.get_ylim()[0]), top=2.0)
@@ -183,17 +191,6 @@ def _short(text: str) -> str:
 
 def _each(function: Callable[[float], float], values: NDArray[Any]) -> Floats:
     return np.array([function(value) for value in values.tolist()])
-
-
-def _order_grid(curves: Curves) -> Floats:
-    """A logarithmic grid, and both sides of every step of a table."""
-    steps = np.array([order for _, curve in _labelled(curves) for order in curve.table_orders])
-    return np.unique(np.concatenate([1 + np.geomspace(0.05, 999, 97), steps, np.nextafter(steps, np.inf)]))
-
-
-def _epsilon_grid(curves: Curves) -> Floats:
-    end = max(best_epsilon(curve, 1e-12).value for _, curve in _labelled(curves))
-    return np.linspace(0, min(max(end, 1e-6), 10.0) * 1.02, 121)
 
 
 def _new_axes() -> Axes:

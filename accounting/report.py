@@ -12,7 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
+from datetime import UTC, datetime
+from functools import cache, reduce
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -27,10 +29,10 @@ from accounting.files import new_file
 from accounting.ledger.book import Summary
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS, Dataset, Entry, Total, package_version
-from accounting.ledger.quota import Standing, read_quota
+from accounting.ledger.quota import Quota, Standing
 from accounting.ledger.stored_text import read_json
 from accounting.ledger.verification import Verification
-from accounting.page.spent import Filled, budget_in_words, failure_up, filled, main_up, percent_up, shares, spending, unit_of
+from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.templates import asset, card, template
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 
@@ -141,7 +143,7 @@ def _section(
             "equivalents": [] if windowed else list(_equivalents(dataset.budget, total)),
             "standing": [] if windowed else list(_standings(dataset, total)),
         },
-        **{"figure": spending(summary), "window": dataset.window},
+        **{"figure": _spending(summary), "window": dataset.window},
         **{"period_heads": ["Period", "Used", "ε so far"], "audit_heads": ["Period", f"Spent ({unit})", "Left"]},
         "periods": [_period(total) for total in reversed(summary.totals[-MOST_PERIODS:])] if windowed else [],
         "all_periods": len(summary.totals),
@@ -154,6 +156,97 @@ def _section(
         "entry_heads": ["No.", "Time (UTC)", "Step", "What", "Runs", "Cost", "Spent after", "Label", "By", "Key"],
         **{"unit": unit, "latest": [_line(entry, proofs) for entry in latest], "entries": summary.entries},
     }
+
+
+_WIDTH, _HEIGHT = 720, 270
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 18, 34
+
+
+def _spending(summary: Summary) -> dict[str, Any] | None:
+    """Spending over time as places in a figure, with a budget per period that of the fullest so far; None without entries."""
+    points, budget, windowed = summary.points, summary.dataset.budget, summary.dataset.window != "whole"
+    if not points:
+        return None
+    times = [*accumulate((_seconds(point.at) for point in points), max)]  # a clock that went back stands still
+    tops = [shares(budget, point.spent) for point in points]
+    dots = [(f"{_x(time, times):.1f}", f"{_y(max(top)):.1f}") for time, top in zip(times, tops, strict=True)] if windowed else []
+    if windowed:
+        now = [shares(budget, total.spent) for total in summary.totals]
+        tops = [*accumulate(tops[:-1], _fuller), reduce(_fuller, [*tops, *now])]
+    title = f"Spending on {summary.dataset.name} over time"
+    whose = f"the fullest {summary.dataset.window}'s budget" if windowed else "the budget"
+    ends = f"{points[0].at[:10]} to {points[-1].at[:10]}"
+    line, failures = _steps(times, [top[0] for top in tops]), budget.capacity.failure
+    return {
+        **{"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _WIDTH - _RIGHT, "title": title},
+        "described": f"{title}, {ends}: {percent_up(tops[-1][0])} of {whose} after {summary.entries:,} entries.",
+        **{
+            "levels": [_level(quarters / 4) for quarters in range(5)],
+            "moments": _moments(times),
+            "line": line,
+            "failures": failures,
+        },
+        "area": f"{line} V{_y(0):.1f} H{_x(times[0], times):.1f} Z",
+        "failure_line": _steps(times, [top[1] for top in tops]) if failures and tops[-1][1] > 0 else "",
+        **{"entries": summary.entries, "points": len(points), "dots": dots},
+    }
+
+
+def _fuller(before: tuple[float, float], top: tuple[float, float]) -> tuple[float, float]:
+    return max(before[0], top[0]), max(before[1], top[1])
+
+
+def _level(share: float) -> dict[str, str]:
+    """A line across the figure; the last one is the budget."""
+    kind, y = "limit" if share == 1 else "grid", _y(share)
+    return {"kind": kind, "y": f"{y:.1f}", "text_y": f"{y + 4:.1f}", "label": f"{share:.0%}"}
+
+
+def _moments(times: Sequence[float]) -> list[dict[str, str]]:
+    span = times[-1] - times[0]
+    pattern = "%Y-%m-%d" if span >= 3 * 86400 else "%m-%d %H:%M" if span >= 600 else "%H:%M:%S"
+    places = ((times[0], _LEFT, "start"), (times[0] + span / 2, (_LEFT + _WIDTH - _RIGHT) / 2, "middle"))
+    return [
+        {"x": f"{x:.1f}", "anchor": anchor, "label": datetime.fromtimestamp(time, UTC).strftime(pattern)}
+        for time, x, anchor in (*places, (times[-1], _WIDTH - _RIGHT, "end"))
+    ]
+
+
+def _steps(times: Sequence[float], tops: Sequence[float]) -> str:
+    line = "".join(f" H{_x(time, times):.1f} V{_y(top):.1f}" for time, top in zip(times, tops, strict=True))
+    return f"M{_x(times[0], times):.1f} {_y(0):.1f}{line} H{_WIDTH - _RIGHT}"
+
+
+def _x(time: float, times: Sequence[float]) -> float:
+    span = times[-1] - times[0]
+    share = (time - times[0]) / span if span > 0 else 0.0
+    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _y(share: float) -> float:
+    return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def _seconds(at: str) -> float:
+    try:
+        return datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return 0.0
+
+
+class _Filled(NamedTuple):
+    """A bar that is filled to a share; its text says the same."""
+
+    level: str
+    width: float
+    percent: str
+    name: str = ""
+
+
+def _filled(share: float, name: str = "") -> _Filled:
+    """The bar of a share in [0, 1]."""
+    level = "full" if share >= 0.9 else "high" if share >= 0.7 else "low"
+    return _Filled(level, round(100 * share, 2), percent_up(share), name)
 
 
 def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, str, list[str]]]:
@@ -236,7 +329,7 @@ def _gauge(dataset: Dataset, totals: Sequence[Total], latest: Sequence[Entry]) -
         ]
         many, first = min(fits)
         words += f", about {many:,} more like the last; runs out first: {first}"
-    return {"share": filled(used, "The budget"), "words": words}
+    return {"share": _filled(used, "The budget"), "words": words}
 
 
 def _parts(budget: Budget) -> tuple[str, str]:
@@ -248,9 +341,9 @@ def _cards(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
     """Where the dataset stands, in per cent of what was promised."""
     spent = total.spent if total is not None else budget.capacity.times(0)
     (main, failure), (of, _) = shares(budget, spent), _parts(budget)
-    yield {"name": f"Used of {of}", "value": percent_up(main), "unit": f"of {budget_in_words(budget)}", "share": filled(main)}
+    yield {"name": f"Used of {of}", "value": percent_up(main), "unit": f"of {budget_in_words(budget)}", "share": _filled(main)}
     if budget.capacity.failure:
-        yield {"name": "Used of failure probability", "value": percent_up(failure), "unit": "", "share": filled(failure)}
+        yield {"name": "Used of failure probability", "value": percent_up(failure), "unit": "", "share": _filled(failure)}
 
 
 def _equivalents(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
@@ -282,11 +375,11 @@ def _standings(dataset: Dataset, total: Total | None) -> Iterator[tuple[str, str
         yield "One Gaussian release (GDP)", "", f"μ ≤ {rounded_down(mu)}", ""
 
 
-def _period(total: Total) -> tuple[str, Filled, str, str, str]:
+def _period(total: Total) -> tuple[str, _Filled, str, str, str]:
     """The period, its bar and epsilon, and for auditors what is spent and left of the main part."""
     share, epsilon = max(shares(total.budget, total.spent)), total.equivalent.epsilon
     so_far = "none" if epsilon is None else f"≤ {rounded_up(epsilon)}"
-    return total.period, filled(share, total.period), so_far, main_up(total.spent.main), rounded_down(total.remaining.main)
+    return total.period, _filled(share, total.period), so_far, main_up(total.spent.main), rounded_down(total.remaining.main)
 
 
 def _own_deltas(budget: Budget) -> tuple[float, ...]:
@@ -330,22 +423,18 @@ def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
         "main": main_up(entry.main) if costs else "",
         "failure": failure_up(entry.failure) if costs and entry.failure else "",
         "spent": main_up(entry.spent_main),
-        "key": _short(entry.key),
+        # A key that the ledger made up says nothing: its beginning tells it apart.
+        "key": f"{entry.key[:8]}…" if len(entry.key) == 32 and entry.key.isalnum() else entry.key,
     }
 
 
 def _declared(entry: Entry) -> str:
     try:
-        quota = read_quota(entry.quota)
+        quota = Quota.model_validate_json(entry.quota or "")
     except AccountingError:
         return _STEPS["quota"]
     limit = "withdrawn" if quota.limit is None else budget_in_words(quota.limit)
     return f"{quota.name}, {quota.in_words}: {limit}"
-
-
-def _short(key: str) -> str:
-    """A key that the ledger made up says nothing: its beginning tells it apart."""
-    return f"{key[:8]}…" if len(key) == 32 and key.isalnum() else key
 
 
 DELTAS = (1e-5, 1e-6, 1e-9)

@@ -18,7 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, Remaining, itemised, uncounted
+from accounting.budget.price import (
+    FAILURE_UNIT,
+    MAIN_UNIT,
+    MOST,
+    NOTHING,
+    Measure,
+    Price,
+    Remaining,
+    in_words,
+    itemised,
+    main_cost,
+)
 from accounting.conversion.bounds import best_epsilon
 from accounting.curves import ZCDP, AnyCurve, ApproxDP, Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP, PureDP
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, units_up
@@ -42,6 +53,14 @@ _Form = Literal["pure", "approximate", "zcdp"]
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
 _MOST_RELEASES = 2**22  # in units of 10^-12 they are within what a price counts
 _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
+
+
+_INSTEAD: dict[Measure, str] = {
+    "epsilon": "Give the budget as Budget(epsilon=, delta=) or Budget(rho=, delta=), or choose a mechanism with a pure epsilon.",
+    "rho": "Give the budget as Budget(epsilon=, delta=), whose filter needs one Renyi order only.",
+    "mu^2": "Give the budget a Renyi order, Budget(epsilon=, delta=) or Budget.for_workload(curve=), or add Gaussian noise.",
+}
+_OTHER_ORDER = "Choose the order with Budget.for_workload(curve=), or a mechanism whose Renyi divergence is finite there."
 
 
 def _order(value: object) -> object:
@@ -105,16 +124,13 @@ class Budget(Frozen):
         if self.form != "approximate" and (self.order, self.failure, self.release) != (None, None, None):
             raise ValueError("order, failure and release belong to Budget(epsilon=, delta=) with delta > 0: leave them out")
         if self.release is not None:
-            self._check_release(self.release)
+            if self.order is not None or self.failure is not None:
+                raise ValueError("release says what is charged, and a plan of it has no order and no failure: leave them out")
+            if not self.admits(self.release):
+                raise ValueError(f"it does not pay for one release ({type(self.release).__name__}): raise it, or add noise")
         elif self.form == "approximate":
             self._fix_filter()
         return self
-
-    def _check_release(self, release: Curve) -> None:
-        if self.order is not None or self.failure is not None:
-            raise ValueError("release says what is charged, and a plan of it has no order and no failure: leave them out")
-        if not self.admits(release):
-            raise ValueError(f"it does not pay for one release ({type(release).__name__}): raise it, or add noise")
 
     def _fix_filter(self) -> None:
         """Write the defaults into the fields, so that they are stored and no later version can choose others."""
@@ -271,7 +287,10 @@ class Budget(Frozen):
                 f"at least {FAILURE_UNIT} to spend. Give the budget a delta (or a larger failure), or choose a mechanism "
                 "without delta."
             )
-        return uncounted(curve, self.measure, self)
+        name, main, measure = type(curve).__name__, main_cost(curve, self.measure), self.measure
+        if math.isfinite(main):
+            return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
+        return f"{name} has no finite {in_words(measure)}, which is what {self!r} adds up. {_INSTEAD.get(measure, _OTHER_ORDER)}"
 
     def cost_of_each(self, curve: Curve | Priced, charges: int | Fraction) -> float:
         """What `charges` separate charges of `curve` cost the filter together, in the unit of `limit`, nats.

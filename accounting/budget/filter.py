@@ -178,8 +178,15 @@ class PrivacyOdometer:
     def __init__(
         self, *, delta: float, order: float | Literal["inf"], failure: float = 0.0, relation: Relation | None = None
     ) -> None:
-        self._measure: Measure = "epsilon" if order == "inf" else _above_one(order)
-        self._start = Decimal(0) if order == "inf" else waiting_cost(_positive(delta), _above_one(order))
+        self._measure: Measure = "epsilon"
+        self._start = Decimal(0)
+        if order != "inf":
+            self._measure = _above_one(order)
+            if check_delta(delta) == 0:
+                raise InvalidArgument(
+                    "delta=0 needs order='inf': at a Renyi order the statement holds with probability below one"
+                )
+            self._start = waiting_cost(delta, self._measure)
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
         self._kept: ProcessState[tuple[Relation | None, Price]] = ProcessState(
             (same_relation(None, relation), NOTHING),
@@ -228,12 +235,6 @@ class PrivacyOdometer:
 
     def _epsilon(self, spent: Price) -> float:
         return 0.0 if spent == NOTHING else float_up(spent.main, MAIN_UNIT, self._start)
-
-
-def _positive(delta: float) -> float:
-    if check_delta(delta) == 0:
-        raise InvalidArgument("delta=0 needs order='inf': at a Renyi order the statement holds with probability below one")
-    return delta
 
 
 def _above_one(order: float) -> float:

@@ -79,16 +79,6 @@ def unit_in_words(measure: Measure) -> str:
     return in_words(measure) if measure in ("mu^2", "release") else f"nats of {in_words(measure)}"
 
 
-def _instead(measure: Measure) -> str:
-    if measure == "epsilon":
-        return "Give the budget as Budget(epsilon=, delta=) or Budget(rho=, delta=), or choose a mechanism with a pure epsilon."
-    if measure == "rho":
-        return "Give the budget as Budget(epsilon=, delta=), whose filter needs one Renyi order only."
-    if measure == "mu^2":
-        return "Give the budget a Renyi order, Budget(epsilon=, delta=) or Budget.for_workload(curve=), or add Gaussian noise."
-    return "Choose the order with Budget.for_workload(curve=), or a mechanism whose Renyi divergence is finite there."
-
-
 def main_cost(curve: Curve, measure: Measure) -> float:
     """What `curve` adds to the sum; inf if it has no such guarantee. Releases of a declared curve are counted by `Budget`."""
     if measure == "release":
@@ -113,14 +103,6 @@ def itemised(curve: Curve, measure: Measure) -> Price | None:
     # A cost that underflows to 0 is not free: only a curve that reveals nothing is free.
     units = max(units, 1) if curve.core_epsilon > 0 else units
     return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None
-
-
-def uncounted(curve: Curve, measure: Measure, budget: object) -> str:
-    """Why `itemised` finds no price, and what to do instead."""
-    name, main = type(curve).__name__, main_cost(curve, measure)
-    if math.isfinite(main):
-        return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
-    return f"{name} has no finite {in_words(measure)}, which is what {budget!r} adds up. {_instead(measure)}"
 
 
 class BudgetExceeded(AccountingError):

@@ -185,15 +185,13 @@ def affordable(budget: Budget, spent: Price, curve: Curve, *, most: int, period:
     # The part of which one release takes the greater share; compared as whole numbers.
     first: Part = "failure" if price.failure * left.main > price.main * left.failure else "divergence"
     alone = " (it takes the whole budget, so it fits as the only charge)" if price == budget.capacity else ""
-    reason = "; ".join(_reasons(left, price, budget)) + alone
+    reason = "; ".join(
+        f"{_four(of_unit(have, unit), ROUND_FLOOR)} of {of} left, {_four(of_unit(need, unit), ROUND_CEILING)} for each: enough "
+        f"for {have // need:,}"
+        for have, need, unit, of in _parts(left, price, budget)
+    )
     remedy = _remedy(left, price, budget, 2 * count or 1)
-    return Affordable(min(most, count), runs_out=first, reason=reason, remedy=remedy, period=period)
-
-
-def _reasons(left: Price, price: Price, budget: Budget) -> Iterator[str]:
-    for have, need, unit, of in _parts(left, price, budget):
-        rest, each = _four(of_unit(have, unit), ROUND_FLOOR), _four(of_unit(need, unit), ROUND_CEILING)
-        yield f"{rest} of {of} left, {each} for each: enough for {have // need:,}"
+    return Affordable(min(most, count), runs_out=first, reason=reason + alone, remedy=remedy, period=period)
 
 
 def _remedy(left: Price, price: Price, budget: Budget, goal: int) -> str:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from operator import mul
 from typing import TypeVar
 
@@ -215,7 +216,9 @@ def _refined(
 
 def _intervals(plan: _Plan, reach: float, interval: float | None) -> Iterator[float]:
     if interval is not None:
-        yield _checked(interval)
+        if not 0 < interval < math.inf:
+            raise InvalidArgument(f"interval={interval!r} must be a finite number > 0, in nats")
+        yield float(interval)
         return
     start, period = _units(plan)
     for cells in itertools.accumulate(itertools.repeat(2), mul, initial=_START):
@@ -224,8 +227,9 @@ def _intervals(plan: _Plan, reach: float, interval: float | None) -> Iterator[fl
         if cells > _START and _work(plan, reach, trial) > _WORK:
             return
         yield trial
-        if not _has_lower_bound(plan):
-            return
+        steps = (step for block in plan.blocks for order in block.orders for step in order)
+        if not all(isinstance(step, _RangeStep) or isinstance(step.loss, Law) for step in steps):
+            return  # a hull of profiles bounds a step from above only, so no finer grid helps
 
 
 def _units(plan: _Plan) -> tuple[float, float]:
@@ -237,18 +241,6 @@ def _units(plan: _Plan) -> tuple[float, float]:
     ranges = [step for step in totals if isinstance(step, _RangeStep)]
     main = max(totals, key=lambda step: totals[step])
     return 2 * _scale(main), _period(max(ranges, key=lambda step: totals[step]) if ranges else main)
-
-
-def _has_lower_bound(plan: _Plan) -> bool:
-    """Whether every step's law is known; a hull of profiles bounds a step from above only, so no finer grid helps."""
-    steps = (step for block in plan.blocks for order in block.orders for step in order)
-    return all(isinstance(step, _RangeStep) or isinstance(step.loss, Law) for step in steps)
-
-
-def _checked(interval: float) -> float:
-    if not 0 < interval < math.inf:
-        raise InvalidArgument(f"interval={interval!r} must be a finite number > 0, in nats")
-    return float(interval)
 
 
 def _scale(step: _Step) -> float:
@@ -406,9 +398,9 @@ def _solve(plan: _Plan, interval: float, reach: float, negligible: float) -> Sol
     for block in reversed(plan.blocks):
         orders = [[_operator(step, interval, negligible, known) for step in reversed(order)] for order in block.orders]
         for _ in range(block.count):
-            upper = np.max([_apply_upper(order, upper) for order in orders], axis=0)
-            lower = np.max([_apply_lower(order, lower, floor) for order in orders], axis=0)
-            floor = _next_floor(orders[0], floor)
+            upper = np.max([reduce(lambda values, step: step.upper(values), order, upper) for order in orders], axis=0)
+            found = [_lowered(order, lower, floor) for order in orders]
+            lower, floor = np.max([values for values, _ in found], axis=0), found[0][1]
     return Solution(interval, upper, lower)
 
 
@@ -421,19 +413,7 @@ def _operator(step: _Step, interval: float, negligible: float, known: dict[_Step
     return known[step]
 
 
-def _apply_upper(order: list[Operator], values: Floats) -> Floats:
-    for operator in order:
-        values = operator.upper(values)
-    return values
-
-
-def _apply_lower(order: list[Operator], values: Floats, floor: float) -> Floats:
+def _lowered(order: list[Operator], values: Floats, floor: float) -> tuple[Floats, float]:
     for operator in order:
         values, floor = operator.lower(values, floor), operator.lower_floor(floor)
-    return values
-
-
-def _next_floor(order: list[Operator], floor: float) -> float:
-    for operator in order:
-        floor = operator.lower_floor(floor)
-    return floor
+    return values, floor

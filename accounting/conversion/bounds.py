@@ -20,12 +20,18 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion import renyi
 from accounting.conversion.pld.compose import composable, condensed, pld_delta, pld_deltas, pld_epsilon
 from accounting.conversion.pld.hull import Hull
 from accounting.conversion.pld.loss import Losses
-from accounting.conversion.pld.normal import directed
-from accounting.conversion.recursion import Solution, range_solution
+from accounting.conversion.recursion import Solution
+from accounting.conversion.renyi import (
+    check_delta,
+    check_epsilon,
+    invert_profile,
+    rdp_to_delta,
+    rdp_to_epsilon,
+    through_dp_accounting,
+)
 from accounting.errors import GridEdgeWarning
 
 Floats = NDArray[np.float64]
@@ -73,7 +79,7 @@ def best_epsilon(curve: Bounded, delta: float, *, thorough: bool = False) -> Bou
     Raises:
         InvalidArgument: delta is not in [0, 1).
     """
-    found = _winner(_epsilons(curve, renyi.check_delta(delta)))
+    found = _winner(_epsilons(curve, check_delta(delta)))
     if thorough and found.value > 0 and (recursion := _recursion(curve, delta)) is not None:
         return _winner(iter((found, Bound(recursion[0].epsilon_upper(_rounded_down(delta, recursion[1])), "adaptive"))))
     return found
@@ -85,7 +91,7 @@ def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bou
     Raises:
         InvalidArgument: epsilon is negative or not finite.
     """
-    found = _winner(_deltas(curve, renyi.check_epsilon(epsilon)))
+    found = _winner(_deltas(curve, check_epsilon(epsilon)))
     if thorough and found.value > curve.delta0 and (recursion := _recursion(curve, 1.0)) is not None:
         value = (recursion[0].upper_at(epsilon) + recursion[1]) * (1 + 1e-15)
         return _winner(iter((found, Bound(max(_LEAST, value), "adaptive"))))
@@ -95,7 +101,7 @@ def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bou
 def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
     """The smallest delta proved at any epsilon, quickly where it is near this one; the route `rdp` only where no other serves."""
     closed, losses, recursion = _closed_form(curve), _composable(curve), _recursion(curve, 1.0)
-    composed = [] if losses is None else [pld_deltas(way, epsilon) for way in directed(losses)]
+    composed = [] if losses is None else [pld_deltas(way, epsilon) for way in losses.directed()]
     if closed is None and not composed:
         return lambda at: best_delta(curve, at).value
 
@@ -117,7 +123,7 @@ def confirmed(curve: Bounded, delta: float, bound: Bound) -> Bound:
     if bound.order is None or not math.isfinite(bound.value):
         return bound
     divergence = float(_renyi(curve)(np.array([bound.order]))[0])
-    other = renyi.through_dp_accounting(bound.order, divergence, _rounded_down(delta, curve.delta0))
+    other = through_dp_accounting(bound.order, divergence, _rounded_down(delta, curve.delta0))
     return replace(bound, value=max(bound.value, other))
 
 
@@ -146,13 +152,13 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
         return
     yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
     if curve.core_epsilon > 0 and delta > curve.delta0:
-        found = renyi.rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
+        found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
         if (losses := _composable(curve)) is not None:
             yield _pld_epsilon(losses, delta)
     if (profile := _closed_form(curve)) is not None:
         value = curve.inverse(delta)
-        yield Bound(renyi.invert_profile(profile, delta) if value is None else value, "profile")
+        yield Bound(invert_profile(profile, delta) if value is None else value, "profile")
 
 
 def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
@@ -162,7 +168,7 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
         if (losses := _failing(curve)) is not None:
             yield _pld_delta(losses, epsilon)
         return
-    found = renyi.rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
+    found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
     value = max(_LEAST, min(1.0, curve.delta0 + found.value))
     yield Bound(value, "rdp", found.order, found.at_edge and value > _LEAST)
     if (losses := _composable(curve)) is not None:
@@ -203,17 +209,17 @@ def _recursion(curve: Bounded, delta: float) -> tuple[Solution, float] | None:
     losses = curve.losses()
     if losses is None or losses.added >= delta:
         return None
-    solution = range_solution(losses, _renyi(curve), curve.table_orders)
+    solution = Solution.of_ranges(losses, _renyi(curve), curve.table_orders)
     return None if solution is None else (solution, losses.added)
 
 
 def _pld_epsilon(losses: Losses, delta: float) -> Bound:
-    found = max((pld_epsilon(way, delta) for way in directed(losses)), key=lambda bound: bound.value)
+    found = max((pld_epsilon(way, delta) for way in losses.directed()), key=lambda bound: bound.value)
     return Bound(found.value, "pld", grid_error=found.inflation)
 
 
 def _pld_delta(losses: Losses, epsilon: float) -> Bound:
-    found = max((pld_delta(way, epsilon) for way in directed(losses)), key=lambda bound: bound.value)
+    found = max((pld_delta(way, epsilon) for way in losses.directed()), key=lambda bound: bound.value)
     return Bound(max(_LEAST, found.value), "pld", grid_error=found.inflation)
 
 

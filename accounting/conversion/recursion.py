@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from accounting.conversion.pld.compose import condensed
 from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Atoms, Banded, Floats, Law, Loss, Losses
-from accounting.conversion.pld.normal import Normal
+from accounting.conversion.pld.loss import Atoms, Banded, Floats, Law, Loss, Losses, Normal
 from accounting.conversion.renyi import rdp_to_epsilon
 
 # A step costs a few roundings, each relative to positive terms.
@@ -254,6 +253,27 @@ class Solution:
     upper: Floats
     lower: Floats
 
+    @staticmethod
+    def of_ranges(losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]) -> Solution | None:
+        """Upper bounds on the plan's delta without its bad events (Theorem D6); None where the recursion is not tried.
+
+        Args:
+            losses: of the steps, each counted; those of bounded range must have one width.
+            rdp, orders: the Renyi bound of all steps together and where it is tabulated; they choose the grid, and prove nothing.
+        """
+        ranges, pairs = _parted(condensed(losses))
+        fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) and loss.scale > _LEAST_SCALE for _, loss in pairs)
+        if len(ranges) != 1 or ranges[0][0] < 2 or not _NARROWEST <= ranges[0][1] <= WIDEST or not fixed:
+            return None
+        (count, width), reach = ranges[0], rdp_to_epsilon(rdp, _LEAST * _BEYOND, orders).value
+        times, widest = sum(n for n, _ in pairs), max((loss.reach for _, loss in pairs), default=0.0)
+        sizes = [(cells, cells * reach / width, times * 2 * cells * widest / width) for cells in _CELLS]
+        most = {cells: _QUICK if cells > _CELLS[-1] else _MOST for cells in _CELLS}
+        bearable = (n for n, size, more in sizes if count * 2.0 * n * size <= most[n] and more * size <= _PRODUCTS)
+        if times > _MOST_PAIRS or (cells := next(bearable, None)) is None:
+            return None
+        return _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1)
+
     def upper_at(self, epsilon: float) -> float:
         """Upper bound at one epsilon >= 0: the chord, as delta_0 is convex in e^epsilon."""
         i = math.floor(epsilon / self.interval)
@@ -288,27 +308,6 @@ class Solution:
         if len(reached) == 0:
             return 0.0
         return _bisect(lambda y: self.lower_at(y) > delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[0]
-
-
-def range_solution(losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]) -> Solution | None:
-    """Upper bounds on the plan's delta without its bad events (Theorem D6); None where the recursion is not tried.
-
-    Args:
-        losses: of the steps, each counted; those of bounded range must have one width.
-        rdp, orders: the Renyi bound of all steps together and where it is tabulated; they choose the grid, and prove nothing.
-    """
-    ranges, pairs = _parted(condensed(losses))
-    fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) and loss.scale > _LEAST_SCALE for _, loss in pairs)
-    if len(ranges) != 1 or ranges[0][0] < 2 or not _NARROWEST <= ranges[0][1] <= WIDEST or not fixed:
-        return None
-    (count, width), reach = ranges[0], rdp_to_epsilon(rdp, _LEAST * _BEYOND, orders).value
-    times, widest = sum(n for n, _ in pairs), max((loss.reach for _, loss in pairs), default=0.0)
-    sizes = [(cells, cells * reach / width, times * 2 * cells * widest / width) for cells in _CELLS]
-    most = {cells: _QUICK if cells > _CELLS[-1] else _MOST for cells in _CELLS}
-    bearable = (n for n, size, more in sizes if count * 2.0 * n * size <= most[n] and more * size <= _PRODUCTS)
-    if times > _MOST_PAIRS or (cells := next(bearable, None)) is None:
-        return None
-    return _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1)
 
 
 def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:

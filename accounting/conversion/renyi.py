@@ -74,14 +74,10 @@ def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: 
     # An error of one part in 10^13 in epsilon is worth (order - 1) times as much in ln(delta).
     pad = 1e-13 * (1 + best.order * (1 + epsilon))
     found = _Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
-    variation = _total_variation(rdp)
-    return variation if variation.value < found.value else found
-
-
-def _total_variation(rdp: Callable[[Floats], Floats]) -> _Conversion:
-    """sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the Kullback-Leibler divergence."""
+    # sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the Kullback-Leibler divergence.
     bound = float(_checked(rdp(_COARSE[:1]))[0])
-    return _Conversion(min(1.0, math.sqrt(-math.expm1(-bound)) * (1 + 1e-13)), float(_COARSE[0]), at_edge=False)
+    variation = min(1.0, math.sqrt(-math.expm1(-bound)) * (1 + 1e-13))
+    return _Conversion(variation, float(_COARSE[0]), at_edge=False) if variation < found.value else found
 
 
 def invert_profile(profile: Callable[[float], float], delta: float) -> float:
@@ -125,7 +121,9 @@ def _best(
     edge = int(np.argmin(values)) in (0, _last_finite(values))
     for propose in () if table_orders else (_between,) * _ROUNDS + (_vertex,) * _VERTICES:
         fine = propose(orders, values)
-        orders, values = _merge(orders, values, fine, _convert(rdp, fine, convert))
+        orders, values = np.append(orders, fine), np.append(values, _convert(rdp, fine, convert))
+        rank = np.argsort(orders, kind="stable")
+        orders, values = orders[rank], values[rank]
     best = int(np.argmin(values))
     return _Conversion(float(values[best]) * outward, float(orders[best]), edge)
 
@@ -145,12 +143,6 @@ def _vertex(orders: Floats, values: Floats) -> Floats:
         left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
         place = (x[0] + x[1]) / 2 - left * (x[2] - x[0]) / 2 / (right - left)
     return 1 + np.exp([min(max(place, x[0]), x[2])]) if math.isfinite(place) else orders[:0]
-
-
-def _merge(orders: Floats, values: Floats, more: Floats, more_values: Floats) -> tuple[Floats, Floats]:
-    orders, values = np.concatenate([orders, more]), np.concatenate([values, more_values])
-    rank = np.argsort(orders, kind="stable")
-    return orders[rank], values[rank]
 
 
 def _last_finite(values: Floats) -> int:

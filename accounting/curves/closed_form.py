@@ -11,17 +11,7 @@ from pydantic import Field
 
 from accounting.conversion.gaussian_cover import laplace_mu_squared, pure_mu_squared
 from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import (
-    Banded,
-    Loss,
-    Losses,
-    PrivacyLossDistribution,
-    failing,
-    require_bearable,
-    to_dp_accounting,
-    two_atoms,
-)
-from accounting.conversion.pld.normal import PAD, Normal
+from accounting.conversion.pld.loss import PAD, Banded, Losses, Normal, PrivacyLossDistribution, on_grid, require_bearable
 from accounting.curves.base import Curve, Floats, OneParameter, Undoubted
 from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative
@@ -84,7 +74,7 @@ class PureDP(OneEpsilon):
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         # dp-accounting's from_privacy_parameters overflows at epsilon 710 and rounds atoms to the next grid point.
-        return two_atoms(Banded.pure(self.epsilon0), interval)
+        return Banded.pure(self.epsilon0).to_dp_accounting(interval)
 
 
 @final
@@ -133,7 +123,7 @@ class ApproxDP(Curve):
         return Losses(((1, Banded.pure(self.epsilon0, self.failure)),))
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        return two_atoms(Banded.pure(self.epsilon0, self.failure), interval)
+        return Banded.pure(self.epsilon0, self.failure).to_dp_accounting(interval)
 
 
 # ln(sinh(z/2)/(z/2)) = sum over n >= 1 of B_2n z^2n / (2n (2n)!), used below |z| = 1.
@@ -198,7 +188,9 @@ class BoundedRange(OneEpsilon):
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """The pair of Theorem P3: every bounded-range pair is dominated by it, one fixed after the other (see `adaptive`)."""
-        return to_dp_accounting(Banded.bounded_range(self.epsilon0), interval) if self.epsilon0 > 0 else failing(0.0, interval)
+        if self.epsilon0 == 0:
+            return on_grid({0: 1.0}, 0.0, interval)
+        return Banded.bounded_range(self.epsilon0).to_dp_accounting(interval)
 
 
 def _rise(base: Floats, step: Floats) -> Floats:
@@ -447,7 +439,7 @@ class GaussianMax(Undoubted):
         return min(1.0, self.candidates * one)
 
     @property
-    def _pair(self) -> Loss:
+    def _pair(self) -> Hull:
         """The pair of the union bound (Theorem P4)."""
         return Hull(((float(self.candidates), 0.0, Normal(self.mu)),))
 
@@ -455,4 +447,4 @@ class GaussianMax(Undoubted):
         return Losses(((1, self._pair),)) if self.mu > 0 else Losses()
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        return to_dp_accounting(self._pair, interval) if self.mu > 0 else failing(0.0, interval)
+        return self._pair.to_dp_accounting(interval) if self.mu > 0 else on_grid({0: 1.0}, 0.0, interval)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_v
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
 from accounting.conversion.bounds import best_delta, best_epsilon, deltas_near
 from accounting.conversion.pld.hull import Hull, RenyiLoss
-from accounting.conversion.pld.loss import TINY, Losses, PrivacyLossDistribution, failing
+from accounting.conversion.pld.loss import TINY, Losses, PrivacyLossDistribution, on_grid
 from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
 from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum
@@ -84,8 +84,10 @@ class Approximate(Curve):
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         inner = self.curve.pld(interval)
-        # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b, hence the division.
-        return None if inner is None else inner.compose(failing(min(1.0, self.added / (1 - self._lost) * (1 + 1e-9)), interval))
+        if inner is None:
+            return None
+        # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b (and finite mass 1), hence the division.
+        return inner.compose(on_grid({0: 1.0}, min(1.0, self.added / (1 - self._lost) * (1 + 1e-9)), interval))
 
     @property
     def _lost(self) -> float:

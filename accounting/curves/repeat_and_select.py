@@ -93,11 +93,8 @@ class TruncatedNegativeBinomial(Frozen):
 
     def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
         """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x on its ratios. W4 (vi)."""
-        power, log = (
-            (1 + self.eta) * rest,
-            -math.log1p(-math.expm1(-epsilon) * (1 - self.gamma) / (self.gamma + math.exp(-epsilon))),
-        )
-        ratio = np.minimum(a * rest / (b * (1 + rest)), math.exp(-log))
+        power = (1 + self.eta) * rest
+        ratio = np.minimum(a * rest / (b * (1 + rest)), math.exp(self._gain(epsilon)))
         part = ratio**power
         less = b * (1 + self.eta) * (1 + rest) / (1 + power)
         more = b * self.eta / (1 + power)

@@ -5,45 +5,46 @@ Running sums of what was charged, by curve and label, are kept up by each charge
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
+from importlib import import_module
 from itertools import islice
-from operator import mul
-from typing import Any, Literal, NamedTuple, Self
+from operator import attrgetter, mul
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from sqlalchemy import Connection, Row, Select, bindparam, select
+from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, select, update
 
 from accounting.budget.budget import NOTHING, Price
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.curves import Composed, Curve
 from accounting.ledger.errors import LedgerCorrupt
 from accounting.ledger.item import Item
-from accounting.ledger.model import Action, Dataset, Entry, Openings, Origin, Total, moves
-from accounting.ledger.statements import (
+from accounting.ledger.model import ENTRY_FIELDS, Action, Dataset, Entry, Openings, Origin, Total
+from accounting.ledger.store import (
     BLOCK,
     Declared,
     Held,
     all_totals,
-    blocks,
-    claim_rows,
+    checked_types,
+    datasets,
     entries,
     entries_of_keys,
-    held_by,
-    insert_entries,
-    put,
-    require_total,
-    set_head,
-    set_held,
-    set_total,
+    fingerprints,
+    scopes,
     spent_in,
     sums,
+    totals,
 )
 from accounting.ledger.stored_text import canonical_json, digest
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 MOST_CURVES, MOST_POINTS, MOST_LABELS = 5_000, 240, 12  # that a summary lists
 _DIGITS = 36  # text of equal length is in order of size, and an amount is below the prime
@@ -117,7 +118,7 @@ class Sums:
             part = list(islice(changes, start, start + BLOCK))
             wanted = connection.execute(_AT, {"mine": dataset_id, "wanted": [_digest(place) for place in part]})
             before = dict(map(_read_sum, wanted))
-            put(connection, sums, [_row(dataset_id, at, changes[at].plus(*before.get(at, Amounts()))) for at in part])
+            _put(connection, sums, [_row(dataset_id, at, changes[at].plus(*before.get(at, Amounts()))) for at in part])
 
 
 def _digest(place: Place) -> str:
@@ -138,15 +139,6 @@ def _read_sum(row: Row[Any]) -> tuple[Place, Amounts]:
     if not isinstance(place.period, str) or not isinstance(place.content, str | None) or _digest(place) != row.digest:
         raise LedgerCorrupt("a sum of what was charged does not say of what: it was edited")
     return place, Amounts(*map(int, texts))
-
-
-def rebuild(connection: Connection, declared: Declared) -> None:
-    """Make the sums of a dataset that has none from its entries, a block at a time."""
-    made, opened = Sums(), Openings()
-    for batch in blocks(connection, declared):
-        for entry in batch:
-            made.add(entry, opened.of(entry))
-        made.write(connection, declared.id)
 
 
 class Check:
@@ -226,14 +218,14 @@ class Summary:
     points: tuple[_SpendingPoint, ...]
     shares: tuple[LabelCost, ...]
 
-
-def summarise(connection: Connection, declared: Declared) -> Summary:
-    """The summary of one dataset, from one state of the store."""
-    budget, name = declared.dataset.budget, declared.dataset.name
-    totals = tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id))
-    curves = _curves(connection, declared, [total.period for total in totals])
-    points, shares = _points(connection, declared), _shares(connection, declared)
-    return Summary(declared.dataset, declared.seq, declared.head, totals, curves, points, shares)
+    @classmethod
+    def of(cls, connection: Connection, declared: Declared) -> Self:
+        """The summary of one dataset, from one state of the store."""
+        budget, name = declared.dataset.budget, declared.dataset.name
+        totals = tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id))
+        curves = _curves(connection, declared, [total.period for total in totals])
+        points, shares = _points(connection, declared), _shares(connection, declared)
+        return cls(declared.dataset, declared.seq, declared.head, totals, curves, points, shares)
 
 
 def _curves(connection: Connection, declared: Declared, periods: list[str]) -> dict[str, Curve] | None:
@@ -286,8 +278,25 @@ class Step:
     opening: Entry | None = None  # of the charge that it follows
 
 
+# Statements that every charge runs are built once: building them costs as much time as running them.
+_LAST = (
+    select(entries.c.spent_main.label("main"), entries.c.spent_failure.label("failure"))
+    .where(entries.c.dataset_id == bindparam("mine"), entries.c.period == bindparam("account"), entries.c.action != "quota")
+    .order_by(entries.c.seq.desc())
+    .limit(1)
+)
+_HELD = select(scopes.c.account, scopes.c.main, scopes.c.failure).where(
+    scopes.c.dataset_id == bindparam("mine"),
+    scopes.c.quota == bindparam("seq"),
+    scopes.c.account.in_(bindparam("accounts", expanding=True)),
+)
+_SET_HEAD = (
+    update(datasets).where(datasets.c.id == bindparam("mine")).values(seq=bindparam("new_seq"), head=bindparam("new_head"))
+)
+
+
 class Book:
-    """What a transaction knows of a dataset that it has locked. Nothing is in the store before `close`."""
+    """What a transaction knows of a dataset that it has locked, and all that it writes there: nothing before `close`."""
 
     def __init__(self, connection: Connection, declared: Declared) -> None:
         self.connection, self.declared = connection, declared
@@ -300,29 +309,37 @@ class Book:
         self._claims: dict[tuple[str, tuple[str, ...]], bool] = {}
         self._prices: dict[tuple[str, int], Price] = {}
         self._sums = Sums()
-        self._waiting: list[Entry] = []
+        self.waiting: list[Entry] = []
 
     def learn(self, keys: Iterable[str]) -> None:
         """Read the steps that were entered under these keys before, at once: they are `earlier`."""
         self.earlier |= entries_of_keys(self.connection, self.declared, list(keys))
 
     def spent(self, period: str) -> Price:
-        """What a period has been charged so far."""
+        """What a period has been charged so far; LedgerCorrupt if that is not what its last entry states."""
         if period not in self._spent:
             self._spent[period] = spent_in(self.connection, self.declared.id, period)
-            require_total(self.connection, self.declared.id, period, self._spent[period])
+            self._require_last(period, self._spent[period])
         return self._spent[period]
+
+    def _require_last(self, period: str, spent: Price) -> None:
+        row = self.connection.execute(_LAST, {"mine": self.declared.id, "account": period}).one_or_none()
+        if (NOTHING if row is None else Price(**checked_types(row._asdict()))) != spent:
+            raise LedgerCorrupt(
+                "the running total of a period is not that of its last entry: one of them was edited. Nothing was charged, "
+                "nothing may be released: run `dpselect ledger verify`"
+            )
 
     def held(self, revision: int, accounts: list[str]) -> list[tuple[str, Price]]:
         """What accounts of a quota have been charged so far."""
-        new = [account for account in accounts if (revision, account) not in self._held]
-        if new:
-            found = held_by(self.connection, self.declared.id, revision, new)
-            self._held |= {(revision, account): spent for account, spent in found.items()}
+        if new := [account for account in accounts if (revision, account) not in self._held]:
+            rows = self.connection.execute(_HELD, {"mine": self.declared.id, "seq": revision, "accounts": new})
+            found = {account: Price(**checked_types({"main": main, "failure": failure})) for account, main, failure in rows}
+            self._held |= {(revision, account): found.get(account, NOTHING) for account in new}
         return [(account, self._held[revision, account]) for account in accounts]
 
     def hold(self, held: Iterable[Held]) -> None:
-        """Note how accounts stand from now on."""
+        """Note how accounts of quotas stand from now on."""
         for one in held:
             self._held[one.seq, one.account] = one.spent
             self._moved.add((one.seq, one.account))
@@ -336,45 +353,49 @@ class Book:
 
     def claims(self, fingerprint: str, periods: tuple[str, ...]) -> bool:
         """Whether the rows with this fingerprint belong to the dataset and periods; unclaimed ones do from now on."""
-        wanted = (fingerprint, periods)
-        if wanted not in self._claims:
-            self._claims[wanted] = claim_rows(self.connection, self.declared, fingerprint, periods)
-        return self._claims[wanted]
+        claim = (fingerprint, periods)
+        if claim not in self._claims:
+            values = {"fingerprint": fingerprint, "dataset_id": self.declared.id, "periods": json.dumps(periods)}
+            insert = _upserting(fingerprints, self.connection.dialect.name).values(values)
+            self.connection.execute(insert.on_conflict_do_nothing())
+            row = self.connection.execute(select(fingerprints).where(fingerprints.c.fingerprint == fingerprint)).one()
+            self._claims[claim] = row._asdict() == values
+        return self._claims[claim]
 
     def append(self, steps: Iterable[Step], origin: Origin) -> list[Entry]:
         """Chain the steps to the dataset's head."""
         written = []
         for step in steps:
-            spent = NOTHING
-            if step.action != "quota":
-                spent = self._spent[step.period] = self.spent(step.period).plus(step.price)
-                self._changed.add(step.period)
+            spent = NOTHING if step.action == "quota" else self.spent(step.period).plus(step.price)
             entry = _entry(self.dataset.name, self.declared.seq + 1, step, spent, origin, self.declared.head)
-            self.declared.seq, self.declared.head = entry.seq, entry.hash
-            self._sums.add(entry, moves(entry, step.opening))
+            self.enter(entry, Openings.between(entry, step.opening))
             written.append(entry)
-        self._waiting += written
         return written
+
+    def enter(self, entry: Entry, opening: Entry | None) -> None:
+        """Add an entry that follows the dataset's head, with the one that opened what it opens, takes back or settles."""
+        if entry.action != "quota":
+            self._spent[entry.period] = entry.spent
+            self._changed.add(entry.period)
+        self.declared.seq, self.declared.head = entry.seq, entry.hash
+        self._sums.add(entry, opening)
+        self.waiting.append(entry)
 
     def close(self) -> None:
         """Write entries, totals, sums, quotas' accounts and the head, once."""
-        if not self._waiting:
-            return
-        mine = self.declared.id
-        insert_entries(self.connection, mine, self._waiting)
-        for period in sorted(self._changed):
-            set_total(self.connection, mine, period, self._spent[period])
-        set_held(self.connection, mine, [Held(*place, self._held[place]) for place in sorted(self._moved)])
-        self._sums.write(self.connection, mine)
-        set_head(self.connection, mine, self.declared.seq, self.declared.head)
-
-
-def append(connection: Connection, declared: Declared, steps: list[Step], origin: Origin) -> list[Entry]:
-    """Chain the steps to the dataset's head and store them with the new totals. `declared` is locked."""
-    book = Book(connection, declared)
-    written = book.append(steps, origin)
-    book.close()
-    return written
+        connection, mine = self.connection, self.declared.id
+        if self.waiting:
+            _insert_entries(connection, mine, self.waiting)
+            totalled = ((period, self._spent[period]) for period in sorted(self._changed))
+            _put(connection, totals, [{"dataset_id": mine, "period": period, **spent._asdict()} for period, spent in totalled])
+            self._sums.write(connection, mine)
+            connection.execute(_SET_HEAD, {"mine": mine, "new_seq": self.declared.seq, "new_head": self.declared.head})
+        held = ((seq, account, self._held[seq, account]) for seq, account in sorted(self._moved))
+        _put(
+            connection, scopes, [{"dataset_id": mine, "quota": seq, "account": to, **spent._asdict()} for seq, to, spent in held]
+        )
+        for done in (self.waiting, self._changed, self._moved):
+            done.clear()
 
 
 def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, prev: str) -> Entry:
@@ -389,3 +410,47 @@ def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, pre
         **{"expires": step.expires, "quota": step.quota, "across": step.across, **vars(origin), "prev": prev},
     }
     return Entry(**fields, hash=digest(canonical_json(fields)))
+
+
+def _put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Write rows in the place of those with the same primary keys."""
+    if rows:
+        connection.execute(_replacing(table, connection.dialect.name), rows)
+
+
+@cache
+def _replacing(table: Table, dialect: str) -> sqlite.Insert | postgresql.Insert:
+    statement = _upserting(table, dialect)
+    new = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=new)
+
+
+def _upserting(table: Table, dialect: str) -> sqlite.Insert | postgresql.Insert:
+    found: sqlite.Insert | postgresql.Insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+    return found
+
+
+_COLUMNS = ("dataset_id", *ENTRY_FIELDS[1:])
+_stored = attrgetter(*ENTRY_FIELDS[1:])
+
+
+def _insert_entries(connection: Connection, dataset_id: int, batch: Sequence[Entry]) -> None:
+    """Append entries, past SQLAlchemy's handling of each parameter, which costs more than the rows do."""
+    rows = [(dataset_id, *_stored(entry)) for entry in batch]
+    sql = _insert(connection.dialect)
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(sql, rows)
+    else:
+        connection.exec_driver_sql(sql, (json.dumps([dict(zip(_COLUMNS, row, strict=True)) for row in rows]),))
+
+
+@cache
+def _insert(dialect: Dialect) -> str:
+    names = [dialect.identifier_preparer.quote(name) for name in _COLUMNS]
+    into = f"INSERT INTO {entries.name} ({', '.join(names)})"
+    if dialect.name == "sqlite":
+        return f"{into} VALUES ({', '.join('?' for _ in names)})"
+    # One statement for all rows. Texts are not cast to the columns' lengths, which would cut them, but held against them.
+    numbers = {column.name for column in entries.columns if column.type.python_type is int}
+    types = ", ".join(f"{quoted} {'bigint' if name in numbers else 'text'}" for name, quoted in zip(_COLUMNS, names, strict=True))
+    return f"{into} SELECT {', '.join(names)} FROM json_to_recordset(%s::json) AS given ({types})"

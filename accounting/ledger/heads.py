@@ -8,20 +8,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
 
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, insert, inspect, select, text
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, insert, inspect, select
 
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import PUBLIC, read_text, sync_folder
 from accounting.ledger.errors import InvalidEntry, MirrorConflict
-from accounting.ledger.statements import Declared, append_only
-from accounting.ledger.store import WRITES, checked_url, postgresql_engine, sqlite_engine, translated
+from accounting.ledger.store import Store, append_only
 from accounting.ledger.stored_text import canonical_json, read_json
 
 if TYPE_CHECKING:
@@ -47,6 +46,15 @@ class Signature:
     key: str
     signature: str
 
+    @classmethod
+    def read_all(cls, data: object) -> tuple[Self, ...]:
+        """Signatures from JSON data; InvalidEntry if they are something else."""
+        if not isinstance(data, list) or not all(isinstance(one, dict) and set(one) == {"key", "signature"} for one in data):
+            raise InvalidEntry("signatures of heads are a list of key and signature: the file was edited")
+        if not all(isinstance(text, str) for one in data for text in one.values()):
+            raise InvalidEntry("a signature and its key are hexadecimal texts: the file was edited")
+        return tuple(cls(**one) for one in data)
+
 
 @dataclass(frozen=True)
 class Heads:
@@ -67,12 +75,17 @@ class Heads:
 
     def statement(self) -> str:
         """Canonical JSON of all but the signatures: what they are of."""
-        stated = {"format": FORMAT, "ledger_id": self.ledger_id, "at": self.at, "declared": self.declared}
-        return canonical_json(stated | {"datasets": head_data(self.datasets)})
+        return replace(self, signatures=()).to_json()
 
     def to_json(self) -> str:
         """One line of canonical JSON."""
-        return canonical_json(read_json(self.statement()) | signature_data(self.signatures))
+        stated = {"format": FORMAT, "ledger_id": self.ledger_id, "at": self.at, "declared": self.declared}
+        return canonical_json(stated | self.content())
+
+    def content(self) -> dict[str, Any]:
+        """Where the chains stood, and the signatures if there are any, as JSON data."""
+        content: dict[str, Any] = {"datasets": {name: asdict(head) for name, head in self.datasets.items()}}
+        return content | {"signatures": [asdict(one) for one in self.signatures]} if self.signatures else content
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -93,37 +106,13 @@ class Heads:
                 "these heads do not say of which ledger they are, when they were taken and of how many datasets: the file was cut"
             )
         named = {name: _head(head) for name, head in chains.items()}
-        return cls(identity, at, named, read_signatures(data.get("signatures", [])), declared)
+        return cls(identity, at, named, Signature.read_all(data.get("signatures", [])), declared)
 
 
 def _head(data: object) -> Head:
     if not isinstance(data, dict) or type(data.get("seq")) is not int or data["seq"] < 0 or not isinstance(data.get("hash"), str):
         raise InvalidEntry("a head is a seq (an integer, at least 0) and a hash (text)")
     return Head(data["seq"], data["hash"])
-
-
-def head_data(heads: dict[str, Head]) -> dict[str, Any]:
-    """Heads by name, as JSON data."""
-    return {name: asdict(head) for name, head in heads.items()}
-
-
-def signature_data(signatures: tuple[Signature, ...]) -> dict[str, Any]:
-    """Signatures as JSON data; nothing if there are none."""
-    return {"signatures": [asdict(one) for one in signatures]} if signatures else {}
-
-
-def read_signatures(data: object) -> tuple[Signature, ...]:
-    """Signatures from JSON data; InvalidEntry if they are something else."""
-    if not isinstance(data, list) or not all(isinstance(one, dict) and set(one) == {"key", "signature"} for one in data):
-        raise InvalidEntry("signatures of heads are a list of key and signature: the file was edited")
-    if not all(isinstance(text, str) for one in data for text in one.values()):
-        raise InvalidEntry("a signature and its key are hexadecimal texts: the file was edited")
-    return tuple(Signature(one["key"], one["signature"]) for one in data)
-
-
-def heads_of(ledger_id: str, at: str, declared: list[Declared]) -> Heads:
-    """The heads that the datasets' rows state."""
-    return Heads(ledger_id, at, {row.dataset.name: Head(row.seq, row.head) for row in declared})
 
 
 @final
@@ -270,14 +259,10 @@ class Trust:
         sound = [one for one in heads.signatures if _valid(one.key, one.signature, heads.statement())]
         if len(sound) < len(heads.signatures):
             yield "a signature of the heads does not match them: they were edited, or it was"
-        if not any(one.key in self._until and self._in_time(one.key, heads.at) for one in sound):
-            known = any(one.key in self._until for one in sound)
+        known = [one.key for one in sound if one.key in self._until]
+        if not any((until := self._until[key]) is None or heads.at < until for key in known):
             why = "of a key that was replaced before they were taken" if known else "of no trusted key"
             yield f"the heads bear the signature {why}: compare it with the public keys you were given"
-
-    def _in_time(self, key: str, at: str) -> bool:
-        until = self._until[key]
-        return until is None or at < until
 
 
 def _valid(public: str, signature: str, statement: str) -> bool:
@@ -458,42 +443,28 @@ def _is_torn(line: str) -> bool:
 
 
 class _Database:
+    """Keeps no connection: a mirror is asked now and then."""
+
     def __init__(self, url: str) -> None:
-        parsed = checked_url(url)
-        if parsed.get_backend_name() == "postgresql":
-            self._engine: Engine = postgresql_engine(parsed, timeout=_TIMEOUT)
-        else:
-            self._engine = sqlite_engine(parsed, create=True, timeout=_TIMEOUT)
+        self._store = Store.at(url, create=True, timeout=_TIMEOUT)
 
     def lines(self) -> list[str]:
-        with translated(), _closing(self._engine), self._engine.begin() as connection:
+        with closing(self._store), self._store.reader() as connection:
             if not inspect(connection).has_table(_kept.name):
                 raise InvalidEntry("no mirror exists here: check its name, or keep heads in it first")
             return _lines(connection)
 
     @contextmanager
     def locked(self) -> Iterator[tuple[list[str], Callable[[str], None]]]:
-        writing = self._engine.execution_options(**{WRITES: True})
-        with translated(), _closing(self._engine), writing.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+        with closing(self._store), self._store.maker(_ADVISORY_LOCK) as connection:
             if not inspect(connection).has_table(_kept.name):
                 _kept.create(connection)
                 append_only(connection, _kept)
-            yield _lines(connection), lambda line: _insert(connection, line)
 
+            def append(line: str) -> None:
+                connection.execute(insert(_kept).values(heads=line))
 
-@contextmanager
-def _closing(engine: Engine) -> Iterator[None]:
-    """Keep no connection: a mirror is asked now and then."""
-    try:
-        yield
-    finally:
-        engine.dispose()
-
-
-def _insert(connection: Connection, line: str) -> None:
-    connection.execute(insert(_kept).values(heads=line))
+            yield _lines(connection), append
 
 
 def _lines(connection: Connection) -> list[str]:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Protocol, TypedDict, cast, get_args
+from typing import Literal, Protocol, Self, TypedDict, get_args
 
 from accounting.arguments import Relation, checked_integer
 from accounting.curves import Curve
@@ -159,13 +159,6 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
     return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism, alone)
 
 
-def checked_across(value: object) -> Across | None:
-    """Why a curve covers several periods, if that is stated; InvalidEntry if it is something else."""
-    if value is not None and value not in get_args(Across):
-        raise InvalidEntry(f"across={value!r} must be one of {', '.join(get_args(Across))}, or left out")
-    return cast(Across | None, value)
-
-
 def _short(field: str, text: str) -> str:
     return checked_text(f"the {field}'s JSON", text, LONGEST_JSON)
 
@@ -193,41 +186,45 @@ class Request:
     purpose: str | None
     expires: str | None
 
+    @classmethod
+    def read_all(
+        cls, action: Opening, charges: Iterable[tuple[Curve | Chargeable, Terms]], expires_in: float | None, now: datetime
+    ) -> list[Self]:
+        """What is asked, checked as far as that goes without the dataset; reservations lapse `expires_in` seconds after `now`."""
+        read, expires = _reader(), _expiry(expires_in, now)
+        found = [cls._read(action, item, terms, expires, read) for item, terms in charges]
+        keys = [request.key for request in found]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise KeyConflict(
+                f"key={twice!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged"
+            )
+        return found
+
+    @classmethod
+    def _read(cls, action: Opening, item: Curve | Chargeable, terms: Terms, expires: str | None, read: Reader) -> Self:
+        require_known(terms, Terms)
+        key, period, across = terms.get("key"), terms.get("period"), terms.get("across")
+        if across is not None and across not in get_args(Across):
+            raise InvalidEntry(f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out")
+        return cls(
+            item=read(item, terms.get("count", 1), terms.get("relation")),
+            action=action,
+            key=new_key() if key is None else checked_name("key", key),
+            period=tuple(period) if isinstance(period, Iterator) else period,  # it is read anew when a charge is tried again
+            across=across,
+            time_zone=checked_zone(terms.get("time_zone")),
+            label=optional_text("label", terms.get("label")),
+            actor=optional_name("actor", terms.get("actor")),
+            fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
+            salt=optional_text("salt", terms.get("salt")),
+            team=optional_name("team", terms.get("team")),
+            purpose=optional_name("purpose", terms.get("purpose")),
+            expires=expires,
+        )
+
 
 Reader = Callable[[Curve | Chargeable, int, Relation | None], Item]
-
-
-def read_requests(
-    action: Opening, charges: Iterable[tuple[Curve | Chargeable, Terms]], expires_in: float | None, now: datetime
-) -> list[Request]:
-    """What is asked, checked as far as that goes without the dataset; reservations lapse `expires_in` seconds after `now`."""
-    read, expires = _reader(), _expiry(expires_in, now)
-    found = [_read_request(action, item, terms, expires, read) for item, terms in charges]
-    keys = [request.key for request in found]
-    if len(set(keys)) < len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise KeyConflict(f"key={twice!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged")
-    return found
-
-
-def _read_request(action: Opening, item: Curve | Chargeable, terms: Terms, expires: str | None, read: Reader) -> Request:
-    require_known(terms, Terms)
-    key, period = terms.get("key"), terms.get("period")
-    return Request(
-        item=read(item, terms.get("count", 1), terms.get("relation")),
-        action=action,
-        key=new_key() if key is None else checked_name("key", key),
-        period=tuple(period) if isinstance(period, Iterator) else period,  # it is read anew when a charge is tried again
-        across=checked_across(terms.get("across")),
-        time_zone=checked_zone(terms.get("time_zone")),
-        label=optional_text("label", terms.get("label")),
-        actor=optional_name("actor", terms.get("actor")),
-        fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
-        salt=optional_text("salt", terms.get("salt")),
-        team=optional_name("team", terms.get("team")),
-        purpose=optional_name("purpose", terms.get("purpose")),
-        expires=expires,
-    )
 
 
 def _reader() -> Reader:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Self, Unpack, final, get_args
+from typing import IO, Literal, Self, Unpack, final, get_args
 
-from sqlalchemy import Connection, bindparam, exists, select
+from sqlalchemy import Connection, bindparam, exists, func, select
 
 from accounting.arguments import Relation
 from accounting.budget.budget import NOTHING, Budget, Price
@@ -22,43 +22,41 @@ from accounting.budget.remaining import affordable, shortfall
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, InvalidBudget, RelationMismatch, Unaffordable
 from accounting.guarantee import common_relation
-from accounting.ledger import statements
-from accounting.ledger.book import Book, Step, Summary, append, summarise
+from accounting.ledger.book import Book, Step, Summary
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
-from accounting.ledger.export import export_lines, import_lines
-from accounting.ledger.heads import Heads, SigningKey, Trust, heads_of
-from accounting.ledger.item import (
-    MOST_RUNS,
-    TWICE,
-    Chargeable,
-    Item,
-    Opening,
-    Request,
-    Terms,
-    checked_across,
-    read_item,
-    read_requests,
-    require_known,
-)
+from accounting.ledger.heads import Head, Heads, SigningKey, Trust
+from accounting.ledger.item import MOST_RUNS, TWICE, Chargeable, Item, Opening, Request, Terms, read_item, require_known
 from accounting.ledger.model import (
+    Action,
     Clock,
     Dataset,
     Entry,
-    Following,
     Origin,
     Receipt,
+    State,
     Total,
     Usage,
+    Who,
     origin,
     price_in,
-    require_state,
     returned,
-    state_of,
     utc_now,
 )
-from accounting.ledger.quota import Quotas, Who, give_back, in_force, revisions
-from accounting.ledger.statements import Declared, Held, entries, entries_of_keys, meta
-from accounting.ledger.store import Store
+from accounting.ledger.quota import Quotas, Revision
+from accounting.ledger.store import (
+    Declared,
+    Held,
+    Store,
+    all_datasets,
+    all_totals,
+    declare,
+    entries,
+    entries_of_keys,
+    find_dataset,
+    meta,
+    select_entries,
+    spent_in,
+)
 from accounting.ledger.stored_text import (
     Window,
     checked_name,
@@ -70,7 +68,7 @@ from accounting.ledger.stored_text import (
     optional_text,
     read_json,
 )
-from accounting.ledger.verification import Problem, Verification, stream, verify
+from accounting.ledger.verification import Problem, Verification, export_lines, import_lines, stream, verify
 
 
 @final
@@ -139,13 +137,13 @@ class Ledger:
         """
         dataset = _new_dataset(name, budget, relation, unit, window, time_zone, data_period, origin(actor, self._clock))
         with self._store.writer() as connection:
-            statements.declare(connection, dataset)
+            declare(connection, dataset.name, dataset.declaration())
         return dataset
 
     def datasets(self) -> list[Dataset]:
         """All declared datasets, in the order of declaration."""
         with self._store.reader() as connection:
-            return [row.dataset for row in statements.all_datasets(connection)]
+            return [row.dataset for row in all_datasets(connection)]
 
     def dataset(self, name: str) -> Dataset:
         """One declaration.
@@ -154,7 +152,7 @@ class Ledger:
             UnknownDataset: there is none.
         """
         with self._store.reader() as connection:
-            return statements.find_dataset(connection, name).dataset
+            return find_dataset(connection, name).dataset
 
     # -- spending -----------------------------------------------------------------------------------------------------
 
@@ -194,11 +192,9 @@ class Ledger:
 
     def check(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> None:
         """Raise as `charge` would if it were made now, without charging: before a long computation."""
-        require_known(terms, Terms)
-        priced = read_item(item, terms.get("count", 1), terms.get("relation"))
+        (request,) = Request.read_all("charge", [(item, terms)], None, self._clock())
         with self._store.reader_on(dataset) as (connection, declared):
-            periods = _periods(declared.dataset, terms.get("period"), checked_zone(terms.get("time_zone")))
-            priced = priced.over(periods, declared.dataset.relation, checked_across(terms.get("across")))
+            priced, periods = _due(declared.dataset, request)
             _Charging(connection, declared).require_room(priced, periods, self._who(terms))
 
     def charged_curve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Curve:
@@ -207,11 +203,9 @@ class Ledger:
         Raises:
             RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
         """
-        require_known(terms, Terms)
-        priced, across = read_item(item, 1, terms.get("relation")), checked_across(terms.get("across"))
+        (request,) = Request.read_all("charge", [(item, {**terms, "count": 1})], None, self._clock())
         with self._store.reader_on(dataset) as (_, declared):
-            periods = _periods(declared.dataset, terms.get("period"), checked_zone(terms.get("time_zone")))
-            priced = priced.over(periods, declared.dataset.relation, across)
+            priced, _ = _due(declared.dataset, request)
             common_relation(declared.dataset.relation, priced.relation, begun=True)
         return priced.curve
 
@@ -250,7 +244,7 @@ class Ledger:
         return self._follow("void", dataset, key, checked_name("reason", reason), checked_name("actor", actor))
 
     def _follow(
-        self, action: Following, dataset: str, key: str, label: str | None, actor: str | None, ran: Curve | None = None
+        self, action: _Following, dataset: str, key: str, label: str | None, actor: str | None, ran: Curve | None = None
     ) -> Receipt:
         item, by = None if ran is None else read_item(ran, 1, None), origin(actor, self._clock)
         with self._store.writer_on(dataset) as (connection, declared):
@@ -266,7 +260,7 @@ class Ledger:
         """All in one transaction, or nothing. What finds no room is tried again once what has lapsed is void."""
         now = self._clock()
         by = cache(lambda actor: origin(actor, lambda: now))
-        asked = [(request, by(request.actor)) for request in read_requests(action, charges, expires_in, now)]
+        asked = [(request, by(request.actor)) for request in Request.read_all(action, charges, expires_in, now)]
         try:
             return self._written(dataset, asked)
         except BudgetExceeded:
@@ -300,13 +294,13 @@ class Ledger:
         """
         with self._store.reader_on(dataset) as (connection, declared):
             (account,) = checked_periods(declared.dataset.window, period)
-            spent = statements.spent_in(connection, declared.id, account)
+            spent = spent_in(connection, declared.id, account)
         return Total(declared.dataset.name, account, declared.dataset.budget, spent)
 
     def totals(self, dataset: str) -> list[Total]:
         """Where every period stands that was charged, in order."""
         with self._store.reader_on(dataset) as (connection, declared):
-            found = statements.all_totals(connection, declared.id)
+            found = all_totals(connection, declared.id)
         name, budget = declared.dataset.name, declared.dataset.budget
         return [Total(name, period, budget, spent) for period, spent in found]
 
@@ -320,7 +314,7 @@ class Ledger:
     def usage(self, receipt: Receipt) -> Usage:
         """What a charge used, what is left now, and how many more like it fit, charged one by one."""
         opening, periods = receipt.entries[0], tuple(entry.period for entry in receipt.entries)
-        item, who = opening.count * Curve.from_json(opening.curve or ""), Who(opening.actor, opening.team, opening.purpose)
+        item, who = opening.count * Curve.from_json(opening.curve or ""), opening.who
         with self._store.reader_on(receipt.dataset) as (connection, declared):
             totals = _Charging(connection, declared).totals(periods, who)
         found = [(affordable(one.budget, one.spent, item, most=MOST_RUNS, period=one.place), one) for one in totals]
@@ -332,8 +326,8 @@ class Ledger:
     def find(self, dataset: str, key: str) -> Receipt | None:
         """The charge under an idempotency key, in its present state; None if there is none."""
         with self._store.reader_on(dataset) as (connection, declared):
-            (steps,) = statements.entries_of_keys(connection, declared, [checked_name("key", key)]).values()
-        return Receipt(declared.dataset.name, key, state_of(steps), _openings(steps), replayed=True) if steps else None
+            (steps,) = entries_of_keys(connection, declared, [checked_name("key", key)]).values()
+        return Receipt(declared.dataset.name, key, _state_of(steps), _openings(steps), replayed=True) if steps else None
 
     def last_claim(self, dataset: str, start: str, *, before: int | None = None) -> Entry | None:
         """The record of the latest release whose claim starts with this text; None if there is none.
@@ -341,12 +335,18 @@ class Ledger:
         Args:
             before: an entry's number; only what was recorded before it counts.
         """
+        start = checked_name("start", start)
         with self._store.reader_on(dataset) as (connection, declared):
-            return statements.last_claim(connection, declared, checked_name("start", start), before)
+            earlier = entries.c.seq <= (declared.seq if before is None else min(declared.seq, before - 1))
+            claims = func.substr(entries.c.label, 1, len(start)) == start
+            released = earlier, entries.c.action == "release", claims
+            return next(iter(select_entries(connection, declared, *released, limit=1, latest=True)), None)
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries so far, in order, a block at a time."""
-        for entry in stream(self._store, self._declared(dataset)):
+        with self._store.reader_on(dataset) as (_, declared):
+            pass
+        for entry in stream(self._store, declared):
             if isinstance(entry, Problem):
                 raise LedgerCorrupt(f"dataset={dataset!r}, entry {entry.seq}: {entry.message}")
             yield entry
@@ -354,24 +354,20 @@ class Ledger:
     def latest(self, dataset: str, limit: int = 20) -> list[Entry]:
         """The last entries, latest first."""
         with self._store.reader_on(dataset) as (connection, declared):
-            return statements.latest_entries(connection, declared, limit)
+            return select_entries(connection, declared, limit=limit, latest=True)
 
     def summary(self, dataset: str) -> Summary:
         """What reports need to know of a dataset, added up by the store."""
         with self._store.reader_on(dataset) as (connection, declared):
-            return summarise(connection, declared)
-
-    def _declared(self, dataset: str) -> statements.Declared:
-        with self._store.reader_on(dataset) as (_, declared):
-            return declared
+            return Summary.of(connection, declared)
 
     # -- evidence -----------------------------------------------------------------------------------------------------
 
     def heads(self) -> Heads:
         """Where every chain stands. Keep it where the ledger's writers cannot change it, and give it to `verify`."""
         with self._store.reader() as connection:
-            identity = connection.execute(select(meta.c.ledger_id)).scalar_one()
-            return heads_of(identity, origin(None, self._clock).at, statements.all_datasets(connection))
+            identity, at = connection.execute(select(meta.c.ledger_id)).scalar_one(), origin(None, self._clock).at
+            return Heads(identity, at, {row.dataset.name: Head(row.seq, row.head) for row in all_datasets(connection)})
 
     def verify(self, heads: Heads | Sequence[Heads] | None = None, trust: Trust | None = None) -> Verification:
         """Re-derive everything from the entries; with `heads`, find also a tail cut off; with `trust`, check who signed them."""
@@ -456,7 +452,7 @@ class _Charging:
 
     def __init__(self, connection: Connection, declared: Declared) -> None:
         self.book = Book(connection, declared)
-        self._limits = in_force(revisions(connection, declared.id))
+        self._limits = Revision.in_force(connection, declared.id)
 
     def charge(self, request: Request, origin: Origin) -> Receipt:
         """Charge, or give back what the same key has charged before.
@@ -468,8 +464,8 @@ class _Charging:
             SharedRows: the rows were charged under another name.
         """
         book, dataset = self.book, self.book.dataset
-        periods = _periods(dataset, request.period, request.time_zone)
-        request = replace(request, item=request.item.over(periods, dataset.relation, request.across))
+        item, periods = _due(dataset, request)
+        request = replace(request, item=item)
         if earlier := book.earlier[request.key]:
             common_relation(dataset.relation, request.item.relation, begun=True)
             return _replay(dataset, request, periods, earlier)
@@ -482,7 +478,7 @@ class _Charging:
         said = {name: getattr(request, name) for name in _SAID} | {"across": request.item.across}
         written = book.append([Step(period=period, price=price, **said) for period in periods], origin)
         book.hold(held)
-        return Receipt(dataset.name, request.key, state_of(written), tuple(written), replayed=False)
+        return Receipt(dataset.name, request.key, _state_of(written), tuple(written), replayed=False)
 
     def require_room(self, item: Item, periods: tuple[str, ...], who: Who) -> tuple[Price, list[Held]]:
         """The item's price, if every period and quota can pay it, and how the quotas' accounts stand then. Raises as `charge`."""
@@ -522,6 +518,12 @@ def _shares(part: Price, whole: Price) -> tuple[float, float]:
     return main, failure
 
 
+def _due(dataset: Dataset, request: Request) -> tuple[Item, tuple[str, ...]]:
+    """What a request is charged for in this dataset, and the periods whose rows it reads."""
+    periods = _periods(dataset, request.period, request.time_zone)
+    return request.item.over(periods, dataset.relation, request.across), periods
+
+
 def _periods(dataset: Dataset, period: str | Iterable[str] | None, time_zone: str) -> tuple[str, ...]:
     """The periods whose rows a charge reads, by the clock of the dataset's time zone."""
     periods = checked_periods(dataset.window, period)
@@ -545,7 +547,7 @@ def _replay(dataset: Dataset, request: Request, periods: tuple[str, ...], earlie
             f"key={request.key!r} has already paid for a different charge of dataset={dataset.name!r} (entry {first.seq}): "
             "give every charge a key of its own, and a retried one the same arguments"
         )
-    if (state := state_of(earlier)) == "void":
+    if (state := _state_of(earlier)) == "void":
         raise KeyConflict(f"key={request.key!r} was voided in dataset={dataset.name!r}: charge again under another key")
     return Receipt(dataset.name, request.key, state, opening, replayed=True)
 
@@ -580,10 +582,31 @@ def _would_fit(budget: Budget, spent: Price, item: Item) -> int:
         return 0
 
 
+_Following = Literal["commit", "release", "void"]
+
+_AFTER: dict[Action, State] = {
+    "reserve": "reserved",
+    "charge": "committed",
+    "commit": "committed",
+    "release": "released",
+    "void": "void",
+}
+_NEEDS: dict[_Following, tuple[State, str]] = {
+    "commit": ("reserved", "only a reserved charge is committed"),
+    "release": ("committed", "only a committed charge is released: commit it before the data are read"),
+    "void": ("reserved", "only a reserved charge whose data were not read is voided; a failed draw stays charged"),
+}
+
+
+def _state_of(entries: Sequence[Entry]) -> State:
+    """The state that the steps of one key, in order, have led to."""
+    return _AFTER[entries[-1].action]
+
+
 def _follow(
     connection: Connection,
     declared: Declared,
-    action: Following,
+    action: _Following,
     key: str,
     label: str | None,
     origin: Origin,
@@ -607,13 +630,16 @@ def _follow(
     if earlier[0].across == TWICE:
         ran = None  # what two changes cost together is not a sum over rounds, so nothing is given back
     if done := tuple(entry for entry in earlier if entry.action == action):
-        if action == "release" and not _is_same(done[0], label, ran):
+        is_same = (label is None or done[0].label == label) and (ran is None or done[0].curve == ran.curve_json)
+        if action == "release" and not is_same:
             raise ClaimConflict(
                 f"key={key!r} has paid for a result that was handed out already (entry {done[0].seq}), and this is another one: "
                 "forget it, and use the first"
             )
-        return Receipt(declared.dataset.name, key, state_of(earlier), done, replayed=True)
-    require_state(action, state_of(earlier), key)
+        return Receipt(declared.dataset.name, key, _state_of(earlier), done, replayed=True)
+    state, (needed, rule) = _state_of(earlier), _NEEDS[action]
+    if state != needed:
+        raise InvalidTransition(f"key={key!r} is {state}: {rule}")
     opening, expires = _openings(earlier), earlier[0].expires
     if action == "commit" and expires is not None and origin.at >= expires:
         raise InvalidTransition(
@@ -621,12 +647,21 @@ def _follow(
         )
     if ran is not None and opening[0].action != "reserve":
         raise InvalidTransition(f"key={key!r} was charged for good: what did not run is given back of a reservation only")
-    prices = [_price(declared, action, one, ran, origin.package) for one in opening]
-    steps = [Step(action, key, one.period, due, label, ran, opening=one) for one, due in zip(opening, prices, strict=True)]
-    written = append(connection, declared, steps, origin)
+
+    def due(one: Entry) -> Price:
+        if ran is not None:
+            return returned(declared.dataset.budget, one, ran.curve_json, origin.package).times(-1)
+        return one.price.times(-1) if action == "void" else NOTHING
+
+    book = Book(connection, declared)
+    written = book.append([Step(action, key, one.period, due(one), label, ran, opening=one) for one in opening], origin)
     if action == "void" or ran is not None:
-        give_back(connection, declared, opening, written[0])
-    return Receipt(declared.dataset.name, key, state_of(written), tuple(written), replayed=False)
+        for (seq, quota, _), limit in Revision.in_force(connection, declared.id):
+            back = returned(limit, opening[0], written[0].curve, written[0].package).times(-1)
+            accounts = quota.accounts(declared.dataset.window, opening[0].who, [one.period for one in opening])
+            book.hold(Held(seq, account, spent.plus(back)) for account, spent in book.held(seq, accounts))
+    book.close()
+    return Receipt(declared.dataset.name, key, _state_of(written), tuple(written), replayed=False)
 
 
 def _openings(entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -645,13 +680,3 @@ def _lapse(connection: Connection, declared: Declared, origin: Origin) -> list[R
         _follow(connection, declared, "void", row.key, f"it was not committed before {row.expires}", origin)
         for row in sorted(rows, key=lambda row: (row.expires, row.key))
     ]
-
-
-def _is_same(done: Entry, label: str | None, ran: Item | None) -> bool:
-    return (label is None or done.label == label) and (ran is None or done.curve == ran.curve_json)
-
-
-def _price(declared: Declared, action: Following, opening: Entry, ran: Item | None, by: str) -> Price:
-    if ran is not None:
-        return returned(declared.dataset.budget, opening, ran.curve_json, by).times(-1)
-    return opening.price.times(-1) if action == "void" else NOTHING

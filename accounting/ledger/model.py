@@ -11,24 +11,29 @@ import getpass
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from accounting.arguments import Relation
 from accounting.budget.budget import Budget, Price, Remaining
 from accounting.budget.remaining import Affordable, Equivalent, equivalent
 from accounting.curves import Approximate, Composed, Curve
-from accounting.ledger.errors import InvalidEntry, InvalidTransition
+from accounting.errors import AccountingError
+from accounting.ledger.errors import InvalidEntry, LedgerCorrupt
 from accounting.ledger.stored_text import (
     LONGEST_NAME,
     Window,
     canonical_json,
     checked_name,
+    checked_text,
+    checked_window,
+    checked_zone,
     digest,
+    read_json,
 )
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
@@ -67,10 +72,39 @@ class Dataset:
         """Canonical JSON of all of it; the budget is text in it, for its numbers are floats."""
         return canonical_json(asdict(self) | {"budget": self.budget.model_dump_json()})
 
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def from_declaration(text: str) -> Dataset:
+        """The dataset whose `declaration` is `text`.
+
+        Raises:
+            LedgerCorrupt: it is something else.
+        """
+        try:
+            data = read_json(text)
+            dataset = Dataset(**data | {"budget": Budget.model_validate(read_json(data["budget"]))})
+            checked_window(dataset.window)
+            checked_zone(dataset.time_zone)
+            for name in ("name", "unit", "actor", "host", "at", "package", "uid"):
+                checked_text(name, getattr(dataset, name))
+            if dataset.relation not in get_args(Relation) or not isinstance(dataset.data_period, str | None):
+                raise InvalidEntry("a field of the declaration has no such value")
+        except (AccountingError, TypeError, KeyError):
+            raise LedgerCorrupt("a dataset's declaration cannot be read: it was edited") from None
+        return dataset
+
     @property
     def genesis(self) -> str:
         """The hash that the first entry follows."""
         return digest(self.declaration())
+
+
+class Who(NamedTuple):
+    """On whose behalf and what for: names that the charging process states, not proofs of them."""
+
+    actor: str
+    team: str | None
+    purpose: str | None
 
 
 @dataclass(frozen=True)
@@ -124,6 +158,11 @@ class Entry:
     def spent(self) -> Price:
         """The period's sum after the entry."""
         return Price(self.spent_main, self.spent_failure)
+
+    @property
+    def who(self) -> Who:
+        """On whose behalf and what for."""
+        return Who(self.actor, self.team, self.purpose)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, as they are hashed and exported."""
@@ -203,6 +242,7 @@ class Usage:
 
 
 Clock = Callable[[], datetime]
+utc_now: Clock = partial(datetime.now, UTC)
 
 
 @dataclass(frozen=True)
@@ -213,11 +253,6 @@ class Origin:
     host: str
     at: str
     package: str
-
-
-def utc_now() -> datetime:
-    """The host's clock."""
-    return datetime.now(UTC)
 
 
 def origin(actor: str | None, clock: Clock) -> Origin:
@@ -251,34 +286,8 @@ def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name).strip()[:LONGEST_NAME] or "unknown"
 
 
-Following = Literal["commit", "release", "void"]
-
-_AFTER: dict[Action, State] = {
-    "reserve": "reserved",
-    "charge": "committed",
-    "commit": "committed",
-    "release": "released",
-    "void": "void",
-}
-_NEEDS: dict[Following, tuple[State, str]] = {
-    "commit": ("reserved", "only a reserved charge is committed"),
-    "release": ("committed", "only a committed charge is released: commit it before the data are read"),
-    "void": ("reserved", "only a reserved charge whose data were not read is voided; a failed draw stays charged"),
-}
 # A later version of the package may round a price a little further outward than the one that charged it.
 SLACK = 10**9
-
-
-def state_of(entries: Sequence[Entry]) -> State:
-    """The state that the steps of one key, in order, have led to."""
-    return _AFTER[entries[-1].action]
-
-
-def moves(entry: Entry, opening: Entry | None) -> Entry | None:
-    """The entry that opened the charge which `entry` opens, takes back, or settles at less; None if it does nothing of that."""
-    if entry.action in ("charge", "reserve"):
-        return entry
-    return opening if entry.action == "void" or (entry.action == "release" and entry.curve is not None) else None
 
 
 class Openings:
@@ -288,18 +297,18 @@ class Openings:
         self._open: dict[tuple[str, str], Entry] = {}
 
     def of(self, entry: Entry) -> Entry | None:
-        """As `moves`, of the next entry."""
+        """As `between`, of the next entry."""
         place = entry.key, entry.period
         if entry.action == "reserve":
             self._open[place] = entry
-        return moves(entry, self._open.pop(place, None) if entry.action in ("void", "release") else None)
+        return self.between(entry, self._open.pop(place, None) if entry.action in ("void", "release") else None)
 
-
-def require_state(action: Following, state: State, key: str) -> None:
-    """Check that the step may follow; InvalidTransition if it may not."""
-    needed, rule = _NEEDS[action]
-    if state != needed:
-        raise InvalidTransition(f"key={key!r} is {state}: {rule}")
+    @staticmethod
+    def between(entry: Entry, opening: Entry | None) -> Entry | None:
+        """The entry that opened the charge which `entry` opens, takes back, or settles at less; None if it does none of these."""
+        if entry.action in ("charge", "reserve"):
+            return entry
+        return opening if entry.action == "void" or (entry.action == "release" and entry.curve is not None) else None
 
 
 @lru_cache(maxsize=1024)

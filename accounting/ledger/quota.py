@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from functools import lru_cache
 from itertools import chain, groupby
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
@@ -21,25 +22,16 @@ from accounting.budget.budget import NOTHING, Budget, Price, Remaining
 from accounting.budget.price import MOST
 from accounting.errors import AccountingError, InvalidArgument
 from accounting.frozen import Frozen
-from accounting.ledger.book import Step, append
+from accounting.ledger.book import Book, Step
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.model import Clock, Dataset, Entry, Openings, doubt, origin, price_in, returned
-from accounting.ledger.statements import Declared, Held, all_held, blocks, entries, entries_after, held_by, set_held
-from accounting.ledger.store import Store
-from accounting.ledger.stored_text import WHOLE, Window, checked_name, enclosing, ordinal, period_at
+from accounting.ledger.model import Clock, Dataset, Entry, Openings, Who, doubt, origin, price_in, returned
+from accounting.ledger.store import Declared, Held, Store, all_held, blocks, entries, select_entries
+from accounting.ledger.stored_text import WHOLE, Window, checked_name, period_of
 
 Scope = Literal["actor", "team", "purpose"]
 
 _WIDTHS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "whole")
 _MOST_ACCOUNTS = 4_000
-
-
-class Who(NamedTuple):
-    """On whose behalf and what for: names that the charging process states, not proofs of them."""
-
-    actor: str
-    team: str | None
-    purpose: str | None
 
 
 def _checked_name(value: str | None) -> str | None:
@@ -132,11 +124,12 @@ class Quota(Frozen):
 
     def _places(self, window: Window, period: str) -> Iterable[str]:
         if self.rolling is not None:
-            last = ordinal(window, period)
-            return [period_at(window, first) for first in range(max(1, last - self.rolling + 1), last + 1)]
+            last = _ordinal(window, period)
+            return [_period_at(window, first) for first in range(max(1, last - self.rolling + 1), last + 1)]
         if self.window == "whole":
             return (WHOLE,)
-        return (period if self.window == window else enclosing(window, period, self.window),)
+        # All of a period lies in one that is wider: `require_for` lets no week be cut.
+        return (period if self.window == window else period_of(self.window, _first_day(window, _ordinal(window, period))),)
 
     def account_in_words(self, account: str) -> str:
         """An account, as people read it."""
@@ -147,13 +140,37 @@ class Quota(Frozen):
         return ", ".join([*shown, *([place] if place else [])]) or "all rows"
 
 
-@lru_cache(maxsize=256)
-def read_quota(text: str | None) -> Quota:
-    """The quota that an entry declares; InvalidEntry if it is none."""
-    try:
-        return Quota.model_validate_json(text or "")
-    except AccountingError:
-        raise InvalidEntry("a quota cannot be read: it was edited") from None
+_PER_YEAR = {"month": 12, "quarter": 4, "year": 1}
+
+
+def _ordinal(window: Window, period: str) -> int:
+    """The period's number among all of its window: consecutive periods have consecutive numbers."""
+    year, rest = int(period[:4]), period[5:]
+    if window == "day":
+        return date.fromisoformat(period).toordinal()
+    if window == "week":
+        return date.fromisocalendar(year, int(rest[1:]), 1).toordinal() // 7 + 1
+    return year * _PER_YEAR[window] + (int(rest.removeprefix("Q")) - 1 if rest else 0)
+
+
+def _period_at(window: Window, number: int) -> str:
+    """The period of this number."""
+    if window in ("day", "week"):
+        return period_of(window, _first_day(window, number))
+    year, rest = divmod(number, _PER_YEAR[window])
+    return f"{year:04d}" + {"month": f"-{rest + 1:02d}", "quarter": f"-Q{rest + 1}", "year": ""}[window]
+
+
+def _first_day(window: Window, number: int) -> date:
+    if window in ("day", "week"):
+        return date.fromordinal(number if window == "day" else number * 7 - 6)
+    year, month = divmod(number * 12 // _PER_YEAR[window], 12)
+    return date(year, month + 1, 1)
+
+
+# Written out, as in the index of the quotas: SQLite takes that for no parameter.
+_IS_QUOTA = entries.c.action == literal_column("'quota'")
+_DECLARED = select(entries.c.seq, entries.c.quota).where(entries.c.dataset_id == bindparam("mine"), _IS_QUOTA)
 
 
 class Revision(NamedTuple):
@@ -163,44 +180,33 @@ class Revision(NamedTuple):
     quota: Quota
     until: int | None = None
 
+    @classmethod
+    def all(cls, connection: Connection, dataset_id: int) -> list[Self]:
+        """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be read."""
+        found: list[Self] = []
+        latest: dict[str, int] = {}
+        for seq, text in sorted(tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})):
+            quota = _read_quota(text)
+            if quota.name in latest:
+                before = latest[quota.name]
+                found[before] = found[before]._replace(until=seq)
+            latest[quota.name] = len(found)
+            found.append(cls(seq, quota))
+        return found
 
-# Written out, as in the index of the quotas: SQLite takes that for no parameter.
-_IS_QUOTA = entries.c.action == literal_column("'quota'")
-_DECLARED = select(entries.c.seq, entries.c.quota).where(entries.c.dataset_id == bindparam("mine"), _IS_QUOTA)
-
-
-def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
-    """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be read."""
-    found: list[Revision] = []
-    latest: dict[str, int] = {}
-    for seq, text in sorted(tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})):
-        quota = read_quota(text)
-        if quota.name in latest:
-            before = latest[quota.name]
-            found[before] = found[before]._replace(until=seq)
-        latest[quota.name] = len(found)
-        found.append(Revision(seq, quota))
-    return found
-
-
-def in_force(declared: Iterable[Revision]) -> list[tuple[Revision, Budget]]:
-    """Those that limit a charge now."""
-    return [(one, one.quota.limit) for one in declared if one.until is None and one.quota.limit is not None]
+    @classmethod
+    def in_force(cls, connection: Connection, dataset_id: int) -> list[tuple[Self, Budget]]:
+        """Those that limit a charge now, and their limits. Raises as `all`."""
+        known = cls.all(connection, dataset_id)
+        return [(one, one.quota.limit) for one in known if one.until is None and one.quota.limit is not None]
 
 
-def give_back(connection: Connection, declared: Declared, opening: tuple[Entry, ...], by: Entry) -> None:
-    """Take a voided reservation, or what did not run of one, out of the accounts that it counts to; `by` says which."""
-    periods = [entry.period for entry in opening]
-    for revision, limit in in_force(revisions(connection, declared.id)):
-        accounts = revision.quota.accounts(declared.dataset.window, _who_of(opening[0]), periods)
-        spent = held_by(connection, declared.id, revision.seq, accounts)
-        back = _moved(limit, by, opening[0])
-        set_held(connection, declared.id, [Held(revision.seq, account, spent[account].plus(back)) for account in accounts])
-
-
-def _who_of(entry: Entry) -> Who:
-    """On whose behalf a charge was made."""
-    return Who(entry.actor, entry.team, entry.purpose)
+@lru_cache(maxsize=256)
+def _read_quota(text: str | None) -> Quota:
+    try:
+        return Quota.model_validate_json(text or "")
+    except AccountingError:
+        raise InvalidEntry("a quota cannot be read: it was edited") from None
 
 
 @dataclass
@@ -227,6 +233,15 @@ class AccountReplay:
     _step: tuple[str, str] = ("", "")
     _touched: set[tuple[int, str]] = field(default_factory=set)
 
+    @classmethod
+    def of(cls, connection: Connection, declared: Declared, wanted: list[Revision]) -> Self:
+        """What the entries make of these revisions; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
+        book, opened = cls(declared.dataset, wanted), Openings()
+        for entry in chain.from_iterable(blocks(connection, declared)) if wanted else ():
+            for problem in book.follow(entry, opened.of(entry)):
+                raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
+        return book
+
     def follow(self, entry: Entry, opening: Entry | None) -> Iterator[str]:
         """Count the next entry, with the one that opened what it opens or takes back; what does not hold, in words."""
         if opening is None or not self.revisions:
@@ -242,10 +257,14 @@ class AccountReplay:
         if limit is None:
             return
         try:
-            new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, _who_of(first), [entry.period])]
+            new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, first.who, [entry.period])]
             if not new:
                 return  # the quota is not this charge's, and its budget need not be able to pay for it
-            price, unsure = _moved(limit, entry, first), doubt(limit, entry, first)
+            if entry.action in ("void", "release"):
+                price = returned(limit, first, entry.curve, entry.package).times(-1)
+            else:
+                price = price_in(limit, first.curve or "", first.count)
+            unsure = doubt(limit, entry, first)
         except (AccountingError, ValueError) as error:  # a period that is none, in an entry that was edited
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
@@ -268,22 +287,6 @@ class AccountReplay:
             for place, account in self.accounts.items()
             for have, due in zip(given[place], account.spent, strict=True)
         )
-
-
-def _moved(limit: Budget, entry: Entry, first: Entry) -> Price:
-    """What an entry adds to an account, as it opens a charge, takes it back, or settles it."""
-    if entry.action in ("void", "release"):
-        return returned(limit, first, entry.curve, entry.package).times(-1)
-    return price_in(limit, first.curve or "", first.count)
-
-
-def replay(connection: Connection, declared: Declared, wanted: list[Revision]) -> AccountReplay:
-    """What the entries make of these revisions; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
-    book, opened = AccountReplay(declared.dataset, wanted), Openings()
-    for entry in chain.from_iterable(blocks(connection, declared)) if wanted else ():
-        for problem in book.follow(entry, opened.of(entry)):
-            raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
-    return book
 
 
 @dataclass(frozen=True)
@@ -344,14 +347,17 @@ class Quotas:
             quota.require_for(declared.dataset.window)
             present = _latest(connection, declared).get(quota.name)
             if present is not None and present.quota == quota:
-                return entries_after(connection, declared, present.seq - 1, limit=1)[0]
+                return select_entries(connection, declared, entries.c.seq == present.seq)[0]
             seq = declared.seq + 1
-            held = replay(connection, declared, [] if quota.limit is None else [Revision(seq, quota)]).held()
+            replay = AccountReplay.of(connection, declared, [] if quota.limit is None else [Revision(seq, quota)])
+            held = replay.held()
             if any(part > MOST for one in held for part in one.spent):
                 raise InvalidEntry(f"quota={quota.name!r}: what was charged so far is more than this limit's unit counts")
             step = Step("quota", f"{quota.name}#{seq}", "", NOTHING, None, quota=quota.model_dump_json())
-            (entry,) = append(connection, declared, [step], by)
-            set_held(connection, declared.id, held)
+            book = Book(connection, declared)
+            (entry,) = book.append([step], by)
+            book.hold(held)
+            book.close()
         return entry
 
     def withdraw(self, name: str, *, actor: str | None = None) -> Entry:
@@ -385,4 +391,4 @@ class Quotas:
 
 
 def _latest(connection: Connection, declared: Declared) -> dict[str, Revision]:
-    return {one.quota.name: one for one in revisions(connection, declared.id)}
+    return {one.quota.name: one for one in Revision.all(connection, declared.id)}

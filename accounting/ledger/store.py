@@ -1,29 +1,352 @@
-"""`Store`: a place that holds a ledger, and the two kinds of transaction on it.
+"""The store of a ledger: its tables, the triggers that make them append-only, their rows, and the two kinds of transaction.
 
-These see everything committed before and let nobody in between, and their failures say what to do. SQLAlchemy's own
-transactions do not: with them eight processes overspent a budget of 20 to 26 on SQLite, and to 25 on PostgreSQL.
+Prices are integers, JSON is text: no store may round or reorder what a hash covers. The triggers stop accidents and careless
+hands; an owner of the store can drop them. A transaction of a `Store` sees everything committed before and lets nobody in
+between, and its failures say what to do. SQLAlchemy's own transactions do not: with them eight processes overspent a budget of
+20 to 26 on SQLite, and to 25 on PostgreSQL.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, NamedTuple, Self, final
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Row,
+    String,
+    Table,
+    Text,
+    bindparam,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from accounting.ledger.errors import LedgerCorrupt, LedgerError, LedgerUnavailable, SchemaMismatch
-from accounting.ledger.statements import SCHEMA_VERSION, Declared, create_tables, find_dataset, lock_dataset, meta
-from accounting.ledger.stored_text import checked_name
+from accounting.budget.budget import NOTHING, Price
+from accounting.ledger.errors import DatasetExists, LedgerCorrupt, LedgerError, LedgerUnavailable, SchemaMismatch, UnknownDataset
+from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
+from accounting.ledger.stored_text import checked_name, digest
 
-WRITES = "dpledger_writes"
+# -- tables --------------------------------------------------------------------------------------------------------------
+
+SCHEMA_VERSION = 1
+metadata = MetaData()
+
+meta = Table(
+    "dpledger_meta",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("schema_version", Integer, nullable=False),
+    Column("ledger_id", String(64), nullable=False),
+)
+
+datasets = Table(
+    "dpledger_datasets",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("declaration", Text, nullable=False),
+    Column("genesis", String(64), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("head", String(64), nullable=False),
+)
+
+totals = Table(
+    "dpledger_totals",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("period", String(16), primary_key=True),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
+)
+
+entries = Table(
+    "dpledger_entries",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("period", String(16), nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("curve", Text),
+    Column("mechanism", Text),
+    Column("count", BigInteger, nullable=False),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
+    Column("spent_main", BigInteger, nullable=False),
+    Column("spent_failure", BigInteger, nullable=False),
+    Column("label", Text),
+    Column("actor", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("at", String(64), nullable=False),
+    Column("package", Text, nullable=False),
+    Column("team", Text),
+    Column("purpose", Text),
+    Column("fingerprint", Text),
+    Column("salt", Text),
+    Column("expires", String(64)),
+    Column("quota", Text),
+    Column("across", String(16)),
+    Column("prev", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    # One step of a charge happens once; a retried one finds itself here.
+    Index("dpledger_entries_key", "dataset_id", "key", "period", "action", unique=True),
+    # A charge holds a period's total against the last entry of it.
+    Index("dpledger_entries_period", "dataset_id", "period", "seq"),
+)
+
+# Few rows of many: what every charge asks for, and what a refused one does. As text, which both databases read the same: given to
+# SQLAlchemy as clauses they would load PostgreSQL's dialect, a twentieth of a short command's time, on SQLite too.
+_PARTIAL = (
+    "dpledger_entries_fingerprints ON dpledger_entries (fingerprint, dataset_id) WHERE fingerprint IS NOT NULL",
+    "dpledger_entries_quotas ON dpledger_entries (dataset_id, seq) WHERE action = 'quota'",
+    "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",
+)
+
+scopes = Table(
+    "dpledger_scopes",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("quota", BigInteger, primary_key=True),
+    Column("account", Text, primary_key=True),
+    Column("main", BigInteger, nullable=False),
+    Column("failure", BigInteger, nullable=False),
+)
+
+# What reports show, kept up by every charge: see `Sums`. Integers as text, for what many periods add up to may leave 64 bits.
+sums = Table(
+    "dpledger_sums",
+    metadata,
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
+    Column("kind", String(8), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("period", String(16), nullable=False),
+    Column("content", Text),
+    Column("runs", Text, nullable=False),
+    Column("main", Text, nullable=False),
+    Column("failure", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+fingerprints = Table(
+    "dpledger_fingerprints",
+    metadata,
+    Column("fingerprint", Text, primary_key=True),
+    Column("dataset_id", Integer, ForeignKey(datasets.c.id), nullable=False),
+    Column("periods", Text, nullable=False),
+)
+
+_MESSAGE = "the ledger is append-only"
+_REFUSE = (
+    "CREATE FUNCTION dpledger_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN RAISE EXCEPTION '{_MESSAGE}' USING ERRCODE = 'integrity_constraint_violation'; END $$"
+)
+
+
+def _create_tables(connection: Connection) -> None:
+    """Make the tables, indexes and triggers of a new ledger."""
+    metadata.create_all(connection)
+    for index in _PARTIAL:
+        connection.exec_driver_sql(f"CREATE INDEX {index}")
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(_REFUSE)
+    for table in (meta, datasets, totals, entries, scopes, sums, fingerprints):
+        _no_deletion(connection, table)
+    for table in (entries, fingerprints):
+        _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
+    _refuse(connection, f"{datasets.name}_no_update", f"UPDATE OF id, name, declaration, genesis ON {datasets.name}")
+    connection.execute(meta.insert().values(id=1, schema_version=SCHEMA_VERSION, ledger_id=uuid.uuid4().hex))
+
+
+def append_only(connection: Connection, table: Table) -> None:
+    """Make the triggers of one table of a database of its own, whose rows never change."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(_REFUSE.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
+    _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
+    _no_deletion(connection, table)
+
+
+def _no_deletion(connection: Connection, table: Table) -> None:
+    _refuse(connection, f"{table.name}_no_delete", f"DELETE ON {table.name}")
+    if connection.dialect.name == "postgresql":
+        _refuse(connection, f"{table.name}_no_truncate", f"TRUNCATE ON {table.name}", "STATEMENT")
+
+
+def _refuse(connection: Connection, name: str, when: str, each: str = "ROW") -> None:
+    then = f"FOR EACH {each} EXECUTE FUNCTION dpledger_refuse()"
+    if connection.dialect.name == "sqlite":
+        then = f"BEGIN SELECT RAISE(ABORT, '{_MESSAGE}'); END"
+    connection.exec_driver_sql(f"CREATE TRIGGER {name} BEFORE {when} {then}")
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------------
+
+_STORED = ENTRY_FIELDS[1:]  # all but the dataset's name
+_stored = attrgetter(*_STORED)
+_SOUND: set[tuple[type, ...]] = set()  # the types of values that were found to be an entry's
+_OPTIONAL = {column.name for column in entries.columns if column.nullable}
+_NUMBERS = {column.name for column in entries.columns if column.type.python_type is int}
+
+
+class Declared:
+    """A dataset's row: its declaration, and where its chain stands."""
+
+    __slots__ = ("dataset", "declaration", "genesis", "head", "id", "seq")
+
+    def __init__(self, row: Row[Any]) -> None:
+        checked_types({"seq": row.seq, "prev": row.genesis, "hash": row.head})
+        self.id: int = row.id
+        self.declaration: str = row.declaration
+        self.dataset = Dataset.from_declaration(row.declaration)
+        self.genesis: str = row.genesis
+        self.seq: int = row.seq
+        self.head: str = row.head
+
+
+# Statements that every charge runs are built once: building them costs as much time as running them.
+_DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
+# The dataset's row, held against every other charge. (SQLite has locked the file by then, and ignores FOR UPDATE.)
+_LOCKED_DATASET = _DATASET.with_for_update()
+_SPENT = select(totals.c.main, totals.c.failure).where(
+    totals.c.dataset_id == bindparam("mine"), totals.c.period == bindparam("account")
+)
+# Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a million entries.
+_CHARGES = select(entries).where(entries.c.dataset_id == bindparam("mine"), entries.c.action != "quota")
+_OF_KEYS = _CHARGES.where(entries.c.key.in_(bindparam("wanted", expanding=True)))
+BLOCK, _MOST_KEYS = 2_000, 500
+
+
+def declare(connection: Connection, name: str, declaration: str) -> None:
+    """Start a dataset's chain, at the hash of its declaration; DatasetExists if the name is taken."""
+    # One process at a time: in one order, and a name that is taken is refused in the ledger's own words.
+    connection.execute(select(meta).with_for_update())
+    if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
+        raise DatasetExists(f"dataset={name!r} is already declared, and a declaration stays: choose another name")
+    genesis = digest(declaration)
+    connection.execute(insert(datasets).values(name=name, declaration=declaration, genesis=genesis, seq=0, head=genesis))
+
+
+def find_dataset(connection: Connection, name: str, *, locked: bool = False) -> Declared:
+    """The dataset's row, under its lock if `locked`; UnknownDataset if there is none."""
+    row = connection.execute(_LOCKED_DATASET if locked else _DATASET, {"name": name}).one_or_none()
+    if row is None:
+        raise UnknownDataset(f"dataset={name!r} is not declared in this ledger: declare it, or check the name")
+    return Declared(row)
+
+
+def all_datasets(connection: Connection) -> list[Declared]:
+    """Every dataset, in the order of declaration."""
+    return [Declared(row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
+
+
+def spent_in(connection: Connection, dataset_id: int, period: str) -> Price:
+    """What a period has been charged so far."""
+    row = connection.execute(_SPENT, {"mine": dataset_id, "account": period}).one_or_none()
+    return NOTHING if row is None else Price(**checked_types(row._asdict()))
+
+
+def all_totals(connection: Connection, dataset_id: int) -> list[tuple[str, Price]]:
+    """(period, spent) for every period with a charge, in order."""
+    rows = connection.execute(select(totals).where(totals.c.dataset_id == dataset_id))
+    return sorted((str(row.period), _read_price(row)) for row in rows)
+
+
+def _read_price(row: Row[Any]) -> Price:
+    """What an account has been charged, a period's or a quota's."""
+    return Price(**checked_types({"main": row.main, "failure": row.failure}))
+
+
+class Held(NamedTuple):
+    """What an account of a quota has been charged; `seq` is the entry that declares the quota."""
+
+    seq: int
+    account: str
+    spent: Price
+
+
+def all_held(connection: Connection, dataset_id: int) -> list[Held]:
+    """Every account of every quota that was ever declared."""
+    rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
+    return [Held(row.quota, row.account, _read_price(row)) for row in rows]
+
+
+def _read_entry(dataset: str, row: Row[Any]) -> Entry:
+    """A row as an entry, if its values have their types: SQLite does not mind what an editor writes into a column."""
+    values = _stored(row)
+    if (kinds := tuple(map(type, values))) not in _SOUND:
+        checked_types(dict(zip(_STORED, values, strict=True)))
+        _SOUND.add(kinds)  # integers of both stores have 64 bits
+    return Entry(dataset, *values)
+
+
+def checked_types(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an entry, each of its type; LedgerCorrupt if one is not."""
+    for name, value in values.items():
+        fits = type(value) is int and -(2**63) <= value < 2**63 if name in _NUMBERS else isinstance(value, str)
+        if not (fits or (value is None and name in _OPTIONAL)):
+            raise LedgerCorrupt(f"field {name!r} of an entry, a dataset or a total is of the wrong type: it was edited")
+    return values
+
+
+def entries_of_keys(connection: Connection, dataset: Declared, keys: list[str]) -> dict[str, list[Entry]]:
+    """All steps under each idempotency key, in order; an empty list for one that is new."""
+    found: dict[str, list[Entry]] = {key: [] for key in keys}
+    for start in range(0, len(keys), _MOST_KEYS):
+        asked = {"mine": dataset.id, "wanted": keys[start : start + _MOST_KEYS]}
+        for row in connection.execute(_OF_KEYS, asked):
+            found[row.key].append(_read_entry(dataset.dataset.name, row))
+    return {key: sorted(steps, key=lambda entry: entry.seq) for key, steps in found.items()}
+
+
+def select_entries(
+    connection: Connection, dataset: Declared, *which: ColumnElement[bool], limit: int | None = None, latest: bool = False
+) -> list[Entry]:
+    """The dataset's entries of which all of this holds, in order, or the latest first; at most `limit`."""
+    order = entries.c.seq.desc() if latest else entries.c.seq
+    rows = connection.execute(select(entries).where(entries.c.dataset_id == dataset.id, *which).order_by(order).limit(limit))
+    return [_read_entry(dataset.dataset.name, row) for row in rows]
+
+
+def entries_after(connection: Connection, dataset: Declared, seq: int, limit: int = BLOCK) -> list[Entry]:
+    """At most `limit` entries with numbers above `seq`, up to the dataset's stated end, in order."""
+    return select_entries(connection, dataset, entries.c.seq > seq, entries.c.seq <= dataset.seq, limit=limit)
+
+
+def blocks(connection: Connection, dataset: Declared) -> Iterator[list[Entry]]:
+    """All entries up to the dataset's stated end, in order, some thousands at a time."""
+    seq = 0
+    while batch := entries_after(connection, dataset, seq):
+        yield batch
+        seq = batch[-1].seq
+
+
+# -- connections ---------------------------------------------------------------------------------------------------------
+
+_WRITES = "dpledger_writes"
 # EXTRA also syncs the directory: a charge must survive a power cut, or its noise would be out without it.
 _SETTINGS = ("synchronous = EXTRA", "foreign_keys = ON", "trusted_schema = OFF")
 
@@ -59,35 +382,26 @@ def checked_url(url: str) -> URL:
         raise LedgerUnavailable("the ledger's URL cannot be read: write sqlite:///privacy.db or postgresql://host/name") from None
     backend = parsed.get_backend_name() if parsed.drivername in ("sqlite", "sqlite+pysqlite") else parsed.drivername
     if backend == "sqlite":
-        return _file(parsed)
+        if parsed.database in (None, "", ":memory:") or str(parsed.database).startswith("file:") or parsed.query:
+            raise LedgerUnavailable(
+                "a ledger in memory forgets at exit: name a file, as in sqlite:///privacy.db, without options"
+            )
+        return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).absolute()))
     if backend in ("postgresql", "postgresql+psycopg", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     raise LedgerUnavailable(f"a ledger is kept in sqlite:///file or postgresql://host/name, not in {parsed.drivername}://")
 
 
-def _file(url: URL) -> URL:
-    if url.database in (None, "", ":memory:") or str(url.database).startswith("file:") or url.query:
-        raise LedgerUnavailable("a ledger in memory forgets at exit: name a file, as in sqlite:///privacy.db, without options")
-    return url.set(drivername="sqlite", database=str(Path(str(url.database)).absolute()))
-
-
-def sqlite_engine(url: URL, *, create: bool, timeout: float) -> Engine:
+def _sqlite_engine(url: URL, *, create: bool, timeout: float) -> Engine:
     """An engine on a SQLite file, with transaction control taken over from the driver.
 
     No connection is kept: a kept one would follow a file that was moved away, or a fork.
     """
-    mode = "rwc" if create else "rw"
-    engine = create_engine(
-        url, creator=_sqlite_opener(str(url.database), mode, timeout), poolclass=NullPool, hide_parameters=True
-    )
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
 
-
-def _sqlite_opener(path: str, mode: str, timeout: float) -> Callable[[], sqlite3.Connection]:
     def open_file() -> sqlite3.Connection:
+        name = f"file:{quote(str(url.database))}?mode={'rwc' if create else 'rw'}"
         # isolation_level=None: the driver sends no BEGIN or COMMIT of its own.
-        connection = sqlite3.connect(f"file:{quote(path)}?mode={mode}", uri=True, timeout=timeout, isolation_level=None)
+        connection = sqlite3.connect(name, uri=True, timeout=timeout, isolation_level=None)
         try:
             for setting in _SETTINGS:
                 connection.execute(f"PRAGMA {setting}")
@@ -96,35 +410,32 @@ def _sqlite_opener(path: str, mode: str, timeout: float) -> Callable[[], sqlite3
             raise
         return connection
 
-    return open_file
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    engine = create_engine(url, creator=open_file, poolclass=NullPool, hide_parameters=True)
+    event.listen(engine, "begin", begin)
+    return engine
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def postgresql_engine(url: URL, *, timeout: float) -> Engine:
+def _postgresql_engine(url: URL, *, timeout: float) -> Engine:
     """An engine on PostgreSQL: READ COMMITTED, so that a row that was waited for is read as it is then."""
+
+    def settle(connection: Any, _: Any) -> None:
+        # A role or a database may have switched synchronous_commit off: then a crash could lose charges.
+        with connection.cursor() as cursor:
+            cursor.execute("SET synchronous_commit = on")
+            cursor.execute(f"SET lock_timeout = {max(1, int(timeout * 1000))}")
+        connection.commit()
+
     try:
         engine = create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True, pool_size=2, pool_pre_ping=True)
     except ModuleNotFoundError:
         raise LedgerUnavailable("PostgreSQL needs the driver psycopg: pip install 'dpselect[postgres]'") from None
-    event.listen(engine, "connect", _postgresql_settings(timeout))
+    event.listen(engine, "connect", settle)
     _OPEN.add(engine)
     return engine
-
-
-def _postgresql_settings(timeout: float) -> Callable[[Any, Any], None]:
-    def settle(connection: Any, _: Any) -> None:
-        milliseconds = max(1, int(timeout * 1000))
-        # A role or a database may have switched synchronous_commit off: then a crash could lose charges.
-        with connection.cursor() as cursor:
-            cursor.execute("SET synchronous_commit = on")
-            cursor.execute(f"SET lock_timeout = {milliseconds}")
-        connection.commit()
-
-    return settle
 
 
 _OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -141,7 +452,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def _translated() -> Iterator[None]:
     """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`.
 
     The original is dropped, because its text holds statements, file names and sometimes credentials.
@@ -182,29 +493,33 @@ class Store:
     """An engine, wrapped so that every transaction is of one of two kinds and every failure is the ledger's own.
 
     Args:
-        engine: made by `sqlite_engine` or `postgresql_engine`.
+        engine: of SQLite or PostgreSQL.
         url: shown in messages, without the password.
     """
 
     def __init__(self, engine: Engine, url: URL) -> None:
         self._url = url
         weakref.finalize(self, _dispose, engine, os.getpid())
-        self._writing = engine.execution_options(**{WRITES: True})
+        self._writing = engine.execution_options(**{_WRITES: True})
         self._reading = engine
         if engine.dialect.name == "postgresql":
             self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
     @classmethod
-    def open(cls, url: str, *, create: bool, timeout: float) -> Self:
-        """Open the store; with `create`, make the file and the tables where they are missing."""
+    def at(cls, url: str, *, create: bool, timeout: float) -> Self:
+        """The store at `url`, whatever it holds; with `create`, a file that is missing is made when it is first used."""
         parsed = checked_url(url)
         if parsed.get_backend_name() == "postgresql":
-            store = cls(postgresql_engine(parsed, timeout=timeout), parsed)
-            store._prepare(create=create)
-            return store
+            return cls(_postgresql_engine(parsed, timeout=timeout), parsed)
+        return cls(_sqlite_engine(parsed, create=create, timeout=timeout), parsed)
+
+    @classmethod
+    def open(cls, url: str, *, create: bool, timeout: float) -> Self:
+        """The store of a ledger; with `create`, make the file and the tables where they are missing."""
+        store = cls.at(url, create=create, timeout=timeout)
+        store._prepare(create=create)
         # Only this first step may create a file: later on, a file that is gone is an error and not an empty ledger.
-        cls(sqlite_engine(parsed, create=create, timeout=timeout), parsed)._prepare(create=create)
-        return cls(sqlite_engine(parsed, create=False, timeout=timeout), parsed)
+        return store if store._url.get_backend_name() == "postgresql" else cls.at(url, create=False, timeout=timeout)
 
     def _prepare(self, *, create: bool) -> None:
         with self.reader() as connection:
@@ -212,37 +527,38 @@ class Store:
                 return
         if not create:
             raise SchemaMismatch("no ledger exists here: run `dpselect ledger init`, or open it with create=True")
-        with self._transaction() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+        with self.maker(_ADVISORY_LOCK) as connection:
             if not _has_ledger(connection):  # another process may have been first
-                create_tables(connection)
+                _create_tables(connection)
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
         """A transaction that holds the store's (SQLite) or takes rows' (PostgreSQL) write locks; durable when it returns."""
-        with self._transaction() as connection:
-            if self._url.get_backend_name() == "sqlite":
+        with _translated(), self._writing.begin() as connection:
+            if connection.dialect.name == "sqlite":
                 _require_whole(connection, Path(str(self._url.database)))
             _require_version(connection)  # the file may have been exchanged since it was opened
             yield connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with translated(), self._writing.begin() as connection:
+    def maker(self, lock: int) -> Iterator[Connection]:
+        """A transaction that makes what is missing; `lock` is any number, the same for all processes that would."""
+        with _translated(), self._writing.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
             yield connection
 
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """A transaction that sees one state of the store and changes nothing."""
-        with translated(), self._reading.begin() as connection:
+        with _translated(), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
     def writer_on(self, dataset: object) -> Iterator[tuple[Connection, Declared]]:
         """A writer that holds a dataset's row against every other charge."""
         with self.writer() as connection:
-            yield connection, lock_dataset(connection, checked_name("dataset", dataset))
+            yield connection, find_dataset(connection, checked_name("dataset", dataset), locked=True)
 
     @contextmanager
     def reader_on(self, dataset: object) -> Iterator[tuple[Connection, Declared]]:
@@ -276,7 +592,6 @@ def _dispose(engine: Engine, process: int) -> None:
     engine.dispose(close=os.getpid() == process)
 
 
-# Any number, the same for all processes: two of them may open an empty PostgreSQL database at once.
 _ADVISORY_LOCK = 4_105_281_901
 _VERSION = select(meta.c.schema_version)
 

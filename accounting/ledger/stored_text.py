@@ -89,7 +89,6 @@ Window = Literal["whole", "year", "quarter", "month", "week", "day"]
 
 WHOLE = ""
 _MOST_PERIODS = 400
-_PER_YEAR = {"month": 12, "quarter": 4, "year": 1}
 _SHAPES: dict[str, tuple[str, str]] = {
     "year": (r"\d{4}", "2024"),
     "quarter": (r"\d{4}-Q[1-4]", "2024-Q3"),
@@ -153,36 +152,6 @@ def _exists(window: Window, period: str) -> bool:
 
 def _shown(period: object) -> str:
     return repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
-
-
-def ordinal(window: Window, period: str) -> int:
-    """The period's number among all of its window: consecutive periods have consecutive numbers."""
-    year, rest = int(period[:4]), period[5:]
-    if window == "day":
-        return date.fromisoformat(period).toordinal()
-    if window == "week":
-        return date.fromisocalendar(year, int(rest[1:]), 1).toordinal() // 7 + 1
-    return year * _PER_YEAR[window] + (int(rest.removeprefix("Q")) - 1 if rest else 0)
-
-
-def period_at(window: Window, number: int) -> str:
-    """The period of this number."""
-    if window in ("day", "week"):
-        return period_of(window, _first_day(window, number))
-    year, rest = divmod(number, _PER_YEAR[window])
-    return f"{year:04d}" + {"month": f"-{rest + 1:02d}", "quarter": f"-Q{rest + 1}", "year": ""}[window]
-
-
-def enclosing(window: Window, period: str, wider: Window) -> str:
-    """The period of a wider window that all of the period lies in. (Of weeks there is none: months and years cut them.)"""
-    return period_of(wider, _first_day(window, ordinal(window, period)))
-
-
-def _first_day(window: Window, number: int) -> date:
-    if window in ("day", "week"):
-        return date.fromordinal(number if window == "day" else number * 7 - 6)
-    year, month = divmod(number * 12 // _PER_YEAR[window], 12)
-    return date(year, month + 1, 1)
 
 
 def period_of(window: Window, day: date) -> str:

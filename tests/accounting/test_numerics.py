@@ -14,7 +14,7 @@ from spread import spread
 
 import accounting as acc
 import accounting.accountant as accountant_module
-from accounting.conversion.pld.normal import Normal
+from accounting.conversion.pld.loss import Normal
 from accounting.conversion.renyi import rdp_to_delta, rdp_to_epsilon
 
 DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)

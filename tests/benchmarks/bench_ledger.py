@@ -24,14 +24,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, update
 
 import accounting as acc
 from accounting.ledger import Ledger, Terms
 from accounting.ledger.book import Sums
 from accounting.ledger.model import Entry
-from accounting.ledger.statements import lock_dataset, set_head, set_total
-from accounting.ledger.store import checked_url
+from accounting.ledger.store import checked_url, datasets, find_dataset, totals
 from accounting.ledger.stored_text import canonical_json
 from accounting.report import write_report
 
@@ -64,14 +63,14 @@ def fill_directly(ledger: Ledger, url: str, count: int) -> None:
     file.execute(index)
     file.close()
     with ledger._store.writer() as connection:
-        declared, made = lock_dataset(connection, NAME), Sums()
+        declared, made = find_dataset(connection, NAME), Sums()
         for (curve, label, main), times in runs.items():
             one = replace(last, curve=curve, label=label, count=times, main=main * times)
             made.add(one, one)
         made.write(connection, declared.id)
         end = dict(zip(names, entries[-1], strict=True))
-        set_total(connection, declared.id, "", acc.Price(end["spent_main"], 0))
-        set_head(connection, declared.id, end["seq"], end["hash"])
+        connection.execute(update(totals).where(totals.c.dataset_id == declared.id).values(main=end["spent_main"]))
+        connection.execute(update(datasets).where(datasets.c.id == declared.id).values(seq=end["seq"], head=end["hash"]))
 
 
 def _chained(last: Entry, count: int) -> Iterator[list[tuple[Any, ...]]]:

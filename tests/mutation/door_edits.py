@@ -99,9 +99,9 @@ DOOR_EDITS = [
         f"{TAMPER}::test_a_forged_running_total_is_found_even_with_every_hash_recomputed",
     ),
     Edit(
-        "accounting/ledger/statements.py",
-        "read_price(row.spent_main, row.spent_failure)) != spent:",
-        "read_price(row.spent_main, row.spent_failure)).main != spent.main:",
+        "accounting/ledger/book.py",
+        "Price(**checked_types(row._asdict()))) != spent:",
+        "Price(**checked_types(row._asdict()))).main != spent.main:",
         f"{TAMPER}::test_an_edited_total_stops_the_next_charge",
     ),
     Edit(

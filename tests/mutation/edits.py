@@ -52,7 +52,7 @@ EDITS = [
         "np.flatnonzero(used < self.meta.mechanism.users.cells - 1)",
         f"{HORIZON}::test_pairs_of_users_who_have_used_their_cells_are_forgotten",
     ),
-    Edit("accounting/ledger/heads.py", "until is None or at < until", "until is None or at <= until", SUCCEEDED),
+    Edit("accounting/ledger/heads.py", "is None or heads.at < until", "is None or heads.at <= until", SUCCEEDED),
     Edit("accounting/ledger/model.py", "part - 1 - of // SLACK", "part + 1 + of // SLACK", GIVEN_BACK),
     Edit("accounting/ledger/model.py", "part - 1 - of // SLACK", "part", GIVEN_BACK),
     Edit(
@@ -61,7 +61,7 @@ EDITS = [
         "            return 0.0\n        place",
         f"{DELTAS}::{OF_A_PAIR}",
     ),
-    Edit("accounting/ledger/export.py", 'if self._stage != "end":', 'if self._stage == "":', BREAKS_OFF),
+    Edit("accounting/ledger/verification.py", 'if self._stage != "end":', 'if self._stage == "":', BREAKS_OFF),
     Edit("accounting/report.py", "≤ {rounded_up(also.epsilon)}", "≤ {rounded_down(also.epsilon)}", EPSILON_SO_FAR),
     Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{period}"', REPLAYED_CHOICES),
     Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{salt}"', REPLAYED_CHOICES),
@@ -836,9 +836,9 @@ EDITS = [
         f"{KILLED}/test_tamper.py::test_edited_claims_are_found",
     ),
     Edit(
-        "accounting/ledger/statements.py",
-        "read_price(row.spent_main, row.spent_failure)) != spent:",
-        "read_price(row.spent_main, row.spent_failure)) < NOTHING:",
+        "accounting/ledger/book.py",
+        "Price(**checked_types(row._asdict()))) != spent:",
+        "Price(**checked_types(row._asdict()))) < NOTHING:",
         f"{KILLED}/test_tamper.py::test_an_edited_total_stops_the_next_charge",
     ),
     Edit(
@@ -866,7 +866,7 @@ EDITS = [
         f"{KILLED}/test_signatures.py::test_a_mirror_notices_a_ledger_of_the_same_length",
     ),
     Edit(
-        "accounting/ledger/export.py",
+        "accounting/ledger/verification.py",
         "_LONGEST_LINE = 12 * (2",
         "_LONGEST_LINE = 2 * (2",
         f"{KILLED}/test_export.py::test_what_is_charged_can_be_imported",
@@ -1060,7 +1060,7 @@ EDITS = [
         "tests/dpselect/events/test_errors.py::test_quotes_are_quotes_in_csv_alone",
     ),
     Edit(
-        "accounting/ledger/statements.py",
+        "accounting/ledger/store.py",
         '    "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",\n',
         "",
         f"{KILLED}/test_growth.py::test_what_each_charge_asks_for_has_an_index",
@@ -1348,8 +1348,8 @@ EDITS = [
         "tests/accounting/conversion/test_pld_every_part.py::test_failures_stay_where_widths_are_rounded_to_levels",
     ),
     Edit(
-        "accounting/ledger/export.py",
-        "for query, _, message in cross_checks():",
+        "accounting/ledger/verification.py",
+        "for query, _, message in _cross_checks():",
         "for query, _, message in ():",
         f"{KILLED}/test_export.py::test_what_is_taken_back_after_a_commit_is_not_imported",
     ),
@@ -1397,7 +1397,7 @@ EDITS = [
     ),
     Edit(
         "accounting/ledger/ledger.py",
-        "(label is None or done.label == label)",
+        "(label is None or done[0].label == label)",
         "True",
         f"{SETTLED}::test_the_first_claim_on_a_charge_decides",
     ),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 from sqlalchemy import Connection, create_engine, delete
 
-from accounting.ledger.book import rebuild
-from accounting.ledger.statements import all_datasets, sums
-from accounting.ledger.store import checked_url
+from accounting.ledger.book import Sums
+from accounting.ledger.model import Openings
+from accounting.ledger.store import all_datasets, blocks, checked_url, sums
 
 
 @contextmanager
@@ -31,4 +32,7 @@ def resum(connection: Connection) -> None:
     """Make the sums that reports show agree with the entries, as a careful forger would."""
     connection.execute(delete(sums))
     for declared in all_datasets(connection):
-        rebuild(connection, declared)
+        made, opened = Sums(), Openings()
+        for entry in chain.from_iterable(blocks(connection, declared)):
+            made.add(entry, opened.of(entry))
+        made.write(connection, declared.id)

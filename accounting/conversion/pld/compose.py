@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import TINY, Banded, Floats, Loss, Losses, Pmf, grid_of
-from accounting.conversion.pld.normal import Normal
+from accounting.conversion.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
 
 # Most runs of all steps together: beyond, the rounding of the powers is not small against the law of the sum.
 _MOST_RUNS = 10**10
@@ -206,11 +205,6 @@ def _summed(terms: Floats, rate: float) -> Floats:
     return sums
 
 
-def _fast_length(least: int) -> int:
-    """The least 2^a 3^b 5^c that is not below: transforms of such a length are quick."""
-    return min(odd << max(0, (-(-least // odd) - 1).bit_length()) for odd in _ODD)
-
-
 def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
     """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
     finest, coarsest = _choose_interval(losses, _FINE), _choose_interval(losses, _COARSE)
@@ -253,7 +247,9 @@ class _Reach:
     def window(self, parts: _Parts, theta: float) -> _Window:
         """The cells that are computed, with a bound on the mass above them for the law on this very grid."""
         low, cells = self.cells(parts)
-        size = _fast_length(min(cells, 2 * _MOST_CELLS))
+        least = min(cells, 2 * _MOST_CELLS)
+        # The least 2^a 3^b 5^c that is not below: transforms of such a length are quick.
+        size = min(odd << max(0, (-(-least // odd) - 1).bit_length()) for odd in _ODD)
         if low + size > parts.most:
             return _Window(low, size, 0.0)
         beyond = theta + self.step

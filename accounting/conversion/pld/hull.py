@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
@@ -20,9 +21,42 @@ _POINTS = 1000  # of the hull of a Renyi bound, from loss 0 on
 MOST_REACH = 650.0  # nats: beyond, e^y leaves the floats, and the divergence there counts as infinite loss
 
 
+class Profiled(Loss, ABC):
+    """A loss that is known by its divergences, and not by its law."""
+
+    @abstractmethod
+    def ahead(self, y: Floats) -> Floats:
+        """Hockey-stick divergence at y >= 0, rounded up."""
+
+    @final
+    def profile(self, y: Floats) -> Floats:
+        # The pair is symmetric.
+        down = np.minimum(y, 0.0)
+        ahead = self.ahead(np.abs(y))
+        return np.where(y >= 0, ahead, -np.expm1(down) + np.exp(down) * ahead)
+
+    @final
+    def hulled(self, reach: int, interval: float) -> Pmf:
+        """The pair whose profile is the hull of this one's at 0..reach times interval: masses at -reach..reach and beyond."""
+        values = self.ahead(grid_of(0, reach, interval))
+        grid = grid_of(-reach, reach, interval)
+        # The excess over (1 - e^y)_+ keeps its digits; slopes are those of the excess, and -1 more on the left of y = 0.
+        excess = np.concatenate([np.exp(grid[:reach]) * values[:0:-1], values])
+        kept = _lower_hull(np.exp(grid - grid[-1]), excess - np.expm1(np.minimum(grid, 0.0)))
+        rise = np.diff(excess[kept]) + np.where((kept[:-1] < reach) & (kept[1:] > reach), np.expm1(grid[kept[:-1]]), 0.0)
+        first = kept[0]
+        edge = (excess[first] - (first > reach)) * np.exp(-grid[first]) + (first > reach)
+        slopes = np.concatenate([[edge], rise / np.diff(np.exp(grid[kept])), [0.0]])
+        left = np.concatenate([[True], kept[1:] <= reach, [False]])
+        atoms = np.exp(grid[kept]) * (np.diff(slopes) - np.diff(left.astype(np.float64)))
+        mass = np.zeros(2 * reach + 1)
+        mass[kept] = np.maximum(0.0, atoms) + 8 * _ULP * (excess[kept] + 1e-300) / np.expm1(interval)
+        return Pmf(-reach, mass, float(values[-1]))
+
+
 @final
 @dataclass(frozen=True)
-class Hull(Loss):
+class Hull(Profiled):
     """The smallest of several valid profiles, made convex in e^y (Theorem P4).
 
     Args:
@@ -41,7 +75,7 @@ class Hull(Loss):
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         reach = min(self._cells(interval, tail), int(MOST_REACH / interval))
-        return hulled(self.profile(grid_of(0, reach, interval)), interval)
+        return self.hulled(reach, interval)
 
     def _cells(self, interval: float, tail: float) -> int:
         """How many cells the grid needs: those of the narrowest bound, if nothing of weight is left beyond them."""
@@ -56,14 +90,14 @@ class Hull(Loss):
                 break
         return cells
 
-    def profile(self, y: Floats) -> Floats:
-        ahead = [factor * loss.profile(np.abs(y)) + added for factor, added, loss in self.bounds]
-        return either_way(y, np.minimum(1.0, np.min(ahead, axis=0)))
+    def ahead(self, y: Floats) -> Floats:
+        found = [factor * loss.profile(y) + added for factor, added, loss in self.bounds]
+        return np.minimum(1.0, np.min(found, axis=0))
 
 
 @final
 @dataclass(frozen=True)
-class RenyiLoss(Loss):
+class RenyiLoss(Profiled):
     """The pair whose profile is the hull of all conversions of `values`, Renyi bounds (nats) at `orders` (Theorems P4 and P8)."""
 
     orders: tuple[float, ...]
@@ -93,7 +127,7 @@ class RenyiLoss(Loss):
         far = min(MOST_REACH, self._beyond(tail))
         stride = max(1, math.floor(far / interval / _POINTS))
         reach = math.ceil(far / interval / stride)
-        hull = hulled(self.profile(grid_of(0, reach, interval * stride)), interval * stride)
+        hull = self.hulled(reach, interval * stride)
         mass = np.zeros((len(hull.mass) - 1) * stride + 1)
         mass[::stride] = hull.mass
         return Pmf(-reach * stride, mass, hull.infinity)
@@ -104,11 +138,10 @@ class RenyiLoss(Loss):
         logs = math.log(max(tail, TINY)) + np.log(orders)
         return float(np.min(values + np.log1p(-1 / orders) - logs / (orders - 1)).clip(0.0))
 
-    def profile(self, y: Floats) -> Floats:
-        size = np.abs(y)
-        blocks = [self._smallest(size[start : start + _BLOCK]) for start in range(0, len(y), _BLOCK)]
+    def ahead(self, y: Floats) -> Floats:
+        blocks = [self._smallest(y[start : start + _BLOCK]) for start in range(0, len(y), _BLOCK)]
         # One up: what underflows to 0 is not a bound.
-        return either_way(y, np.nextafter(np.concatenate(blocks), 1.0) if blocks else size)
+        return np.nextafter(np.concatenate(blocks), 1.0) if blocks else y
 
     def _smallest(self, y: Floats) -> Floats:
         """Proposition 12 of Canonne, Kamath and Steinke at the best order, and the total variation; rounded up."""
@@ -117,30 +150,6 @@ class RenyiLoss(Loss):
         logs += 1e-13 * (1 + orders * (1 + y[:, None]))
         variation = math.sqrt(-math.expm1(-self.values[0])) * (1 + 1e-13)
         return np.minimum(np.exp(np.minimum(0.0, logs.min(axis=1))), min(1.0, variation))
-
-
-def either_way(y: Floats, ahead: Floats) -> Floats:
-    """A profile at every real y from its values at |y|: the pair is symmetric."""
-    down = np.minimum(y, 0.0)
-    return np.where(y >= 0, ahead, -np.expm1(down) + np.exp(down) * ahead)
-
-
-def hulled(values: Floats, interval: float) -> Pmf:
-    """The pair whose profile is the hull of `values` at 0..n times interval: its masses on -n..n and at infinity."""
-    reach = len(values) - 1
-    grid = grid_of(-reach, reach, interval)
-    # The excess over (1 - e^y)_+ keeps its digits; slopes are those of the excess, and -1 more on the left of y = 0.
-    excess = np.concatenate([np.exp(grid[:reach]) * values[:0:-1], values])
-    kept = _lower_hull(np.exp(grid - grid[-1]), excess - np.expm1(np.minimum(grid, 0.0)))
-    rise = np.diff(excess[kept]) + np.where((kept[:-1] < reach) & (kept[1:] > reach), np.expm1(grid[kept[:-1]]), 0.0)
-    first = kept[0]
-    edge = (excess[first] - (first > reach)) * np.exp(-grid[first]) + (first > reach)
-    slopes = np.concatenate([[edge], rise / np.diff(np.exp(grid[kept])), [0.0]])
-    left = np.concatenate([[True], kept[1:] <= reach, [False]])
-    atoms = np.exp(grid[kept]) * (np.diff(slopes) - np.diff(left.astype(np.float64)))
-    mass = np.zeros(2 * reach + 1)
-    mass[kept] = np.maximum(0.0, atoms) + 8 * _ULP * (excess[kept] + 1e-300) / np.expm1(interval)
-    return Pmf(-reach, mass, float(values[-1]))
 
 
 def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:

@@ -1,7 +1,7 @@
-"""Dominating pairs (P, Q) through the law of their privacy loss L = ln(P/Q) under P; those whose loss has atoms.
+"""Dominating pairs (P, Q) through the law of their privacy loss L = ln(P/Q) under P; those whose law is known.
 
-Every pair here is symmetric: the law of -L under Q is that of L under P, as guarantees hold either way round. Atoms: two and a
-density between them (pure, bounded-range and Laplace pairs), or as many as a table.
+Every pair here is symmetric: the law of -L under Q is that of L under P, as guarantees hold either way round. Known are losses
+with two atoms and a density between them (pure, bounded-range and Laplace pairs), with as many atoms as a table, and normal ones.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from accounting.errors import InvalidArgument
@@ -66,6 +67,16 @@ class Loss(ABC):
     def profile(self, y: Floats) -> Floats:
         """Hockey-stick divergence at every real y, rounded up."""
 
+    def directions(self) -> tuple[Loss, Loss]:
+        """The loss where a user is removed, and where one is added."""
+        return self, self
+
+    def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution:
+        """The loss as a pessimistic dp-accounting object on a grid of `interval` nats."""
+        require_bearable(max(self.period, 40 * self.scale), interval)
+        pmf = self.pmf(interval, TINY)
+        return on_grid({pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}, pmf.infinity, interval)
+
 
 class Law(Loss, ABC):
     """A loss whose distribution function is known, so that it can be rounded down as well."""
@@ -82,12 +93,11 @@ class Losses:
     steps: tuple[tuple[int, Loss], ...] = ()
     added: float = 0.0
 
-
-def to_dp_accounting(loss: Loss, interval: float) -> PrivacyLossDistribution:
-    """`loss` as a pessimistic dp-accounting object on a grid of `interval` nats."""
-    require_bearable(max(loss.period, 40 * loss.scale), interval)
-    pmf = loss.pmf(interval, TINY)
-    return on_grid({pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}, pmf.infinity, interval)
+    def directed(self) -> tuple[Losses, ...]:
+        """The plan as seen by a removed and by an added user, where that differs; else the plan itself. Theorem P10."""
+        pairs = [(n, loss.directions()) for n, loss in self.steps]
+        removed, added = (Losses(tuple((n, pair[way]) for n, pair in pairs), self.added) for way in (0, 1))
+        return (self,) if removed == added else (removed, added)
 
 
 def require_bearable(reach: float, interval: float) -> None:
@@ -99,11 +109,6 @@ def require_bearable(reach: float, interval: float) -> None:
             f"interval={interval!r} is too fine for losses of about {reach:.3g} nats: the grid would have more than "
             f"{MOST_CELLS:,} points. Take a larger interval, or read epsilon and delta of the curve, which need no grid"
         )
-
-
-def failing(delta0: float, interval: float) -> PrivacyLossDistribution:
-    """A dp-accounting object that loses nothing but, with probability `delta0`, everything; finite mass stays 1 (Theorem P1)."""
-    return on_grid({0: 1.0}, delta0, interval)
 
 
 def on_grid(masses: Mapping[int, float], infinity: float, interval: float) -> PrivacyLossDistribution:
@@ -119,7 +124,7 @@ def grid_of(low: int, high: int, interval: float) -> Floats:
     return grid
 
 
-def split(mass: Floats, cell: Floats, share: Floats) -> None:
+def _split(mass: Floats, cell: Floats, share: Floats) -> None:
     """Add the mass of every cell to its two ends, `share` of it to the right one."""
     mass[1:] += share * cell
     mass[:-1] += (1 - share) * cell
@@ -185,12 +190,21 @@ class Banded(Law):
         low, high = math.floor(-self.width / interval) - 1, math.ceil(self.width / interval) + 1
         grid = grid_of(low, high, interval)
         mass = np.zeros(len(grid))
-        self._add_density(mass, grid, interval)
-        for place, weight in self.atoms(interval).items():
+        ends = np.clip(grid, -self.width, self.width)
+        cells = self.middle * self._density(ends[:-1], ends[1:])
+        _split(mass, cells, self._share((ends[:-1] - grid[:-1] + (ends[1:] - grid[:-1])) / 2, interval))
+        for place, weight in self._atoms(interval).items():
             mass[place - low] += weight
         return Pmf(low, mass * ((1 - self.lost) * _UP), self.lost)
 
-    def atoms(self, interval: float) -> dict[int, float]:
+    def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution:
+        if self.middle > 0:
+            return super().to_dp_accounting(interval)
+        # Without a density the atoms are all there is: they need no grid, however wide they are.
+        masses = {place: weight * (1 - self.lost) * _UP for place, weight in self._atoms(interval).items() if weight > 0}
+        return on_grid(masses, self.lost, interval)
+
+    def _atoms(self, interval: float) -> dict[int, float]:
         """The two atoms, each split over the ends of its cell, given that the loss is finite."""
         found: dict[int, float] = defaultdict(float)
         for place, weight in ((self.width, self.upper), (-self.width, self.lower)):
@@ -199,11 +213,6 @@ class Banded(Law):
             found[left] += (1 - share) * weight
             found[left + 1] += share * weight
         return found
-
-    def _add_density(self, mass: Floats, grid: Floats, interval: float) -> None:
-        ends = np.clip(grid, -self.width, self.width)
-        cells = self.middle * self._density(ends[:-1], ends[1:])
-        split(mass, cells, self._share((ends[:-1] - grid[:-1] + (ends[1:] - grid[:-1])) / 2, interval))
 
     def _share(self, place: Floats, interval: float) -> Floats:
         """What moves right from a cell whose mass lies `place` above its left end, on average in the sense of Theorem P2."""
@@ -225,12 +234,6 @@ class Banded(Law):
         upper = self.upper * ((left < self.width) & (self.width <= right))
         lower = self.lower * ((left < -self.width) & (-self.width <= right))
         return (1 - self.lost) * (self.middle * self._density(a, b) + upper + lower)
-
-
-def two_atoms(pair: Banded, interval: float) -> PrivacyLossDistribution:
-    """A pair without a density as a pessimistic dp-accounting object, however wide it is."""
-    masses = {place: weight * (1 - pair.lost) * _UP for place, weight in pair.atoms(interval).items() if weight > 0}
-    return on_grid(masses, pair.lost, interval)
 
 
 @final
@@ -270,3 +273,73 @@ class Atoms(Law):
         places = np.array(self.places)
         found: Floats = beyond[np.searchsorted(places, right, "right")] - beyond[np.searchsorted(places, left, "right")]
         return found
+
+
+FAR = 37.0  # standard deviations; a mass of 6e-300 lies beyond
+PAD = 8e-16  # of the logarithms of two normal tails: a place, its square and their sums are rounded, each weighs z^2
+
+
+@final
+@dataclass(frozen=True)
+class Normal(Law):
+    """L is normal with mean mu^2/2 and variance mu^2, mu > 0."""
+
+    mu: float
+
+    @property
+    def scale(self) -> float:
+        return self.mu
+
+    @property
+    def reach(self) -> float:
+        return self.mu * self.mu / 2 + FAR * self.mu
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        centre, far = self.mu * self.mu / 2, -float(scipy.special.ndtri(max(tail, TINY))) * self.mu
+        low, high = math.floor((centre - far) / interval), math.ceil((centre + far) / interval)
+        grid = grid_of(low, high, interval)
+        mass = np.zeros(len(grid))
+        cells = self.cell(grid[:-1], grid[1:])
+        _split(mass, cells * (1 + self._error(grid, cells)), self._share(grid, cells, interval))
+        mass[0] += float(scipy.special.ndtr(self._z(grid[0])))
+        return Pmf(low, mass, float(scipy.special.ndtr(-self._z(grid[-1]))) * (1 + 1e-11))
+
+    def profile(self, y: Floats) -> Floats:
+        first, second = scipy.special.log_ndtr(self.mu / 2 - y / self.mu), y + scipy.special.log_ndtr(-self.mu / 2 - y / self.mu)
+        pad = PAD * (4 + np.abs(first) + np.abs(second) + np.abs(y))
+        value = np.exp(first) * (np.maximum(0.0, -np.expm1(np.minimum(0.0, second - first))) + pad)
+        return np.minimum(1.0, np.nextafter(value, 1.0))
+
+    def cell(self, left: Floats, right: Floats) -> Floats:
+        a, b = self._z(left), self._z(right)
+        return np.where(a > 0, scipy.special.ndtr(-a) - scipy.special.ndtr(-b), scipy.special.ndtr(b) - scipy.special.ndtr(a))
+
+    def _z(self, y: Floats) -> Floats:
+        return y / self.mu - self.mu / 2
+
+    def _error(self, grid: Floats, cells: Floats) -> Floats:
+        """Relative error of `cell`: that of a tail, (4 + z^2) ulps, over the cell's share of it."""
+        z = np.maximum(np.abs(self._z(grid[:-1])), np.abs(self._z(grid[1:])))
+        tail = np.where(self._z(grid[:-1]) > 0, scipy.special.ndtr(-self._z(grid[:-1])), scipy.special.ndtr(self._z(grid[1:])))
+        return 2.3e-16 * (4 + z * z) * np.minimum(tail / np.maximum(cells, 1e-307), 1e9)
+
+    def _share(self, grid: Floats, cells: Floats, interval: float) -> Floats:
+        """What moves right: by the two masses of the cell where they resolve it, else by the steepest slope in it."""
+        flipped = -grid[::-1]
+        other = self.cell(flipped[:-1], flipped[1:])
+        ratio = np.exp(np.minimum(grid[:-1], 700.0)) * other[::-1] / np.maximum(cells, 1e-307)
+        margin = self._error(grid, cells) + self._error(flipped, other)[::-1] + 1e-15 * (1 + np.abs(grid[:-1]))
+        direct = (1 - ratio + margin) / -math.expm1(-interval)
+        slope = (0.5 - grid[:-1] / self.mu**2) * interval
+        steepest = _mean_place(slope) * (interval / -math.expm1(-interval)) + 1e-13
+        return np.clip(np.where(cells > 1e-300, np.minimum(direct, steepest), 1.0), 0.0, 1.0)
+
+
+def _mean_place(x: Floats) -> Floats:
+    """Mean of t on [0, 1] under density e^(x t): 1/(1 - e^-x) - 1/x."""
+    small = np.abs(x) < 1e-2
+    safe = np.where(small, 1.0, x)
+    with np.errstate(over="ignore"):
+        far = -1 / np.expm1(-safe) - 1 / safe
+    # The next term of the series is -x^3/720 < 2e-9.
+    return np.where(small, 0.5 + x / 12 + 2e-9, far)

@@ -16,8 +16,7 @@ import accounting as acc
 from accounting.conversion import recursion
 from accounting.conversion.adaptive_composition import GridTooCoarse, adaptive_composition, delta_bounds
 from accounting.conversion.bounds import best_epsilon
-from accounting.conversion.pld.loss import Banded, Law
-from accounting.conversion.pld.normal import Normal
+from accounting.conversion.pld.loss import Banded, Law, Normal
 from accounting.conversion.recursion import RangeOperator, pair_operator
 
 RHO = 3.3e-4

@@ -15,8 +15,7 @@ from dp_accounting.pld import privacy_loss_distribution
 import accounting as acc
 from accounting.conversion.pld.compose import pld_delta, pld_epsilon
 from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Banded, Loss, Losses, Pmf
-from accounting.conversion.pld.normal import Normal
+from accounting.conversion.pld.loss import Banded, Loss, Losses, Normal, Pmf
 
 LOSSES: list[Loss] = [
     Banded.pure(0.7),

@@ -12,8 +12,8 @@ import accounting as acc
 from accounting.conversion.bounds import Route
 from accounting.conversion.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
 from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import Banded, Losses
-from accounting.conversion.pld.normal import Normal, SampledNormal, directed
+from accounting.conversion.pld.loss import Banded, Losses, Normal
+from accounting.curves.sampled_gaussian import _SampledNormal
 
 LAPLACES = 100 * acc.LaplaceDP(epsilon=0.1)
 TABLE = acc.ProfileTable(epsilons=(0.1, 0.3, 1.0), deltas=(0.03, 1e-4, 1e-7))
@@ -82,7 +82,7 @@ def test_both_directions_of_a_sampled_gaussian(mu: float, rate: float) -> None:
     x = np.linspace(-40, 45, 1_000_001)
     normal = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     mixed = (1 - rate) * normal + rate * np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
-    for way, (p, q) in zip(SampledNormal(mu, rate).directions(), ((mixed, normal), (normal, mixed)), strict=True):
+    for way, (p, q) in zip(_SampledNormal(mu, rate).directions(), ((mixed, normal), (normal, mixed)), strict=True):
         for y in (-0.1, 0.0, 0.05, 0.5, 2.0):
             exact = float(np.trapezoid(np.maximum(p - math.exp(y) * q, 0.0), x))
             assert float(way.profile(np.array([y]))[0]) == pytest.approx(exact, rel=1e-6, abs=1e-9)
@@ -94,7 +94,7 @@ def test_a_sampled_gaussian_among_other_parts() -> None:
     """The larger of the two directions counts, not the symmetric hull of both, which costs more."""
     plan = 200 * acc.SampledGaussianDP(mu=1.0, rate=0.05) + 5 * acc.LaplaceDP(epsilon=0.2) + acc.ZCDP(rho=1e-4)
     losses = condensed(plan.losses())  # type: ignore[attr-defined]
-    ways = [pld_epsilon(way, 1e-6).value for way in directed(losses)]
+    ways = [pld_epsilon(way, 1e-6).value for way in losses.directed()]
     assert plan.epsilon(1e-6) == pytest.approx(max(ways), rel=1e-12)
     assert max(ways) <= pld_epsilon(losses, 1e-6).value
     assert acc.best_epsilon(plan, 1e-6).route == "pld"

@@ -17,7 +17,8 @@ from sqlalchemy import create_engine
 
 import accounting as acc
 from accounting.budget.price import BudgetExceeded
-from accounting.ledger import Ledger, LedgerError, book, statements, store
+from accounting.ledger import Ledger, LedgerError, store
+from accounting.ledger.book import Book
 from accounting.ledger.ledger import _Charging
 from accounting.ledger.store import Store, checked_url
 
@@ -38,8 +39,8 @@ def linger(function: Callable[..., Any]) -> Callable[..., Any]:
 def without_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give up the second line of defence too: numbers that never collide, so that the primary key refuses nothing."""
 
-    def loose(*args: Any) -> Any:
-        declared = function(*args)
+    def loose(*args: Any, **keywords: Any) -> Any:
+        declared = function(*args, **keywords)
         declared.seq = secrets.randbits(60)
         return declared
 
@@ -50,10 +51,10 @@ def opened(url: str, mutant: str) -> Ledger:
     """The ledger at `url`, with the safeguards that `mutant` names taken out."""
     _Charging.require_room = linger(_Charging.require_room)  # type: ignore[method-assign]
     if "unlocked" in mutant and not url.startswith("sqlite"):
-        statements._LOCKED_DATASET = statements._DATASET
+        store._LOCKED_DATASET = store._DATASET
     if "unnumbered" in mutant:
-        store.lock_dataset = without_sequence(statements.lock_dataset)
-        book.require_total = lambda *_: None  # the third: a total is that of its last entry
+        store.find_dataset = without_sequence(store.find_dataset)
+        Book._require_last = lambda *_: None  # type: ignore[method-assign]  # the third: a total is that of its last entry
     if "unlocked" in mutant and url.startswith("sqlite"):
         parsed = checked_url(url)
         return Ledger(Store(create_engine(parsed, connect_args={"timeout": 30}), parsed))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import accounting as acc
 from accounting.ledger import ImportRefused, InvalidEntry, Ledger
-from accounting.ledger.book import Step, append
+from accounting.ledger.book import Book, Step
 from accounting.ledger.model import origin, utc_now
-from accounting.ledger.statements import lock_dataset
+from accounting.ledger.store import find_dataset
 
 
 def filled(url: str) -> Ledger:
@@ -170,7 +170,9 @@ def test_what_is_taken_back_after_a_commit_is_not_imported(sqlite_url: str, tmp_
             ledger.commit("clicks", key)
         step = Step("void", key, "", reserved.price.times(-1), "why", opening=reserved)
         with ledger._store.writer() as connection:
-            append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+            book = Book(connection, find_dataset(connection, "clicks", locked=True))
+            book.append([step], origin(None, utc_now))
+            book.close()
         assert ledger.total("clicks").spent.main == 0
         if not committed:
             assert copy.import_(io.StringIO(exported(ledger))) == 2

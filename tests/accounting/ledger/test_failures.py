@@ -21,7 +21,7 @@ from sqlalchemy import Engine, create_engine, event, text
 import accounting as acc
 from accounting.ledger import Ledger, LedgerCorrupt, LedgerError, LedgerUnavailable, Quota
 from accounting.ledger import store as ledger_store
-from accounting.ledger.store import Store
+from accounting.ledger.store import Store, find_dataset
 
 SMALL = acc.PureDP(epsilon=0.001)
 
@@ -207,11 +207,9 @@ def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
     """On PostgreSQL a charge gives up after the timeout if another transaction keeps the dataset's row."""
     with Ledger.open(postgres_url, timeout=0.2) as ledger, Ledger.open(postgres_url) as other:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        from accounting.ledger.statements import lock_dataset
-
         store: Store = other._store
         with store.writer() as connection:
-            lock_dataset(connection, "clicks")
+            find_dataset(connection, "clicks", locked=True)
             with pytest.raises(LedgerUnavailable, match="locked"):
                 ledger.charge("clicks", SMALL, relation="add_remove")
         assert ledger.charge("clicks", SMALL, relation="add_remove").seq == 1

@@ -7,7 +7,7 @@ import pytest
 import accounting as acc
 from accounting.budget.budget import Price
 from accounting.ledger import InvalidEntry, KeyConflict, Ledger, SharedRows, Window
-from accounting.ledger.stored_text import ordinal, period_at
+from accounting.ledger.quota import _ordinal, _period_at
 
 ALL = acc.PureDP(epsilon=1.0)
 
@@ -126,6 +126,6 @@ def test_there_is_no_year_before_the_first(url: str, window: Window, period: str
 def test_periods_are_numbered_from_one(window: Window) -> None:
     """No period is left out of a rolling quota, which counts from 1; number and name determine each other."""
     first = {"day": "0001-01-01", "week": "0001-W01", "month": "0001-01", "quarter": "0001-Q1", "year": "0001"}[window]
-    assert ordinal(window, first) >= 1
-    for number in (ordinal(window, first), 2000, 8000):
-        assert ordinal(window, period_at(window, number)) == number
+    assert _ordinal(window, first) >= 1
+    for number in (_ordinal(window, first), 2000, 8000):
+        assert _ordinal(window, _period_at(window, number)) == number

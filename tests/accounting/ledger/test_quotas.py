@@ -13,10 +13,11 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget.budget import NOTHING, Price
 from accounting.ledger import ImportRefused, InvalidEntry, InvalidTransition, Ledger, Quota
-from accounting.ledger.book import Step, append
+from accounting.ledger.book import Book, Step
 from accounting.ledger.model import origin, utc_now
-from accounting.ledger.statements import entries, lock_dataset, scopes
-from accounting.ledger.stored_text import enclosing, ordinal, period_at
+from accounting.ledger.quota import _first_day, _ordinal, _period_at
+from accounting.ledger.store import entries, find_dataset, scopes
+from accounting.ledger.stored_text import period_of
 
 TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
 
@@ -129,9 +130,9 @@ def test_rolling_sums_are_those_of_a_slow_count(daily: Ledger) -> None:
 )
 def test_periods_lie_in_wider_ones(window: acc.ledger.Window, wider: acc.ledger.Window, period: str, expected: str) -> None:
     """All of a day, month or quarter lies in one wider period."""
-    assert enclosing(window, period, wider) == expected
-    assert period_at(window, ordinal(window, period)) == period
-    assert ordinal(window, period_at(window, ordinal(window, period) + 1)) == ordinal(window, period) + 1
+    assert period_of(wider, _first_day(window, _ordinal(window, period))) == expected
+    assert _period_at(window, _ordinal(window, period)) == period
+    assert _ordinal(window, _period_at(window, _ordinal(window, period) + 1)) == _ordinal(window, period) + 1
 
 
 def test_calendar_windows_within_a_budget_per_day(daily: Ledger) -> None:
@@ -351,10 +352,11 @@ def test_a_period_that_is_none_is_found(daily: Ledger, url: str) -> None:
 def test_a_charge_past_a_quota_is_found(kept: Ledger, url: str) -> None:
     """Somebody who writes an entry with the right hashes and totals, but leaves the quota out: the sums, and the excess, show."""
     with intruder(url) as connection:
-        declared = lock_dataset(connection, "clicks")
+        book = Book(connection, find_dataset(connection, "clicks", locked=True))
         item = acc.ledger.item.read_item(acc.PureDP(epsilon=0.35), 1, "add_remove")
-        step = Step("charge", "sneaked", "", declared.dataset.budget.price(item.whole), None, item)
-        append(connection, declared, [step], origin("bob", utc_now))
+        step = Step("charge", "sneaked", "", book.price(item), None, item)
+        book.append([step], origin("bob", utc_now))
+        book.close()
     found = {(problem.kind, problem.seq) for problem in kept.verify().problems}
     assert ("quota", 8) in found
     assert ("quota", None) in found

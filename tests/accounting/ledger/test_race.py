@@ -12,10 +12,9 @@ from sqlalchemy import create_engine, func, select
 import accounting as acc
 from accounting.budget.budget import Price
 from accounting.ledger import Ledger, LedgerUnavailable, Quota
-from accounting.ledger.book import Step, append
+from accounting.ledger.book import Book, Step
 from accounting.ledger.model import origin, utc_now
-from accounting.ledger.statements import entries, lock_dataset
-from accounting.ledger.store import checked_url
+from accounting.ledger.store import checked_url, entries, find_dataset
 
 pytestmark = pytest.mark.serial
 WORKERS, ATTEMPTS, CAP = 16, 40, 200
@@ -67,8 +66,9 @@ def test_datasets_do_not_wait_for_each_other(postgres_url: str) -> None:
             ledger.create_dataset(name, acc.Budget(epsilon=1.0), "add_remove")
             ledger.quotas(name).declare(Quota(name="each", limit=acc.Budget(epsilon=1.0), by="actor"))
         with ledger._store.writer() as connection:
-            declared = lock_dataset(connection, "held")
-            append(connection, declared, [Step("charge", "open", "", Price(1, 0), None)], origin(None, utc_now))
+            book = Book(connection, find_dataset(connection, "held", locked=True))
+            book.append([Step("charge", "open", "", Price(1, 0), None)], origin(None, utc_now))
+            book.close()
             for number in range(20):
                 hasty.charge("free", acc.PureDP(epsilon=0.01), relation="add_remove", key=str(number), fingerprint="rows")
             with pytest.raises(LedgerUnavailable, match="locked"):

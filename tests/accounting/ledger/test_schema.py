@@ -10,9 +10,8 @@ import pytest
 from sqlalchemy import create_engine, inspect, select, text
 
 import accounting as acc
-from accounting.ledger import Ledger, LedgerUnavailable, SchemaMismatch, statements
-from accounting.ledger.statements import meta
-from accounting.ledger.store import checked_url
+from accounting.ledger import Ledger, LedgerUnavailable, SchemaMismatch, store
+from accounting.ledger.store import checked_url, meta
 
 
 @pytest.fixture(params=["sqlite_url", "postgres_url"], ids=["sqlite", "postgresql"])
@@ -41,12 +40,12 @@ def run(url: str, statement: str) -> None:
 def test_a_new_ledger_has_the_current_version(url: str) -> None:
     """A fresh store states the version of the schema that this package writes."""
     Ledger.open(url).close()
-    assert version(url) == statements.SCHEMA_VERSION == 1
+    assert version(url) == store.SCHEMA_VERSION == 1
 
 
 def test_tables_that_cannot_all_be_made_are_not_made(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Making a ledger is one transaction: a statement that fails half way leaves no trace."""
-    monkeypatch.setattr(statements, "_PARTIAL", (*statements._PARTIAL, "dpledger_half ON dpledger_entries (nothing)"))
+    monkeypatch.setattr(store, "_PARTIAL", (*store._PARTIAL, "dpledger_half ON dpledger_entries (nothing)"))
     with pytest.raises(LedgerUnavailable):
         Ledger.open(url)
     engine = create_engine(checked_url(url))

@@ -10,6 +10,7 @@ import pytest
 
 import accounting as acc
 from accounting.ledger import ClaimConflict, InvalidEntry, InvalidTransition, Ledger, LedgerUnavailable, Quota
+from accounting.ledger.book import Book
 from accounting.ledger.model import Entry
 from accounting.ledger.verification import Chain
 
@@ -186,11 +187,14 @@ def test_an_interrupted_release_keeps_the_whole(ledger: Ledger, monkeypatch: pyt
     ledger.quotas("views").declare(Quota(name="teams", limit=quota, by="team"))
     reserved(ledger, "views", "a", team="ours")
 
-    def broken(*_: object) -> None:
+    write = Book.close
+
+    def broken(book: Book) -> None:
+        write(book)
         raise LedgerUnavailable("the store is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("accounting.ledger.ledger.give_back", broken)  # the last thing of the transaction
+        patch.setattr(Book, "close", broken)  # the last thing of the transaction
         with pytest.raises(LedgerUnavailable):
             ledger.release("views", "a", spent=picks(3))
     assert ledger.total("views").spent == BUDGETS[0].price(WHOLE)

@@ -27,7 +27,7 @@ from accounting.ledger import (
     SigningKey,
     Trust,
 )
-from accounting.ledger.statements import datasets, entries
+from accounting.ledger.store import datasets, entries
 
 KEY, NEXT, THIEF = (SigningKey(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in (1, 2, 3))
 HEADS = Heads("l" * 32, "2026-03-01T00:00:00.000000+00:00", {"clicks": Head(7, "a" * 64)})

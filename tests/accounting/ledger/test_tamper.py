@@ -30,23 +30,29 @@ from sqlalchemy.exc import DBAPIError
 import accounting as acc
 from accounting.budget.budget import Price
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, Quota, SchemaMismatch
-from accounting.ledger.book import Amounts, Place, Step, _row, append
+from accounting.ledger.book import Amounts, Book, Place, Step, _row
 from accounting.ledger.item import Opening, read_item
 from accounting.ledger.model import Action, Entry, origin, utc_now
-from accounting.ledger.statements import (
+from accounting.ledger.store import (
+    _read_entry,
+    checked_url,
     datasets,
     entries,
     find_dataset,
     fingerprints,
-    lock_dataset,
     meta,
     metadata,
-    read_entry,
     sums,
     totals,
 )
-from accounting.ledger.store import checked_url
 from accounting.ledger.verification import Chain
+
+
+def entered(connection: Connection, dataset: str, step: Step) -> None:
+    """Chain a step to a dataset without asking whether it may follow."""
+    book = Book(connection, find_dataset(connection, dataset, locked=True))
+    book.append([step], origin(None, utc_now))
+    book.close()
 
 
 @pytest.fixture
@@ -185,7 +191,7 @@ def test_a_tail_that_was_cut_off_with_care_is_found_against_an_exported_head(kep
 
 def _rechain(connection: Connection, dataset: str, change: Callable[[dict[str, object]], None], seq: int) -> None:
     """Edit an entry and recompute every hash and total after it."""
-    rows = [read_entry(dataset, row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
+    rows = [_read_entry(dataset, row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
     prev, main, failure = rows[seq - 1].prev, rows[seq - 2].spent_main, rows[seq - 2].spent_failure
     for entry in rows[seq - 1 :]:
         values = entry.to_dict()
@@ -221,7 +227,7 @@ def test_a_rewritten_history_is_found_against_an_exported_head(kept: Ledger, url
 def test_a_forged_running_total_is_found_even_with_every_hash_recomputed(kept: Ledger, url: str, part: str) -> None:
     """Both parts of the running total of every entry are the sums of the entries before it."""
     with intruder(url) as connection:
-        rows = [read_entry("clicks", row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
+        rows = [_read_entry("clicks", row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
         last = replace(rows[-1], **{f"spent_{part}": 1})
         last = replace(last, hash=last.expected_hash())
         connection.execute(update(entries).where(entries.c.seq == last.seq).values(**{f"spent_{part}": 1}, hash=last.hash))
@@ -249,7 +255,7 @@ def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, url: str, step: Ste
     """A step that was written past the checks, in a chain without a flaw, is found by the rules of states and prices."""
     kept.reserve("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key=RESERVED)
     with kept._store.writer() as connection:
-        append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+        entered(connection, "clicks", step)
     with intruder(url) as connection:
         resum(connection)
     assert kinds(kept) == {kind}
@@ -266,7 +272,7 @@ def test_a_step_of_another_period_is_found(sqlite_url: str, action: Action) -> N
         price = Price(0, 0) if action == "commit" else Price(-(10**11), 0)
         with ledger._store.writer() as connection:
             step = Step(action, RESERVED, "2024-02", price, None if action == "commit" else "why")
-            append(connection, lock_dataset(connection, "visits"), [step], origin(None, utc_now))
+            entered(connection, "visits", step)
         with intruder(sqlite_url) as connection:
             resum(connection)
         assert "state" in kinds(ledger)
@@ -278,7 +284,7 @@ def test_a_charge_beyond_the_budget_is_found(kept: Ledger, action: Opening) -> N
     item = read_item(acc.PureDP(epsilon=100.0), 1, None)
     with kept._store.writer() as connection:
         step = Step(action, "greedy", "", Price(10**14, 0), None, item)
-        append(connection, lock_dataset(connection, "clicks"), [step], origin(None, utc_now))
+        entered(connection, "clicks", step)
     assert kinds(kept) == {"overspent"}
 
 
