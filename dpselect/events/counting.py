@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.events.catalogue import DECIMAL, named
+from dpselect.events.catalogue import DECIMAL
 from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions
-from dpselect.events.doors.base import Kind, Kinds
+from dpselect.events.doors.base import Kind
 from dpselect.events.engine import opened
 from dpselect.events.held import Tally
 from dpselect.events.private import ReadReport
@@ -57,13 +57,6 @@ class CountedGroups:
     present: NDArray[np.int64]
 
 
-def among(allowed: Contributions, reading: Reading, kinds: Kinds) -> Contributions:
-    """What users may contribute to the items and groups that are looked at alone."""
-    names = None if reading.within is None else named(reading.within, integers=kinds["item"] == "int")
-    listed = None if reading.groups is None else named(reading.groups, integers=kinds["group"] == "int", what="groups")
-    return replace(allowed, within=names, listed=listed)
-
-
 @final
 class EmbeddedPairs:
     """The pairs of a log in the embedded engine: in its memory, and on disk what `memory_limit` does not allow. Close it.
@@ -86,7 +79,7 @@ class EmbeddedPairs:
 
     def counted(self, reading: Reading) -> tuple[ReadReport, ItemCounts | CountedGroups, Contributions, bool]:
         """The counts of the pairs under the bounds of this reading; and whether items are integers by their type."""
-        allowed = self._allowed(reading)
+        allowed = reading.contributions(self._staged.kinds)
         totals, pairs = self._tally(allowed)
         found = self._items(totals, allowed) if allowed.groups is None else self._cells(allowed)
         report = self._staged.report(pairs, int(found.counts.sum()))
@@ -94,7 +87,7 @@ class EmbeddedPairs:
 
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
         """The same counts, which stay in the engine; of pairs that are not for several counts nothing else does."""
-        allowed, kind = self._allowed(reading), self._staged.kinds["item"]
+        allowed, kind = reading.contributions(self._staged.kinds), self._staged.kinds["item"]
         number, text, listed = next(self._numbers), kind in ("str", "numeral"), list[str]()
         table, (totals, pairs) = f"counted_{number}", self._tally(allowed)
         summed = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
@@ -128,16 +121,13 @@ class EmbeddedPairs:
 
     def items(self, reading: Reading) -> NDArray[np.float64]:
         """(users,) how many items each user has, of those that are looked at."""
-        looked = self._looked_at(self._allowed(reading))
+        looked = self._looked_at(reading.contributions(self._staged.kinds))
         found = self._engine.columns(f"SELECT CAST(count(*) AS DOUBLE) AS t FROM {looked} GROUP BY u", what=self._staged.what)
         return found["t"]
 
     def close(self) -> None:
         """Drop the pairs, and the totals of every count."""
         self._stack.close()
-
-    def _allowed(self, reading: Reading) -> Contributions:
-        return among(reading.contributions(), reading, self._staged.kinds)
 
     def _run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._engine.run(sql, parameters, what=self._staged.what)

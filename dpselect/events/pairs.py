@@ -21,10 +21,35 @@ from dpselect.events.catalogue import Labels, aligned, places
 from dpselect.events.contributions import Contributions, Norm, signed
 from dpselect.events.counting import CountedGroups, EmbeddedPairs, ItemCounts
 from dpselect.events.doors.base import Column
+from dpselect.events.doors.formats import Format
 from dpselect.events.held import HeldCounts, Tally
 from dpselect.events.private import NotPickled, ReadReport
-from dpselect.events.reading import Options, ProgressCallback, Reading, reading_of, require_items
+from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
+from dpselect.events.time_window import Moment, Unit
 from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
+
+
+class Options(TypedDict, total=False):
+    """The fields of `Reading` as keywords, but those that decide what is returned."""
+
+    max_items_per_user: int | None
+    salt: str | None
+    clip: float | Sequence[float] | None
+    clip_norm: Norm
+    value: Column | None
+    value_clip: float | tuple[float, float] | None
+    time: Column | None
+    since: Moment | None
+    until: Moment | None
+    time_zone: str
+    time_unit: Unit | None
+    within: Labels | None
+    format: Format
+    header: bool | None
+    table: str | None
+    query: str | None
+    buckets: int | None
+    memory_limit: str | None
 
 
 @overload

@@ -6,18 +6,19 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, Self, TypedDict, final
+from typing import Any, ClassVar, Self, final
 
 from pydantic import Field, SkipValidation, field_validator, model_validator
 
 from accounting.arguments import shown
 from accounting.frozen import Frozen
 from dpselect.errors import EventLogError
-from dpselect.events.catalogue import Labels, listed, read_catalogue
+from dpselect.events.catalogue import listed, named, read_catalogue
 from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, Norm, summed
-from dpselect.events.doors.base import Asked, Column, Given
+from dpselect.events.doors.base import Asked, Column, Given, Kinds
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import Engine
 from dpselect.events.time_window import Moment, Unit, Window
@@ -32,29 +33,6 @@ _LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
 # What a number per user is read by.
 _OF_USERS = frozenset({"user", "item", "value", "salt", "format", "header", "table", "query", "buckets", "memory_limit"})
-
-
-class Options(TypedDict, total=False):
-    """The fields of `Reading` as keywords, but those that decide what is returned."""
-
-    max_items_per_user: int | None
-    salt: str | None
-    clip: float | Sequence[float] | None
-    clip_norm: Norm
-    value: Column | None
-    value_clip: float | tuple[float, float] | None
-    time: Column | None
-    since: Moment | None
-    until: Moment | None
-    time_zone: str
-    time_unit: Unit | None
-    within: Labels | None
-    format: Format
-    header: bool | None
-    table: str | None
-    query: str | None
-    buckets: int | None
-    memory_limit: str | None
 
 
 @final
@@ -228,8 +206,8 @@ class Reading(Frozen):
                 )
         return tuple(dict.fromkeys(Clip(_number(clip), self.clip_norm) for clip in clips))
 
-    def contributions(self) -> Contributions:
-        """What one user may contribute, under `salt` or a fresh one. Its lists of labels are this reading's, not matched yet."""
+    def contributions(self, kinds: Kinds | None = None) -> Contributions:
+        """What one user may contribute, under `salt` or a fresh one; with its lists, as labels of a log of these kinds."""
         salt = self.salt
         if salt is not None and not isinstance(salt, str):
             raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
@@ -240,7 +218,12 @@ class Reading(Frozen):
             )
         salt = secrets.token_hex(16) if salt is None else salt
         items, groups = (self._bound(field, salt) for field in ("max_items_per_user", "max_groups_per_user"))
-        return Contributions(items, self.measures, groups=groups)
+        allowed = Contributions(items, self.measures, groups=groups)
+        if kinds is None:
+            return allowed
+        within = None if self.within is None else named(self.within, integers=kinds["item"] == "int")
+        listed = None if self.groups is None else named(self.groups, integers=kinds["group"] == "int", what="groups")
+        return replace(allowed, within=within, listed=listed)
 
     def _bound(self, field: str, salt: str) -> ContributionLimit | None:
         limit = getattr(self, field)

@@ -18,7 +18,7 @@ from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions
-from dpselect.events.counting import CountedGroups, ItemCounts, among
+from dpselect.events.counting import CountedGroups, ItemCounts
 from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, by_name
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import T, guarded
@@ -214,10 +214,10 @@ class SparkPairs:
         return held
 
     def _tallied(self, cluster: _Cluster, reading: Reading) -> tuple[Tally, Contributions]:
-        stored, allowed = self._stored, reading.contributions()
-        salt = next((bound.salt for bound in (allowed.bound, allowed.groups) if bound is not None), "")
-        asked = among(allowed, reading, {role: "str" if kind == "STRING" else "int" for role, kind in stored.items()})
-        totals = cluster.frame(_totals(self._looked_at(cluster, asked), allowed), {"salt": salt})
+        stored = self._stored
+        asked = reading.contributions({role: "str" if kind == "STRING" else "int" for role, kind in stored.items()})
+        salt = next((bound.salt for bound in (asked.bound, asked.groups) if bound is not None), "")
+        totals = cluster.frame(_totals(self._looked_at(cluster, asked), asked), {"salt": salt})
         counted = cluster.computed(totals)
         held = Tally(
             run=cluster.run,
@@ -242,7 +242,7 @@ class SparkPairs:
     def items(self, reading: Reading) -> NDArray[np.float64]:
         """(users,) how many items each has, of those that are looked at."""
         cluster = _Cluster(self._session)
-        asked = among(reading.contributions(), reading, {"item": "int" if self.integers else "str"})
+        asked = reading.contributions({"item": "int" if self.integers else "str"})
         try:
             found = cluster.run(f"SELECT count(*) AS t FROM ({self._looked_at(cluster, asked)}) GROUP BY u")
         finally:
